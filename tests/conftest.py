@@ -119,9 +119,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     reasons = [report.longrepr[2] for report in skips if isinstance(report.longrepr, tuple)]
     missing = [reason.split(MISSING, 1)[1] for reason in reasons if MISSING in reason]
     if missing:
-        what = "; ".join(sorted(set(missing)))
+        sentence = "; ".join(sorted(set(missing)))
         terminalreporter.write_line(
-            f"!!! {len(missing)} TESTS SKIPPED, NOT ON THIS MACHINE: {what}", red=True
+            f"!!! {len(missing)} TESTS SKIPPED, NOT ON THIS MACHINE: {sentence}", red=True
         )
 
 
@@ -275,8 +275,8 @@ def _schema_of(url: str) -> Any:
 
 
 def _disconnect_all(url: str) -> None:
-    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    _on_postgres(url, f"SELECT pg_terminate_backend(pid) {others}")
+    other_sessions = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    _on_postgres(url, f"SELECT pg_terminate_backend(pid) {other_sessions}")
 
 
 def _empty(url: str) -> None:

@@ -34,7 +34,7 @@ def make_run(session: Session, **fields: Any) -> Run:
     """A queued run of the default config; `config` is what differs from it."""
     seed = fields.get("seed", 0)
     config = resolve(fields.pop("config", {}), None, seed)
-    given = {
+    defaults = {
         "id": new_id(),
         "name": "brave-otter",
         "variant": "grpo",
@@ -44,7 +44,7 @@ def make_run(session: Session, **fields: Any) -> Run:
         "steps": config.steps,
         "status": "queued",
     }
-    run = Run(**given | fields)
+    run = Run(**defaults | fields)
     session.add(run)
     session.flush()
     return run
@@ -88,17 +88,17 @@ def write_metric(
 def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:
     """A plausible training: accuracy rises, entropy falls, and at `spike_at` the loss jumps to 1000."""
     chance = np.random.default_rng(seed)
-    found = {}
+    metrics_by_step = {}
     for step in range(1, steps + 1):
         rise = 1 - math.exp(-3 * step / steps)
-        found[step] = {
+        metrics_by_step[step] = {
             "reward/mean": 0.2 + 0.6 * rise + chance.normal(0, 0.02),
             "policy/entropy": 1.2 * (1 - 0.7 * rise) + chance.normal(0, 0.01),
             "loss/total": 1000.0 if step == spike_at else chance.normal(0, 0.01),
             "time/wall_seconds": 0.5 * step,
             "tokens/total": 4096.0 * step,
         }
-    return found
+    return metrics_by_step
 
 
 class MadeCompletion(CompletionRecord):
@@ -171,4 +171,4 @@ def stored_completions(session: Session, *conditions: Any) -> list[Completion]:
     ids = session.scalars(
         query.order_by(RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index)
     ).all()
-    return [one for _, completions in in_pieces(session, ids) for one in completions]
+    return [completion for _, completions in in_pieces(session, ids) for completion in completions]

@@ -46,8 +46,10 @@ class Postgres:
     def cut(self) -> None:
         """End every connection but our own."""
         with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as connection:
-            others = b"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
-            connection.execute(b"SELECT pg_terminate_backend(pid) " + others)
+            other_sessions = (
+                b"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            )
+            connection.execute(b"SELECT pg_terminate_backend(pid) " + other_sessions)
 
 
 @contextmanager

@@ -42,8 +42,10 @@ def config_classes() -> dict[str, Any]:
 
 def parameters(config: Any) -> dict[str, str]:
     """Of each parameter that JSON can express: its default where it is one value, else its type in a word."""
-    found = {field.name: _written(field) for field in dataclasses.fields(config) if field.name not in OURS}
-    return {name: word for name, word in found.items() if word and "file" not in name}
+    word_by_name = {
+        field.name: _written(field) for field in dataclasses.fields(config) if field.name not in OURS
+    }
+    return {name: word for name, word in word_by_name.items() if word and "file" not in name}
 
 
 def _written(field: Any) -> str:
@@ -64,33 +66,35 @@ def rules(config: Any) -> list[str]:
     (function,) = ast.parse(textwrap.dedent(inspect.getsource(config.validate))).body
     assert isinstance(function, ast.FunctionDef)
     tests = [line.test for line in function.body if isinstance(line, ast.Assert)]
-    known = parameters(config)
-    return list(dict.fromkeys(rule for test in tests for rule in _comparisons(test, known)))
+    parameter_types = parameters(config)
+    return list(dict.fromkeys(rule for test in tests for rule in _comparisons(test, parameter_types)))
 
 
-def _comparisons(test: ast.expr, known: dict[str, str]) -> Iterator[str]:
+def _comparisons(test: ast.expr, parameter_types: dict[str, str]) -> Iterator[str]:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        for part in test.values:
-            yield from _comparisons(part, known)
+        for operand in test.values:
+            yield from _comparisons(operand, parameter_types)
     elif isinstance(test, ast.Compare):
-        sides = [_side(side, known) for side in (test.left, *test.comparators)]
+        sides = [_side(side, parameter_types) for side in (test.left, *test.comparators)]
         for left, operator, right in zip(sides, test.ops, sides[1:], strict=False):
             if left and right and type(operator) in COMPARISONS:
                 yield f"{left}{COMPARISONS[type(operator)]}{right}"
 
 
-def _side(side: ast.expr, known: dict[str, str]) -> str:
+def _side(side: ast.expr, parameter_types: dict[str, str]) -> str:
     """A parameter or a number; empty for anything else."""
     text = ast.unparse(side).removeprefix("self.")
-    return text if text in known or text.lstrip("-").replace(".", "", 1).isdigit() else ""
+    return text if text in parameter_types or text.lstrip("-").replace(".", "", 1).isdigit() else ""
 
 
 def table() -> str:
     """The text of the table."""
     lines = []
     for name, config in config_classes().items():
-        words = [f"{key}={word}" for key, word in parameters(config).items()]
-        entry = f"{name}: {' '.join(words)}" + (f" ; {' '.join(found)}" if (found := rules(config)) else "")
+        entries = [f"{key}={default}" for key, default in parameters(config).items()]
+        entry = f"{name}: {' '.join(entries)}" + (
+            f" ; {' '.join(known_rules)}" if (known_rules := rules(config)) else ""
+        )
         lines += textwrap.wrap(entry, 108, subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(lines)
 

@@ -30,8 +30,8 @@ def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
         yield "GET", f"{route.path}/{{path:path}}"
         return
     contexts = getattr(route, "effective_route_contexts", None)
-    for found in contexts() if contexts else [route]:
-        yield from ((method, found.path) for method in found.methods - {"HEAD"})
+    for context in contexts() if contexts else [route]:
+        yield from ((method, context.path) for method in context.methods - {"HEAD"})
 
 
 def filled_in(path: str) -> str:

@@ -66,7 +66,7 @@ def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
     log = directory / "postgres.log"
     flags = ["listen_addresses=", f"unix_socket_directories={directory}"]
     flags += [] if durable else POSTGRES_FLAGS
-    options = [part for flag in flags for part in ("-c", flag)]
+    options = [argument for flag in flags for argument in ("-c", flag)]
     argv = [*prefix, str(binaries / "postgres"), "-D", str(directory / "data"), *options]
     process = _start(argv, log)
     _wait_until(lambda: "ready to accept connections" in log.read_text(errors="replace"), process, log)

@@ -8,5 +8,5 @@ from backend.metrics.windows import StoredPoint, all_points, run_points_of
 
 def stored_points(session: Session, run_id: str) -> list[StoredPoint]:
     """By step, attempt and name."""
-    (part,) = run_points_of(session, [Stretch(run_id)], all_attempts=True)
-    return list(all_points(session, part))
+    (segment,) = run_points_of(session, [Stretch(run_id)], all_attempts=True)
+    return list(all_points(session, segment))

@@ -12,12 +12,12 @@ class TookTooLong(Exception):
 
 
 def wait_for(
-    condition: Callable[[], Found], what: str = "a condition was not met", *, seconds: float = 180.0
+    condition: Callable[[], Found], description: str = "a condition was not met", *, seconds: float = 180.0
 ) -> Found:
     """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (outcome := condition()):
         if time.monotonic() > deadline:
-            raise TookTooLong(f"{what}: not within {seconds:.0f} s")
+            raise TookTooLong(f"{description}: not within {seconds:.0f} s")
         time.sleep(0.02)
-    return found
+    return outcome

@@ -22,7 +22,7 @@ def test_the_first_seeds_are_chosen_claim_by_claim():
 def test_the_table_has_the_recorded_accuracy_beside_that_of_today():
     settings = {"base": {}, "variant": {}, "preset": {}}
     old = settings | {"base": {"preset": "grpo"}, "preset": {"steps": 1}}
-    found = [
+    results = [
         (
             {"claim": "a", "variant": "x", "asked": settings, "series": {"eval/accuracy": [0.2, 0.5, None]}},
             0.6,
@@ -30,6 +30,6 @@ def test_the_table_has_the_recorded_accuracy_beside_that_of_today():
         ({"claim": "a", "variant": "x", "asked": settings, "series": {"eval/accuracy": [0.2, 0.7]}}, 0.8),
         ({"claim": "b", "variant": "y", "asked": old, "series": {"eval/accuracy": [0.1]}}, 0.1),
     ]
-    lines = table(found).splitlines()
+    lines = table(results).splitlines()
     assert lines[2] == "| a | x | 2 | 60.0% | 70.0% |  |"
     assert lines[3] == "| b | y | 1 | 10.0% | 10.0% | its preset has changed since |"

@@ -31,13 +31,13 @@ def test_a_run_without_labels_is_left_out():
 
 
 def test_named_hacking_is_counted_on_both_sides():
-    found = {
+    diagnoses = {
         "a": diagnosis("healthy"),
         "b": diagnosis("collapsed", "update_size", "reward_hacking", onset={"healthy": 10, "sick": 20}),
         "c": diagnosis("declining", "update_size"),
     }
     text = scored(
-        [Labelled("a", 1, 0, None), Labelled("b", 3, 2, 3), Labelled("c", 1, 1, 9)], found.__getitem__
+        [Labelled("a", 1, 0, None), Labelled("b", 3, 2, 3), Labelled("c", 1, 1, 9)], diagnoses.__getitem__
     )
     assert "| b | 3 | 2 | 3 | collapsed | 2 | 10 to 20 |" in text
     assert "| c | 1 | 1 | 9 | declining | not named |  |" in text

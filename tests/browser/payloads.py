@@ -152,10 +152,10 @@ def is_hidden(character: str) -> bool:
 
 def seen(text: str, spelling: str = "‹U+{:04X}›") -> str:
     """What a page must show for `text`."""
-    shown = [spelling.format(ord(each)) if is_hidden(each) else each for each in text]
-    for place in range(1, len(text)):  # a second choice of a picture chooses nothing
-        if text[place] in "\ufe0e\ufe0f" and text[place - 1] in "\ufe0e\ufe0f":
-            shown[place] = spelling.format(ord(text[place]))
+    shown = [spelling.format(ord(character)) if is_hidden(character) else character for character in text]
+    for position in range(1, len(text)):  # a second choice of a picture chooses nothing
+        if text[position] in "\ufe0e\ufe0f" and text[position - 1] in "\ufe0e\ufe0f":
+            shown[position] = spelling.format(ord(text[position]))
     return "".join(shown)
 
 

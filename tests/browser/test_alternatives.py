@@ -103,9 +103,7 @@ def test_a_group_of_1024_and_a_changed_tokenizer_are_shown_whole(page, stage):
     page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=3&colour=none")
     expect(page.get_by_text("answer 0", exact=True)).to_be_visible()
     [of_group] = [
-        each
-        for each in stage.get("/rollouts", run=stage.trained, step=1)["items"]
-        if each["prompt"] == "many"
+        row for row in stage.get("/rollouts", run=stage.trained, step=1)["items"] if row["prompt"] == "many"
     ]
     assert len(of_group["completions"]) == 1024
 

@@ -45,17 +45,17 @@ def answer(prompt, step, index):
 
 
 def metrics_of(step, groups):
-    made = [completion for group in groups for completion in group.completions]
+    completions = [completion for group in groups for completion in group.completions]
     seconds = {
-        budget_metric(part, unit): share * scale * (1 + (step % 7) / 10)
+        budget_metric(use, unit): share * scale * (1 + (step % 7) / 10)
         for unit, scale in zip(UNITS, (1, 12, 0.2), strict=True)
-        for part, share in zip(PARTS, SHARES, strict=True)
+        for use, share in zip(PARTS, SHARES, strict=True)
     }
     return seconds | {
-        "reward/mean": fmean(each.reward for each in made),
-        "reward/accuracy": fmean(each.correct for each in made),
-        "reward/boxed_format/mean": fmean(each.rewards["boxed_format"] for each in made),
-        "length/mean": fmean(len(each.text) for each in made),
+        "reward/mean": fmean(completion.reward for completion in completions),
+        "reward/accuracy": fmean(completion.correct for completion in completions),
+        "reward/boxed_format/mean": fmean(completion.rewards["boxed_format"] for completion in completions),
+        "length/mean": fmean(len(completion.text) for completion in completions),
     }
 
 
@@ -93,9 +93,9 @@ def mismatched():
     """A group of 200 tokens; rho is above 1.5 at a tenth of them."""
     logprob = -np.linspace(0.1, 6, 200, dtype=np.float32)
     log_rho = np.where(np.arange(200) % 10 == 0, 0.7, 0.05 * np.sin(np.arange(200))).astype(np.float32)
-    made = completion_of("x" * 200, correct=True)
-    arrays = made.arrays | {"logprob": logprob, "policy_logprob": logprob + log_rho}
-    return replace(group_of("train", STEPS, 9), completions=[replace(made, arrays=arrays)])
+    completion = completion_of("x" * 200, correct=True)
+    arrays = completion.arrays | {"logprob": logprob, "policy_logprob": logprob + log_rho}
+    return replace(group_of("train", STEPS, 9), completions=[replace(completion, arrays=arrays)])
 
 
 def plant_hostile(service):
@@ -142,9 +142,9 @@ class Person:
         page.goto(f"/run/{run}")
         expect(page.get_by_role("region", name="Signal budget")).to_be_visible()
 
-    def click(self, place):
+    def click(self, locator):
         self.clicks += 1
-        place.click()
+        locator.click()
 
     def why(self, metric):
         """The question mark of a panel."""

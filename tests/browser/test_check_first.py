@@ -99,8 +99,8 @@ def test_a_config_is_checked_and_then_launched(page, work):
     expect(result.get_by_label("First prompt")).to_contain_text("=?")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    found = page.evaluate("axe.run('.launch-box')")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    barriers = page.evaluate("axe.run('.launch-box')")["violations"]
+    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
     page.reload()
     expect(result).to_contain_text("The grader accepts all 256 reference answers.")
     page.get_by_role("button", name="Launch 1 run").click()

@@ -156,13 +156,13 @@ def test_a_view_is_saved_for_everybody_opened_and_deleted(page, browser, service
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_text("View old <b>ones</b> saved")).to_be_visible()
     context = opened(browser, service)
-    other = context.new_page()
-    other.goto("/runs")
-    other.get_by_role("button", name="views").click()
-    other.get_by_role("button", name="old <b>ones</b>", exact=True).click()
-    expect(other.get_by_text("53 runs", exact=True)).to_be_visible()
-    assert parse_qs(other.url.partition("?")[2]) == parse_qs(page.url.partition("?")[2])
-    shoot(other, "view")
+    other_page = context.new_page()
+    other_page.goto("/runs")
+    other_page.get_by_role("button", name="views").click()
+    other_page.get_by_role("button", name="old <b>ones</b>", exact=True).click()
+    expect(other_page.get_by_text("53 runs", exact=True)).to_be_visible()
+    assert parse_qs(other_page.url.partition("?")[2]) == parse_qs(page.url.partition("?")[2])
+    shoot(other_page, "view")
     context.close()
     page.get_by_role("button", name="views").click()
     page.get_by_label("Delete the view old <b>ones</b>").click()
@@ -229,10 +229,10 @@ def test_a_run_has_the_same_colour_in_every_browser(page, browser, service):
 
     seen = colours(page)
     context = opened(browser, service)
-    other = context.new_page()
-    other.goto("/runs?sort=-name")  # other runs first
-    expect(other.locator(".eye line")).to_have_count(10)
-    assert colours(other) == seen
+    other_page = context.new_page()
+    other_page.goto("/runs?sort=-name")  # other runs first
+    expect(other_page.locator(".eye line")).to_have_count(10)
+    assert colours(other_page) == seen
     context.close()
 
 

@@ -76,8 +76,8 @@ def test_a_collapse_is_named_with_onset_evidence_and_remedy(page, service):
     expect(card).to_contain_text("optimizer.lr: 0.0003 → 0.0001")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    found = page.evaluate("axe.run('.diagnosis')")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    barriers = page.evaluate("axe.run('.diagnosis')")["violations"]
+    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
     card.get_by_role("link", name="How it works, and its error rates").click()
     expect(page.get_by_role("heading", name="Diagnosis", exact=True)).to_be_visible()
 

@@ -20,9 +20,9 @@ STEPS = 4
 def suite_values(name, step):
     """Metrics of a suite in which more prompts are solved at each step."""
     votes = [("7", "7", "3", None) if prompt < 6 + 5 * step else ("3", "4", "3", "7") for prompt in range(40)]
-    graded = [Graded([vote == "7" for vote in each], each) for each in votes]
-    found = suite_metrics(graded, seed=step) | {"length_mean": 20.0, "truncated_frac": 0.1}
-    return {f"eval/{name}/{metric}": value for metric, value in found.items()}
+    graded = [Graded([vote == "7" for vote in prompt_votes], prompt_votes) for prompt_votes in votes]
+    metrics = suite_metrics(graded, seed=step) | {"length_mean": 20.0, "truncated_frac": 0.1}
+    return {f"eval/{name}/{metric}": value for metric, value in metrics.items()}
 
 
 def leave(service, run_id, steps, *, held_out=True):

@@ -41,11 +41,11 @@ def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
     expect(panel.locator(".panel-foot")).to_contain_text("2 runs")
     svg = saved(page, panel, "Image (SVG)").read_text()
     root = ET.fromstring(svg)  # noqa: S314 - our own file: it must be well-formed
-    words = " ".join(root.itertext())
-    for wanted in ("policy/entropy (nats)", "step 4", "smoothed 0.6", "2 runs", "/compare?runs=", "=1+1"):
-        assert wanted in words
-    assert not {each.tag.rpartition("}")[2] for each in root.iter()} & {"script", "foreignObject", "a"}
-    assert not any(name.lower().startswith("on") for each in root.iter() for name in each.attrib)
+    text = " ".join(root.itertext())
+    for phrase in ("policy/entropy (nats)", "step 4", "smoothed 0.6", "2 runs", "/compare?runs=", "=1+1"):
+        assert phrase in text
+    assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "foreignObject", "a"}
+    assert not any(name.lower().startswith("on") for element in root.iter() for name in element.attrib)
     saved_figure = json.loads(saved(page, panel, "Figure (Plotly JSON)").read_text())
     assert saved_figure["layout"]["title"]["text"] == "policy/entropy"
     assert sum(trace["showlegend"] for trace in saved_figure["data"]) == 2
@@ -103,5 +103,5 @@ def test_the_range_of_y_is_set_by_hand_and_by_the_wheel(page, service):
     page.mouse.wheel(0, 100)
     page.keyboard.up("Alt")
     page.wait_for_url(lambda url: url != before)
-    other = page.locator(".panel[data-metric='policy/entropy'] .panel-foot").first
-    expect(other).not_to_contain_text("outside")
+    foot = page.locator(".panel[data-metric='policy/entropy'] .panel-foot").first
+    expect(foot).not_to_contain_text("outside")

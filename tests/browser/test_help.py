@@ -54,5 +54,5 @@ def test_a_page_fits_and_is_accessible(page, path):
     page.goto(f"/help{path}")
     assert fits(page)
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    found = page.evaluate("axe.run()")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    barriers = page.evaluate("axe.run()")["violations"]
+    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []

@@ -66,8 +66,8 @@ class Stage:
         """A run for each text, called so in every respect."""
         variants = [{"name": text} for text in NAMES[:100]]
         request = {"name": NAMES[0], "base": {}, "variants": variants, "seeds": [0]}
-        one = {"id": self.experiment, "name": "<svg onload=__hit(1)>", "request": request}
-        session.execute(insert(Experiment), {**one, "request_hash": "0" * 64})
+        experiment = {"id": self.experiment, "name": "<svg onload=__hit(1)>", "request": request}
+        session.execute(insert(Experiment), {**experiment, "request_hash": "0" * 64})
         config = resolve({}, None, 0)
         common = {
             "seed": 0, "config": config.model_dump(mode="json"), "config_hash": config_hash(config),
@@ -118,8 +118,8 @@ class Stage:
             for number, chunk in enumerate(chunks)
         ]  # fmt: skip
         huge = GroupRecord("eval", 0, "huge", "sums", "math", HUGE, HUGE, [completion(HUGE)])
-        for step, kept in ((1, groups), (2, [huge])):
-            write_groups(session, pack_groups(self.main, step, 1, kept))
+        for step, groups_of_step in ((1, groups), (2, [huge])):
+            write_groups(session, pack_groups(self.main, step, 1, groups_of_step))
 
     def _datasets(self, directory):
         """A dataset called by each text; the files differ in their last row."""
@@ -246,12 +246,12 @@ def test_curves_legends_and_hover_labels(page, stage):
         plot = page.locator("dialog .js-plotly-plot")
         expect(plot.locator(".trace").first).to_be_attached()
         page.wait_for_function(DRAWN, arg=len(chunk))
-        found = plot.evaluate(HOVER)
-        for label, run in found:
+        hover_labels = plot.evaluate(HOVER)
+        for label, run in hover_labels:
             name = seen(stage.runs[run])
             assert squeezed(label).startswith(squeezed(f"{name} · {name} s0"))
         assert plot.locator("a, img, script, foreignObject").count() == 0
-        shown += len(found)
+        shown += len(hover_labels)
     page.goto(f"/compare?experiment={stage.experiment}")
     expect(page.locator(".legend-item")).to_have_count(40)
     page.get_by_role("button", name="60 more").click()
@@ -284,8 +284,8 @@ def test_history_and_output(page, stage):
         expect(page.locator(".event")).to_have_count(count)
         page.get_by_role("button", name="Older events").click()
     expect(page.locator(".event")).to_have_count(len(PAYLOADS))
-    wanted = [seen(clean_text(text), "U+{:04X}") for text in reversed(PAYLOADS)]
-    assert texts_of(page, ".event-message") == wanted
+    expected = [seen(clean_text(text), "U+{:04X}") for text in reversed(PAYLOADS)]
+    assert texts_of(page, ".event-message") == expected
     page.goto(f"/run/{stage.main}?tab=log")
     expect(page.locator(".run-log")).to_contain_text("brave-otter")
     assert texts_of(page, ".run-log") == [seen(stage.log, "U+{:04X}")]
@@ -360,7 +360,7 @@ def test_the_form_and_its_errors(page, stage):
         expect(page.get_by_text("to fix before you can launch")).to_be_visible()
         offered = "[data-path='problems.0.path'] option[value^='uploads/']"
         expect(page.locator(offered)).to_have_count(len(NAMES))
-        assert sorted(texts_of(page, offered)) == sorted(f"{seen(each)} · 2 rows, 60 B" for each in NAMES)
+        assert sorted(texts_of(page, offered)) == sorted(f"{seen(name)} · 2 rows, 60 B" for name in NAMES)
         assert page.evaluate("({}).polluted") is None
     print(f"\n{sum(map(len, chunks))} texts as variants, {len(NAMES)} as datasets, {len(FEW)} in errors")
 
@@ -380,14 +380,14 @@ WORDS_OF_BROWSERS = (
 def test_crafted_links(page, stage):
     page.set_viewport_size({"width": 1400, "height": 900})
     page.goto("/queue")
-    for place in PLACES:
+    for address in PLACES:
         for text in NAMES if IS_LONG else [*NAMES[::200], *WORDS_OF_BROWSERS]:
-            go(page, place.replace("RUN", stage.main).replace("{}", quote(text, safe="")))
+            go(page, address.replace("RUN", stage.main).replace("{}", quote(text, safe="")))
             page.wait_for_timeout(60)
-            assert page.locator("#main").count() == 1, place
+            assert page.locator("#main").count() == 1, address
         expect(page.locator("h1, h2, .runs").first).to_be_attached()
-        expect(page.get_by_text("Something went wrong on this page"), place).to_have_count(0)
-        assert page.evaluate("({}).polluted") is None, place
+        expect(page.get_by_text("Something went wrong on this page"), address).to_have_count(0)
+        assert page.evaluate("({}).polluted") is None, address
 
 
 @pytest.mark.parametrize(
@@ -411,8 +411,8 @@ def test_no_text_pushes_a_page_apart(stage, browser, style, width):
             page.wait_for_timeout(700)
             if directory := os.environ.get("GRPOLAB_SCREENSHOTS"):
                 page.screenshot(path=f"{directory}/{name}-{style}-{width}.png")
-            if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
-                wide[name] = found
+            if (width_found := page.evaluate("document.documentElement.scrollWidth")) > width:
+                wide[name] = width_found
     assert wide == {}
 
 

@@ -74,7 +74,7 @@ def test_search_results_and_labels(page, stage):
     expect(page.locator(".search-result")).to_have_count(len(PAYLOADS))
     shown = texts_of(page, ".search-snippet")
     for text in (text for text in PAYLOADS if text.isprintable() and 0 < len(text) < 100):
-        assert any(seen(text, "U+{:04X}") in each for each in shown), text
+        assert any(seen(text, "U+{:04X}") in shown_text for shown_text in shown), text
     assert is_clean(page, ".search-results")
     for name in page.locator(".label-name").all()[:200:40]:
         name.click()
@@ -121,14 +121,14 @@ ODD_KNOBS = (
 
 
 def test_crafted_links(page, stage):
-    for place in CRAFTED:
-        for text in ODD_KNOBS if "knobs" in place else NAMES[3::160]:
-            page.goto(f"/rollouts?run={stage.trained}&{place.replace('{}', quote(text, safe=''))}")
+    for address in CRAFTED:
+        for text in ODD_KNOBS if "knobs" in address else NAMES[3::160]:
+            page.goto(f"/rollouts?run={stage.trained}&{address.replace('{}', quote(text, safe=''))}")
             expect(page.locator("h1")).to_be_visible()
             page.wait_for_timeout(100)
-            expect(page.get_by_text("Something went wrong on this page"), place).to_have_count(0)
-            assert page.evaluate("({}).polluted") is None, place
-            assert is_clean(page, "#main"), place
+            expect(page.get_by_text("Something went wrong on this page"), address).to_have_count(0)
+            assert page.evaluate("({}).polluted") is None, address
+            assert is_clean(page, "#main"), address
 
 
 def test_what_if_says_at_the_field_what_is_wrong(page, stage):
@@ -158,6 +158,6 @@ def test_no_text_pushes_these_views_apart(stage, browser, scheme, width):
                 if name == "what-if":
                     page.locator(".what-if").scroll_into_view_if_needed()
                 page.screenshot(path=f"{directory}/{name}-{scheme}-{width}.png")
-            if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
-                wide[name] = found
+            if (width_found := page.evaluate("document.documentElement.scrollWidth")) > width:
+                wide[name] = width_found
     assert wide == {}

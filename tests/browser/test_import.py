@@ -127,8 +127,8 @@ def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_timeout(300)
-        found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
-        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+        barriers = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+        assert [(barrier["id"], [node["html"] for node in barrier["nodes"]]) for barrier in barriers] == []
 
 
 @pytest.mark.nightly

@@ -60,7 +60,7 @@ def place_of_point(page: Page, metric: str, step: int) -> tuple[float, float]:
 
 @pytest.mark.nightly
 def test_launch_watch_compare_and_read(page, lab):
-    page.goto(re.search(r"http://\S+/\?token=\S+", lab.said()).group())
+    page.goto(re.search(r"http://\S+/\?token=\S+", lab.output_text()).group())
     expect(page).to_have_url(re.compile(r"/runs$"))
     assert "token" not in page.url
 
@@ -76,8 +76,8 @@ def test_launch_watch_compare_and_read(page, lab):
     experiment = re.search(r"experiment=(\w+)", page.url).group(1)
     for run in lab.client.get(f"/runs?experiment={experiment}")["items"]:
         lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE / 1000)
-    for words in ("grpo", "dapo"):
-        expect(page.get_by_text(words).first).to_be_visible()
+    for variant in ("grpo", "dapo"):
+        expect(page.get_by_text(variant).first).to_be_visible()
     differences = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
     expect(differences.get_by_text("surrogate").first).to_be_visible()
     if PICTURE:

@@ -85,8 +85,8 @@ def test_curves_of_a_group_of_several_scales_are_not_comparable(page, service):
     for run in launched["runs"]:
         trained(service, run["id"], 0.5, "reward/mean")
     page.goto(f"/compare?experiment={launched['id']}&by=config.optimizer.lr&metrics=reward")
-    words = "not comparable: rewards.correctness.weight differs"
-    expect(page.get_by_role("note").filter(has_text=words)).to_be_visible()
+    sentence = "not comparable: rewards.correctness.weight differs"
+    expect(page.get_by_role("note").filter(has_text=sentence)).to_be_visible()
 
 
 @pytest.mark.nightly
@@ -105,7 +105,7 @@ def test_columns_are_chosen_and_stay_in_the_address(opened):
 
 def test_what_is_copied_is_the_table(opened):
     opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    for label, wanted in (
+    for label, phrase in (
         ("Copy as Markdown", "| dapo | 0.75"),
         ("Copy as LaTeX", "\\textbf{0.75"),
         ("Copy as CSV", "dapo,eval/accuracy,final,,3,"),
@@ -113,7 +113,7 @@ def test_what_is_copied_is_the_table(opened):
         opened.get_by_role("button", name="Copy", exact=True).click()
         opened.get_by_role("button", name=label).click()
         opened.wait_for_function(
-            "text => navigator.clipboard.readText().then(t => t.includes(text))", arg=wanted
+            "text => navigator.clipboard.readText().then(t => t.includes(text))", arg=phrase
         )
 
 
@@ -121,12 +121,12 @@ def test_what_is_copied_is_the_table(opened):
 def test_more_seeds_are_queued_from_the_cell(opened, service):
     before = len(service.get("/runs")["items"])
     button = cell(opened, 2).locator(".matrix-more")
-    more = int(button.inner_text().split()[1])
+    seeds = int(button.inner_text().split()[1])
     button.click()
-    opened.get_by_role("dialog").get_by_role("button", name=f"Queue {2 * more} runs").click()
+    opened.get_by_role("dialog").get_by_role("button", name=f"Queue {2 * seeds} runs").click()
     expect(opened.locator(".matrix")).to_contain_text("always-valid", timeout=60_000)
     runs = service.get("/runs")["items"]
-    assert len(runs) == before + 2 * more
+    assert len(runs) == before + 2 * seeds
     queued = [run for run in runs if run["status"] == "queued"]
-    assert {run["seed"] for run in queued} == set(range(3, 3 + more))
+    assert {run["seed"] for run in queued} == set(range(3, 3 + seeds))
     assert "runs=" in opened.url

@@ -47,8 +47,8 @@ PRELOAD = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("state")) as found:
-        yield found
+    with running(tmp_path_factory.mktemp("state")) as started:
+        yield started
 
 
 @pytest.mark.parametrize("listed", first_in_gate(2, PAGES), ids=lambda listed: listed.path)

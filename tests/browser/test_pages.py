@@ -319,8 +319,8 @@ def test_the_files_of_a_run_are_read_on_a_narrow_screen(page, service):
     evaluate = page.get_by_role("button", name="Evaluate")
     assert fork.bounding_box()["y"] == evaluate.bounding_box()["y"]
     page.set_viewport_size({"width": 400, "height": 900})
-    for part in (fork, evaluate, page.get_by_role("link", name="model.safetensors")):
-        box = part.bounding_box()
+    for locator in (fork, evaluate, page.get_by_role("link", name="model.safetensors")):
+        box = locator.bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 400
     assert page.get_by_role("row").last.bounding_box()["height"] < 120
@@ -469,8 +469,8 @@ def test_the_pages_have_no_barrier_that_axe_finds(page, service):
         f"/run/{service.trained}?tab=log",
         f"/rollouts?run={service.trained}&step=3&prompt=3",
     ]
-    found = {address: violations(page, address) for address in addresses}
-    assert found == {address: [] for address in addresses}
+    barriers = {address: violations(page, address) for address in addresses}
+    assert barriers == {address: [] for address in addresses}
 
 
 def violations(page, address):
@@ -480,11 +480,13 @@ def violations(page, address):
     page.locator("h1").first.wait_for()
     page.wait_for_timeout(1000)  # curves and tokens are drawn late
     page.evaluate(AXE)
-    found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+    barriers = page.evaluate("axe.run(document).then(({ violations }) => violations)")
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(300)
-    found += page.evaluate("axe.run(document, {runOnly: ['color-contrast']}).then((run) => run.violations)")
-    return [(item["id"], [node["html"] for node in item["nodes"]]) for item in found]
+    barriers += page.evaluate(
+        "axe.run(document, {runOnly: ['color-contrast']}).then((run) => run.violations)"
+    )
+    return [(item["id"], [node["html"] for node in item["nodes"]]) for item in barriers]
 
 
 @pytest.mark.parametrize(
@@ -603,9 +605,9 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
     }
     with service.sessions.begin() as session:
         add_event(session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored})
-    for place in ("tab=overview", "tab=events"):
-        page.goto(f"/run/{child['id']}?{place}")
-        if "events" in place:
+    for query in ("tab=overview", "tab=events"):
+        page.goto(f"/run/{child['id']}?{query}")
+        if "events" in query:
             page.get_by_text("What was restored").click()
         else:
             expect(page.get_by_role("heading", name="Restored from a checkpoint")).to_be_visible()

@@ -24,9 +24,9 @@ def shoot(page, name):
 
 
 def completion(is_right, step, text=""):
-    words = text or (f"the sum is {step}, so 2" if is_right else f"the sum is {step}, so 3")
+    answer = text or (f"the sum is {step}, so 2" if is_right else f"the sum is {step}, so 3")
     flags = () if is_right else ("wrong",)
-    return MadeCompletion(text=words, reward=float(is_right), correct=is_right, flags=flags)
+    return MadeCompletion(text=answer, reward=float(is_right), correct=is_right, flags=flags)
 
 
 @pytest.fixture(scope="module")

@@ -82,8 +82,8 @@ def place_of(panel, share):
     return box["x"] + box["width"] * share, box["y"] + 3
 
 
-def opened(page, service, more=""):
-    page.goto(f"/compare?runs={service.trained},{service.failed}&by=run{more}")
+def opened(page, service, query=""):
+    page.goto(f"/compare?runs={service.trained},{service.failed}&by=run{query}")
     panel = page.locator(".panel[data-metric='reward/mean']").first
     expect(panel.locator(".trace").first).to_be_attached()
     expect(page.locator(".panel[data-metric='eval/accuracy'] .trace").first).to_be_attached()

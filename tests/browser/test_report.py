@@ -33,8 +33,8 @@ def saved(page, path):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("place", ["title", "note", "link", "cell", "section", "rollout", "chart"])
-def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
+@pytest.mark.parametrize("field", ["title", "note", "link", "cell", "section", "rollout", "chart"])
+def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, field):
     texts = [*PAYLOADS[:120], HOSTILE, "javascript:alert(1)", "]]>--><svg onload=alert(1)>"]
     table = {"head": texts, "rows": [texts]}
     group = {"prompt": texts[0], "answer": "", "completions": [{"facts": t, "text": t} for t in texts]}
@@ -49,7 +49,7 @@ def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
             "charts": [{"title": t, "picture": f"<svg>{t}</svg>", "values": table} for t in texts[:20]]
         },
     }
-    text = in_browser(REPORT, "(r, report) => r.reportHtml(report)", report(**parts[place]))
+    text = in_browser(REPORT, "(r, report) => r.reportHtml(report)", report(**parts[field]))
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
     hits = opened(browser, path)
@@ -64,8 +64,8 @@ def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
 def opened(browser, path):
     """A file opened without a network: what it did, its elements and text, the widths of its pictures."""
     context = browser.new_context(offline=True)
-    said, requests = [], []
-    context.expose_function("__report", lambda *words: said.append(words))
+    messages, requests = [], []
+    context.expose_function("__report", lambda *arguments: messages.append(arguments))
     context.add_init_script(WATCH)
 
     def note(request):
@@ -76,18 +76,18 @@ def opened(browser, path):
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_timeout(300)
-    found = page.evaluate("""() => { const all = [...document.querySelectorAll('*')]; return {
+    report_state = page.evaluate("""() => { const all = [...document.querySelectorAll('*')]; return {
         elements: [...new Set(all.map((e) => e.localName))],
         handlers: all.flatMap((e) => [...e.attributes])
             .filter((a) => a.name.startsWith('on') || a.value.startsWith('javascript:')).length,
         text: document.body.textContent,
         pictures: [...document.images].map((image) => image.naturalWidth) }; }""")
-    found |= {"said": list(said), "requests": requests, "elements": set(found["elements"])}
-    found["script"] = page.evaluate("""() => { const script = document.createElement('script');
+    report_state |= {"said": list(messages), "requests": requests, "elements": set(report_state["elements"])}
+    report_state["script"] = page.evaluate("""() => { const script = document.createElement('script');
         script.textContent = 'window.__ran = true'; document.body.append(script);
         return Boolean(window.__ran); }""")
     context.close()
-    return found
+    return report_state
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +116,17 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
     path = tmp_path / download.value.suggested_filename
     download.value.save_as(path)
     assert path.suffix == ".html"
-    found = opened(browser, path)
-    assert (found["said"], found["requests"], found["script"]) == ([], [path.as_uri()], False)
-    assert len(found["pictures"]) == len(metrics_of(4))
-    assert all(width > 500 for width in found["pictures"])
-    for wanted in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Matrix"):
-        assert wanted in found["text"]
-    assert 'onerror="alert(1)"' in found["text"]
+    report_state = opened(browser, path)
+    assert (report_state["said"], report_state["requests"], report_state["script"]) == (
+        [],
+        [path.as_uri()],
+        False,
+    )
+    assert len(report_state["pictures"]) == len(metrics_of(4))
+    assert all(width > 500 for width in report_state["pictures"])
+    for phrase in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Matrix"):
+        assert phrase in report_state["text"]
+    assert 'onerror="alert(1)"' in report_state["text"]
     assert path.stat().st_size < 1_000_000
 
 
@@ -160,7 +164,7 @@ def test_fifty_runs_and_thirty_charts_stay_below_three_megabytes(page, service, 
     expect(page.locator(".panel .trace, .panel canvas").first).to_be_attached()
     path = saved(page, tmp_path / "wide.html")
     assert path.stat().st_size <= 3_000_000
-    found = opened(browser, path)
-    assert len(found["pictures"]) == 30
-    assert found["said"] == []
-    assert found["requests"] == [path.as_uri()]
+    report_state = opened(browser, path)
+    assert len(report_state["pictures"]) == 30
+    assert report_state["said"] == []
+    assert report_state["requests"] == [path.as_uri()]

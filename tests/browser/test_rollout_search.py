@@ -22,13 +22,15 @@ def service(tmp_path_factory):
         with service.sessions.begin() as session:
             for step in range(10, 40):
                 spread = f". {PLANTED}" if step >= 25 else ""
-                made = tuple(
+                completions = tuple(
                     MadeCompletion(
                         text=f"So 1+1={n} is the answer{spread}", reward=float(n == 2), correct=n == 2
                     )
                     for n in range(4)
                 )
-                write_groups(session, pack_groups(service.trained, step, 1, [MadeGroup(completions=made)]))
+                write_groups(
+                    session, pack_groups(service.trained, step, 1, [MadeGroup(completions=completions)])
+                )
             texts = tuple(MadeCompletion(text=f"hostile {text}") for text in PAYLOADS)
             write_groups(session, pack_groups(service.trained, 5, 1, [MadeGroup(completions=texts)]))
         for _ in index_groups(service.sessions):
@@ -36,8 +38,8 @@ def service(tmp_path_factory):
         yield service
 
 
-def opened(page, service, more=""):
-    page.goto(f"/rollouts?run={service.trained}&view=search{more}")
+def opened(page, service, query=""):
+    page.goto(f"/rollouts?run={service.trained}&view=search{query}")
     expect(page.get_by_label("Matches over steps")).to_be_visible()
 
 
@@ -97,9 +99,9 @@ def test_a_label_is_given_with_its_reason_and_found(page, service):
 def test_hostile_completions_are_shown_and_never_executed(page, service):
     opened(page, service, "&q=hostile&to=5")
     expect(page.locator(".search-result")).to_have_count(20)
-    while (more := page.get_by_role("button", name="Show more")).count():
+    while (button := page.get_by_role("button", name="Show more")).count():
         before = page.locator(".search-result").count()
-        more.click()
+        button.click()
         page.wait_for_function("n => document.querySelectorAll('.search-result').length > n", arg=before)
     assert page.locator(".search-result").count() >= 500
     assert page.locator(".search-snippet .code-point").count() > 0
@@ -107,21 +109,21 @@ def test_hostile_completions_are_shown_and_never_executed(page, service):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("width", "scheme"), viewports(390, 1280, 2560))
-@pytest.mark.parametrize("part", ["results", "lift"])
-def test_the_page_fits_its_window(page, service, scheme, width, part, tmp_path):
+@pytest.mark.parametrize("part_of_text", ["results", "lift"])
+def test_the_page_fits_its_window(page, service, scheme, width, part_of_text, tmp_path):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    opened(page, service, f"&q=verified&part={part}")
+    opened(page, service, f"&q=verified&part={part_of_text}")
     expect(page.locator(".search-result, .lift-table").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.screenshot(path=tmp_path / f"search-{part}-{width}-{scheme}.png")
+    page.screenshot(path=tmp_path / f"search-{part_of_text}-{width}-{scheme}.png")
 
 
 @pytest.mark.nightly
 def test_no_bar_is_the_highest_where_nothing_matches(in_browser):
-    def said(matched, highest):
+    def summary_line(matched, highest):
         call = "(s, [matched, highest]) => s.countsText(matched, 6272, highest)"
         return in_browser("components/rollouts/search_steps.js", call, [matched, highest])
 
-    assert said(0, 1) == "0 of 6\u202f272 completions match"
-    assert said(5, 0.25) == "5 of 6\u202f272 completions match; highest bar 25 %"
+    assert summary_line(0, 1) == "0 of 6\u202f272 completions match"
+    assert summary_line(5, 0.25) == "5 of 6\u202f272 completions match; highest bar 25 %"

@@ -27,8 +27,8 @@ def service(tmp_path_factory):
 def begin(service, **fields):
     sweep = {"method": "search", "cells": 4, "seed": 1, "knobs": [KNOB], **fields}
     body = {"name": "rates", "base": {"steps": 20}, "variants": [{"name": "grpo"}], "seeds": [0, 1, 2]}
-    made = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
-    return made["id"]
+    launched = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
+    return launched["id"]
 
 
 def waiting(service, experiment):

@@ -25,8 +25,8 @@ def service(tmp_path_factory):
         yield service
 
 
-def opened(page, service, more=""):
-    page.goto(f"/compare?runs={','.join(service.cells)}{more}")
+def opened(page, service, query=""):
+    page.goto(f"/compare?runs={','.join(service.cells)}{query}")
     expect(page.locator(".panel[data-metric='reward/mean'] .trace").first).to_be_attached()
 
 
@@ -72,24 +72,24 @@ def test_curves_are_drawn_over_a_metric(page, service):
 @pytest.mark.nightly
 def test_an_axis_that_is_no_metric_is_named_in_each_panel(page, service):
     page.goto(f"/compare?runs={','.join(service.cells)}&x=policy/entrpy")
-    words = "there is no metric 'policy/entrpy'; did you mean policy/entropy"
-    expect(page.get_by_text(words).first).to_be_visible()
+    sentence = "there is no metric 'policy/entrpy'; did you mean policy/entropy"
+    expect(page.get_by_text(sentence).first).to_be_visible()
 
 
 @pytest.mark.nightly
 def test_a_mean_is_made_anew_where_a_run_goes_to_another_group(page, service):
-    moved, *others = service.cells[4:7]
-    page.goto(f"/compare?runs={','.join([moved, *others])}&by=tag&band=none")
+    moved, *remaining = service.cells[4:7]
+    page.goto(f"/compare?runs={','.join([moved, *remaining])}&by=tag&band=none")
     panel = page.locator(".panel[data-metric='reward/mean']")
     expect(panel.locator(".scatterlayer .trace").first).to_be_attached()
-    place = ".panel[data-metric='reward/mean'] .js-plotly-plot"
+    plot = ".panel[data-metric='reward/mean'] .js-plotly-plot"
     drawn = """([place, names]) => names === [...document.querySelectorAll(place)]
         .flatMap(({ data }) => data ?? []).filter(({ meta }) => meta.role === 'main').map(({ name }) => name)
         .sort().join()"""
     # The stream tells of a run's points with its first change: the curves are loaded again whatever changed.
     for tags, names in [(["moved"], "moved,no tag"), ([], "no tag")] * 3:
         service.client.patch(f"/runs/{moved}", json={"tags": tags}).raise_for_status()
-        page.wait_for_function(drawn, arg=[place, names], timeout=20_000)
+        page.wait_for_function(drawn, arg=[plot, names], timeout=20_000)
 
 
 @pytest.mark.nightly

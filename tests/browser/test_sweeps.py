@@ -22,8 +22,8 @@ def service(tmp_path_factory):
         yield service
 
 
-def launch_page(page, variants=None, **more):
-    fields = {"variants": json.dumps(variants or GRPO), "seeds": "0,1"} | more
+def launch_page(page, variants=None, **further_fields):
+    fields = {"variants": json.dumps(variants or GRPO), "seeds": "0,1"} | further_fields
     page.goto("/launch?" + urlencode(fields))
 
 
@@ -170,11 +170,11 @@ def test_form_and_cells_are_accessible_and_fit(service, browser, width, scheme):
     shoot(page, f"form-{width}")
     body = {"name": "grid", "base": {"steps": 5}, "variants": GRPO, "seeds": [0, 1], "sweep": sweep}
     rates["values"] = "1e-4, 1e-3, 3e-3"
-    made = service.client.post("/experiments", json=body).raise_for_status().json()
-    for number, run in enumerate(made["runs"][:7]):
+    launched = service.client.post("/experiments", json=body).raise_for_status().json()
+    for number, run in enumerate(launched["runs"][:7]):
         with service.sessions.begin() as session:
             session.get_one(Run, run["id"]).summary = {"last": {"eval/accuracy": 0.1 * number}, "best": {}}
-    page.goto(f"/compare?experiment={made['id']}")
+    page.goto(f"/compare?experiment={launched['id']}")
     expect(page.get_by_role("region", name="Cells").get_by_role("cell").first).to_contain_text("2 seeds")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     violations_of(page, "[aria-labelledby=compare-cells]")
@@ -189,5 +189,5 @@ def shoot(page, name):
 
 def violations_of(page, where):
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    found = page.evaluate("where => axe.run(where)", where)["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+    barriers = page.evaluate("where => axe.run(where)", where)["violations"]
+    assert [(barrier["id"], barrier["nodes"][0]["html"]) for barrier in barriers] == []

@@ -63,8 +63,8 @@ def picture(page, name):
 def looks_right(page, where):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    found = page.evaluate("where => axe.run(where)", where)["violations"]
-    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    barriers = page.evaluate("where => axe.run(where)", where)["violations"]
+    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
 
 
 def finish(service, experiment):
@@ -94,10 +94,10 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     expect(dialog).to_have_count(0)
     trial = card.get_by_role("article", name="Trial: Entropy exploded").first
     expect(trial).to_contain_text("So far: 0 of 5 runs without change have ended and 0 of 5 with the remedy.")
-    (found,) = [
-        each for each in service.get("/trials", run=service.failed)["items"] if each["id"] not in before
+    (new_trial,) = [
+        trial for trial in service.get("/trials", run=service.failed)["items"] if trial["id"] not in before
     ]
-    finish(service, found["experiment"])
+    finish(service, new_trial["experiment"])
     page.reload()
     expect(trial).to_contain_text(
         "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "

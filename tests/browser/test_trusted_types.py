@@ -18,7 +18,9 @@ def visit(tmp_path_factory, chromium):
         page = browser.new_context(base_url=service.base, extra_http_headers=headers).new_page()
         page.set_default_timeout(120_000)
         complaints = []
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(f"/run/{run}")
         yield page, complaints

@@ -33,7 +33,9 @@ class Child(Base):
 
 
 def described(model):
-    return {name: part.get("description") for name, part in model.model_json_schema()["properties"].items()}
+    return {
+        name: schema.get("description") for name, schema in model.model_json_schema()["properties"].items()
+    }
 
 
 def test_a_schema_has_the_text_below_the_last_declaration_of_each_field():
@@ -50,8 +52,8 @@ def test_a_schema_has_the_text_below_the_last_declaration_of_each_field():
 
 
 def test_a_model_without_a_source_has_a_schema_without_descriptions():
-    made = create_model("Made", __base__=Documented, __module__="nowhere", field=(int, ...))
-    assert described(made) == {"field": None}
+    bare_model = create_model("Made", __base__=Documented, __module__="nowhere", field=(int, ...))
+    assert described(bare_model) == {"field": None}
 
 
 def test_every_field_of_a_run_and_every_setting_is_described():

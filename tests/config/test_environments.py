@@ -37,7 +37,7 @@ def test_a_tool_that_is_not_installed_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("changes", "path", "part"),
+    ("changes", "path", "reason"),
     [
         ({"environment": TOOLS | {"tools": []}}, "environment.tools", "at least 1"),
         ({"environment": TOOLS | {"tools": ["lookup", "lookup"]}}, "environment.tools", "listed twice"),
@@ -77,8 +77,8 @@ def test_a_tool_that_is_not_installed_is_refused():
         ({"environment": TOOLS, "resources": {"devices": 2}}, "environment.type", "expected none"),
     ],
 )
-def test_what_tools_contradict_is_refused_at_its_field(changes, path, part):
-    assert part in refused(**changes)[path]
+def test_what_tools_contradict_is_refused_at_its_field(changes, path, reason):
+    assert reason in refused(**changes)[path]
 
 
 def test_a_run_in_an_environment_is_complete():
@@ -88,7 +88,7 @@ def test_a_run_in_an_environment_is_complete():
 
 
 @pytest.mark.parametrize(
-    ("changes", "path", "part"),
+    ("changes", "path", "reason"),
     [
         ({"environment": {"type": "none"}}, "problems.0.name", "is episodes, but environment.type is none"),
         ({"environment": TOOLS}, "rewards.0.name", "is environment, but environment.type is tool_use"),
@@ -110,5 +110,5 @@ def test_a_run_in_an_environment_is_complete():
         ),
     ],
 )
-def test_what_an_environment_contradicts_is_refused_at_its_field(changes, path, part):
-    assert part in refused(**PLAYED | changes)[path]
+def test_what_an_environment_contradicts_is_refused_at_its_field(changes, path, reason):
+    assert reason in refused(**PLAYED | changes)[path]

@@ -64,9 +64,9 @@ def test_a_launch_fills_in_the_newest_commits_and_asks_once(served, tmp_path):
     }
     source = HubProblem(dataset="a/b", eval_dataset="c/d", eval_split="test")
     for _ in range(2):
-        [found] = pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems
-        assert isinstance(found, HubProblem)
-        assert (found.revision, found.eval_revision) == (COMMIT, "b" * 40)
+        [source_pinned] = pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems
+        assert isinstance(source_pinned, HubProblem)
+        assert (source_pinned.revision, source_pinned.eval_revision) == (COMMIT, "b" * 40)
     assert served.asked == [address("a/b"), address("c/d")]
 
 

@@ -84,14 +84,14 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
     ],
 )
 def test_a_bad_line_is_named_with_its_number_field_and_value(tmp_path, line, reason):
-    [(number, found)] = complaints(tmp_path, GOOD + line + b"\n" + GOOD)
+    [(number, complaint)] = complaints(tmp_path, GOOD + line + b"\n" + GOOD)
     assert number == 3
-    assert reason in found
+    assert reason in complaint
 
 
 def test_the_first_twenty_errors_are_reported(tmp_path):
-    found = complaints(tmp_path, b"nonsense\n" * 30)
-    assert [number for number, _ in found] == list(range(1, 21))
+    errors = complaints(tmp_path, b"nonsense\n" * 30)
+    assert [number for number, _ in errors] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])

@@ -81,8 +81,8 @@ def test_trpo_computes_in_full_precision_unless_told_otherwise():
     assert resolve(model).policy.dtype == "bfloat16"
     assert resolve(model, {"preset": "trpo"}).policy.dtype == "float32"
     assert resolve(model, {"preset": "trpo"}).policy.chat_template
-    wanted = model["policy"] | {"dtype": "bfloat16"}
-    assert list(errors_of({"policy": wanted}, {"preset": "trpo"})) == ["policy.dtype"]
+    policy = model["policy"] | {"dtype": "bfloat16"}
+    assert list(errors_of({"policy": policy}, {"preset": "trpo"})) == ["policy.dtype"]
 
 
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
@@ -130,8 +130,10 @@ def test_several_updates_without_a_ratio_are_doubted():
 def test_a_comparison_across_temperatures_is_doubted(objective):
     assert "corrects for that temperature" in warnings_of(objective=objective, sampling={"temperature": 0.8})
     assert "corrects for that temperature" not in warnings_of(objective=objective)
-    same = objective | {"ratio": objective["ratio"] | {"logprob_temperature": "sampling"}}
-    assert "corrects for that temperature" not in warnings_of(objective=same, sampling={"temperature": 0.8})
+    at_one_temperature = objective | {"ratio": objective["ratio"] | {"logprob_temperature": "sampling"}}
+    assert "corrects for that temperature" not in warnings_of(
+        objective=at_one_temperature, sampling={"temperature": 0.8}
+    )
 
 
 def test_router_shift_needs_a_second_update_to_have_anything_to_see():
@@ -149,7 +151,7 @@ def test_a_ratio_to_a_sampler_that_differs_is_clipped_at_the_first_update(gap):
 
 
 @pytest.mark.parametrize(
-    ("written", "path", "words"),
+    ("written", "path", "phrase"),
     [
         ({"preset": "gpro"}, "preset", "no preset"),
         ({"stepz": 3}, "stepz", "no such field"),
@@ -172,14 +174,14 @@ def test_a_ratio_to_a_sampler_that_differs_is_clipped_at_the_first_update(gap):
         ({"optimizer": {"betas": [0.9, 1.0]}}, "optimizer.betas.1", "less than 1"),
     ],
 )
-def test_a_bad_field_is_named_with_its_value(written, path, words):
+def test_a_bad_field_is_named_with_its_value(written, path, phrase):
     errors = errors_of(written)
     assert list(errors) == [path]
-    assert words in errors[path]
+    assert phrase in errors[path]
 
 
 @pytest.mark.parametrize(
-    ("written", "path", "words"),
+    ("written", "path", "phrase"),
     [
         (
             {"sampling": {"prompts_per_step": 4096, "group_size": 128}},
@@ -200,10 +202,10 @@ def test_a_bad_field_is_named_with_its_value(written, path, words):
         ({"stop_rules": [{"type": "wall_time", "seconds": 1e300}]}, "stop_rules.0.seconds", "got 1e+300"),
     ],
 )
-def test_an_absurd_size_is_refused_once_at_its_field(written, path, words):
+def test_an_absurd_size_is_refused_once_at_its_field(written, path, phrase):
     errors = errors_of(written)
     assert list(errors) == [path]
-    assert words in errors[path]
+    assert phrase in errors[path]
 
 
 def lone(advantage):
@@ -296,8 +298,8 @@ def test_a_whole_number_may_be_written_as_a_fraction():
 
 
 def test_all_contradictions_are_told_at_once():
-    found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
-    assert {"sampling.group_size", "updates.minibatches"} <= set(found)
+    errors = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
+    assert {"sampling.group_size", "updates.minibatches"} <= set(errors)
 
 
 @pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"engine": BESIDE}, {"ahead": 2}])

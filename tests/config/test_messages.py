@@ -16,7 +16,7 @@ def test_nulls_go_and_parts_of_text_become_text():
 
 
 @pytest.mark.parametrize(
-    ("messages", "words"),
+    ("messages", "phrase"),
     [
         ([], "expected text or a list of messages, got []"),
         (["x"], "expected text or a list of messages"),
@@ -49,10 +49,10 @@ def test_nulls_go_and_parts_of_text_become_text():
         ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "content: expected text"),
     ],
 )
-def test_what_is_no_conversation_is_refused_by_name(messages, words):
+def test_what_is_no_conversation_is_refused_by_name(messages, phrase):
     with pytest.raises(ValueError, match=r".") as caught:
         read_messages(messages)
-    assert words in str(caught.value)
+    assert phrase in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["image", "image_url", "input_audio", "audio", "video", "file"])
@@ -82,7 +82,7 @@ def test_a_conversation_reads_as_its_messages_one_under_the_other():
 def test_an_instruction_goes_to_the_last_message_of_the_user():
     talk = [ASKED, {"role": "assistant", "content": "?"}, ASKED, {"role": "tool", "content": "2"}]
     changed = with_last_line(talk, "Box it.")
-    assert [each["content"] for each in changed] == ["1+1=?", "?", "1+1=?\nBox it.", "2"]
+    assert [message["content"] for message in changed] == ["1+1=?", "?", "1+1=?\nBox it.", "2"]
     assert talk[2] == ASKED
 
 

@@ -37,13 +37,13 @@ def errors_of(
         rewards=tuple(TERMS.validate_python(rewards or [])),
         evaluation=EvaluationConfig(),
     )
-    found = source_errors(
+    errors = source_errors(
         config,
         datasets_dir=tmp_path,
         hf_online=False,
         unserved=(settings or Settings()).unserved_rewards,
     )
-    return [(error.path, error.message) for error in found]
+    return [(error.path, error.message) for error in errors]
 
 
 def test_the_table_of_tasks_is_that_of_the_installed_library():
@@ -66,9 +66,9 @@ def test_no_parameter_is_refused_that_the_library_accepts():
 
 def library_accepts(config: Any, values: dict[str, Any]) -> bool:
     try:
-        made = config(**values)
-        if hasattr(made, "validate"):
-            made.validate()
+        task_config = config(**values)
+        if hasattr(task_config, "validate"):
+            task_config.validate()
     except (AssertionError, ValueError):
         return False
     return True
@@ -76,8 +76,12 @@ def library_accepts(config: Any, values: dict[str, Any]) -> bool:
 
 def test_the_defaults_of_every_task_are_accepted():
     for name, task in TASKS.items():
-        known = {key: each.default for key, each in task.parameters.items() if each.default is not None}
-        assert parameter_errors(name, task, known) == []
+        defaults = {
+            key: parameter.default
+            for key, parameter in task.parameters.items()
+            if parameter.default is not None
+        }
+        assert parameter_errors(name, task, defaults) == []
 
 
 @pytest.mark.parametrize(
@@ -119,8 +123,8 @@ def test_the_defaults_of_every_task_are_accepted():
     ],
 )
 def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, errors):
-    found = parameter_errors(task, TASKS[task], config)
-    assert [f"{key}: {reason}" for key, reason in found] == errors
+    refusals = parameter_errors(task, TASKS[task], config)
+    assert [f"{key}: {reason}" for key, reason in refusals] == errors
 
 
 @pytest.mark.parametrize(
@@ -228,11 +232,11 @@ def test_a_hub_name_while_offline_says_what_to_set(tmp_path):
 
 
 def test_plugins_that_are_not_installed_are_named(tmp_path):
-    found = errors_of(
+    errors = errors_of(
         [{"name": "plugin", "entry_point": "mine"}], tmp_path, [{"name": "plugin", "entry_point": "brevity"}]
     )
-    assert [path for path, _ in found] == ["problems.0.entry_point", "rewards.0.entry_point"]
-    assert "there is no entry point 'mine' in the group grpolab.problems" in found[0][1]
+    assert [path for path, _ in errors] == ["problems.0.entry_point", "rewards.0.entry_point"]
+    assert "there is no entry point 'mine' in the group grpolab.problems" in errors[0][1]
 
 
 def test_a_file_where_every_row_is_held_out_is_refused(tmp_path):

@@ -29,8 +29,8 @@ def test_a_surrogate_says_which_ratios_it_is_defined_for_and_what_it_does(member
 
 
 def test_the_types_of_ratios_are_those_of_the_union():
-    found = {member.model_fields["type"].default for member in members(knobs.Ratio)}
-    assert found == set(typing.get_args(knobs.RatioType))
+    types = {member.model_fields["type"].default for member in members(knobs.Ratio)}
+    assert types == set(typing.get_args(knobs.RatioType))
 
 
 @pytest.mark.parametrize("term", rewards.TERMS, ids=lambda term: term.__name__)
@@ -55,8 +55,8 @@ def test_every_member_of_a_knob_explains_itself_and_its_parameters(field):
 
 
 def test_no_symbol_of_formulas_has_two_meanings():
-    parts = [part.MEANINGS for part in vars(meanings).values() if hasattr(part, "MEANINGS")]
-    counts = Counter(name for part in (meanings.COMMON, *parts) for name in part)
+    parts = [module.MEANINGS for module in vars(meanings).values() if hasattr(module, "MEANINGS")]
+    counts = Counter(name for module in (meanings.COMMON, *parts) for name in module)
     assert [name for name, count in counts.items() if count > 1] == []
 
 

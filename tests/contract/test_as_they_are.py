@@ -133,9 +133,9 @@ def test_every_text_is_the_same_in_prompt_answer_completion_and_tokens(trained):
     @given(texts, texts, texts)
     def check(prompt, answer, text):
         trained.record({"loss/total": 0.0}, [group(prompt, answer, completion(text))])
-        [found] = trained.groups()
-        [shown] = found["completions"]
-        assert (found["prompt"], found["answer"], shown["text"]) == (prompt, answer, text)
+        [stored_group] = trained.groups()
+        [shown] = stored_group["completions"]
+        assert (stored_group["prompt"], stored_group["answer"], shown["text"]) == (prompt, answer, text)
         tokens = json.loads(trained.get(f"/rollouts/{shown['id']}/tokens").text)
         assert tokens["tokens"] == [text[:1], text[1:]]
 
@@ -148,11 +148,11 @@ def test_every_number_of_a_completion_is_the_same(trained):
     @quickly
     @given(floats, floats, floats, st.floats(width=32))
     def check(reward, advantage, term, logprob):
-        made = completion("ab", reward, advantage, {"correctness": term}, (logprob, -0.0))
-        trained.record({"loss/total": 0.0}, [group("p", "a", made, completion("cd", -reward))])
+        first = completion("ab", reward, advantage, {"correctness": term}, (logprob, -0.0))
+        trained.record({"loss/total": 0.0}, [group("p", "a", first, completion("cd", -reward))])
         shown = trained.groups()[0]["completions"][0]
-        found = (shown["reward"], shown["advantage"], shown["rewards"]["correctness"])
-        assert list(map(bits, found)) == list(map(bits, (reward, advantage, term)))
+        numbers = (shown["reward"], shown["advantage"], shown["rewards"]["correctness"])
+        assert list(map(bits, numbers)) == list(map(bits, (reward, advantage, term)))
         arrays = json.loads(trained.get(f"/rollouts/{shown['id']}/tokens").text)["arrays"]
         assert list(map(bits, arrays["logprob"])) == [bits(logprob), bits(-0.0)]
 
@@ -164,14 +164,14 @@ def test_every_number_of_a_completion_is_the_same(trained):
 def test_a_text_of_ten_megabytes_on_one_line_comes_back(trained):
     text = "0123456789" * 1_000_000
     trained.record({"loss/total": 0.0}, [group(text, "", completion(text))])
-    [found] = trained.groups()
-    assert found["prompt"] == found["completions"][0]["text"] == text
+    [stored_group] = trained.groups()
+    assert stored_group["prompt"] == stored_group["completions"][0]["text"] == text
 
 
 def test_labels_that_no_database_holds_are_written_out(trained):
     trained.record({"loss/total": 0.0}, [group("p", "a", completion("x"), label="a\0b\ud800c")])
-    [found] = trained.groups()
-    assert (found["problem"], found["prompt_id"]) == ("a\\x00b\\ud800c", "a\\x00b\\ud800c/1")
+    [stored_group] = trained.groups()
+    assert (stored_group["problem"], stored_group["prompt_id"]) == ("a\\x00b\\ud800c", "a\\x00b\\ud800c/1")
 
 
 def test_an_event_keeps_its_words_and_numbers(trained):
@@ -210,14 +210,14 @@ def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
     @example("\u202e", "a\0", "=1+1")
     @example("\ud800", "", "\u200b")
     def check(name, notes, tag):
-        given = {"name": name, "notes": notes, "tags": [tag]}
+        changes = {"name": name, "notes": notes, "tags": [tag]}
         answer = trained.client.patch(
-            f"/api/v1/runs/{trained.run_id}", content=json.dumps(given), headers=JSON
+            f"/api/v1/runs/{trained.run_id}", content=json.dumps(changes), headers=JSON
         )
         if all(text == clean_text(text) for text in (name, notes, tag)):
             assert answer.status_code == 200, answer.text
             run = trained.get(f"/runs/{trained.run_id}").json()
-            assert {field: run[field] for field in given} == given
+            assert {field: run[field] for field in changes} == changes
         else:
             assert answer.status_code == 422
             assert "contains NUL or an unpaired surrogate" in answer.json()["detail"]
@@ -229,14 +229,14 @@ def test_names_of_experiments_and_variants_are_kept(client):
     @quickly
     @given(storable.filter(bool), st.lists(storable.filter(bool), min_size=1, max_size=2, unique=True))
     def check(name, variants):
-        body = {"name": name[:200], "base": {}, "variants": [{"name": each[:200]} for each in variants]}
+        body = {"name": name[:200], "base": {}, "variants": [{"name": variant[:200]} for variant in variants]}
         answer = client.post("/api/v1/experiments", content=json.dumps(body), headers=JSON)
         assert answer.status_code == 201, answer.text
         launched = answer.json()
         assert launched["name"] == name[:200]
-        assert [run["variant"] for run in launched["runs"]] == [each[:200] for each in variants]
+        assert [run["variant"] for run in launched["runs"]] == [variant[:200] for variant in variants]
         shown = client.get(f"/api/v1/experiments/{launched['id']}").json()
-        assert shown["variants"] == [each[:200] for each in variants]
+        assert shown["variants"] == [variant[:200] for variant in variants]
 
     check()
 

@@ -39,14 +39,14 @@ def broken_down(client, run, metric="reward/mean", before="1", after="2", by="pr
     params = {"metric": metric, "before": before, "after": after, "by": by}
     answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert sum(row["total"] for row in found["rows"]) == pytest.approx(found["change"], abs=1e-9)
-    assert all(row["total"] == row["value"] + row["share"] for row in found["rows"])
-    return found
+    breakdown = answer.json()
+    assert sum(row["total"] for row in breakdown["rows"]) == pytest.approx(breakdown["change"], abs=1e-9)
+    assert all(row["total"] == row["value"] + row["share"] for row in breakdown["rows"])
+    return breakdown
 
 
-def totals(found):
-    return {row["label"]: pytest.approx(row["total"], abs=1e-12) for row in found["rows"]}
+def totals(breakdown):
+    return {row["label"]: pytest.approx(row["total"], abs=1e-12) for row in breakdown["rows"]}
 
 
 def two_steps(database, run):
@@ -70,17 +70,20 @@ def two_steps(database, run):
 @pytest.mark.parametrize("metric", ["reward/mean", "reward/accuracy"])
 def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
     two_steps(database, run)
-    found = broken_down(client, run, metric)
-    assert found["change"] == -0.5
-    first, *rest = found["rows"]
+    breakdown = broken_down(client, run, metric)
+    assert breakdown["change"] == -0.5
+    first, *later_rows = breakdown["rows"]
     # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the rest is its share
     assert first["label"] == "sums/b"
     assert first["prompt"] == "b"
     assert first["value"] == pytest.approx(-5 / 12)
     assert first["share"] == pytest.approx((1 / 3 * 0 - 1 / 2 * 1) + 5 / 12 - 3 / 4 * (1 / 3 - 1 / 2))
-    assert [row["kind"] for row in rest] == ["category", "category", "not_stored"]
-    assert rest[-1]["total"] == pytest.approx(0, abs=1e-12)
-    assert [(each["window"], each["step"]) for each in first["examples"]] == [("before", 1), ("after", 2)]
+    assert [row["kind"] for row in later_rows] == ["category", "category", "not_stored"]
+    assert later_rows[-1]["total"] == pytest.approx(0, abs=1e-12)
+    assert [(example["window"], example["step"]) for example in first["examples"]] == [
+        ("before", 1),
+        ("after", 2),
+    ]
     shown = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
     assert first["examples"][1]["group"] == shown[1]["id"]
 
@@ -102,15 +105,15 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_what_gates_did(client
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     with database.sessions.begin() as session:
         run = make_run(session, config={"rewards": rewards})
-    both = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
+    paid = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
     gated = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
-    store(database, run, 1, group("a", both, both))
-    store(database, run, 2, group("a", both, gated))
+    store(database, run, 1, group("a", paid, paid))
+    store(database, run, 2, group("a", paid, gated))
     log(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
-    found = totals(broken_down(client, run, by="term"))
-    assert found["correctness"] == 0
-    assert found["boxed_format"] == -0.1
-    assert found["gates and shaping"] == -0.5
+    total_by_label = totals(broken_down(client, run, by="term"))
+    assert total_by_label["correctness"] == 0
+    assert total_by_label["boxed_format"] == -0.1
+    assert total_by_label["gates and shaping"] == -0.5
 
 
 def test_what_is_not_stored_is_a_row_of_its_own_where_tallies_cannot_tell(client, database, run):
@@ -121,7 +124,7 @@ def test_what_is_not_stored_is_a_row_of_its_own_where_tallies_cannot_tell(client
     by_prompt = broken_down(client, run)
     assert (by_prompt["completions"], by_prompt["of"]) == (8, 8)
     assert totals(by_prompt)["sums/b"] == -0.5
-    assert [each["window"] for each in by_prompt["rows"][0]["examples"]] == ["before"]
+    assert [example["window"] for example in by_prompt["rows"][0]["examples"]] == ["before"]
     by_length = broken_down(client, run, by="length")
     assert (by_length["completions"], by_length["of"]) == (6, 8)
     assert by_length["rows"][-1]["label"] == "2 completions that are not stored or have no value"
@@ -133,9 +136,9 @@ def test_groups_that_waited_for_a_step_are_no_part_of_its_mean(client, database,
     store(database, run, 1, group("a", RIGHT, WRONG), replace(waiting, left_out="waiting"))
     store(database, run, 2, replace(waiting, prompt_index=0), group("a", WRONG, WRONG, index=1))
     log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.0}})
-    found = broken_down(client, run)
-    assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
-    assert {row["label"]: row["after"]["completions"] for row in found["rows"][:2]} == {
+    breakdown = broken_down(client, run)
+    assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
+    assert {row["label"]: row["after"]["completions"] for row in breakdown["rows"][:2]} == {
         "sums/a": 2,
         "sums/w": 0,
     }
@@ -146,9 +149,9 @@ def test_prompts_of_an_evaluation_count_the_same(client, database, run):
     store(database, run, 10, group("a", *many, kind="eval"), group("b", RIGHT, index=1, kind="eval"))
     store(database, run, 20, group("a", *many, kind="eval"), group("b", WRONG, index=1, kind="eval"))
     log(database, run, {10: {"eval/accuracy": 1.0}, 20: {"eval/accuracy": 0.5}})
-    found = broken_down(client, run, "eval/accuracy", "1-10", "11-20")
-    assert totals(found)["sums/b"] == -0.5
-    assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
+    breakdown = broken_down(client, run, "eval/accuracy", "1-10", "11-20")
+    assert totals(breakdown)["sums/b"] == -0.5
+    assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
 
 
 def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
@@ -174,20 +177,20 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
             for index in range(chance.randrange(20, 40))
         ]
         store(database, run, step, *groups[::2], counted=groups[1::2])
-        everything = [each for one in groups for each in one.completions]
-        rewards = [each.reward for each in everything if each.reward is not None]
+        everything = [completion for step_group in groups for completion in step_group.completions]
+        rewards = [completion.reward for completion in everything if completion.reward is not None]
         points[step] = {
             "reward/mean": fmean(rewards),
             "reward/correctness/mean": fmean(rewards),
-            "length/mean": fmean(len(each.text) for each in everything),
-            "length/truncated_frac": fmean(each.finish_reason == "length" for each in everything),
+            "length/mean": fmean(len(completion.text) for completion in everything),
+            "length/truncated_frac": fmean(completion.finish_reason == "length" for completion in everything),
         }
     log(database, run, points)
     for metric in points[1]:
         for by in ("prompt", "group", "flag", "length"):
-            found = broken_down(client, run, metric, "1-4", "3-8", by)
+            breakdown = broken_down(client, run, metric, "1-4", "3-8", by)
             if by != "length" and metric != "reward/correctness/mean":
-                assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-9), (metric, by)
+                assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-9), (metric, by)
     assert [row["kind"] for row in broken_down(client, run, by="group", after="2-8")["rows"][-2:]] == [
         "others",
         "not_stored",
@@ -200,8 +203,8 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
     log(database, run, {1: {"policy/entropy": 1.0, "kl/k3": float("nan")}})
 
     def refused(status, **params):
-        given = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
-        answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=given)
+        query = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
+        answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=query)
         assert answer.status_code == status, answer.text
         return answer.text
 
@@ -223,14 +226,16 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
 
 
 def test_a_share_of_equal_groups_is_divided_by_the_groups_themselves(client, database, run):
-    both, none = (RIGHT, RIGHT), (WRONG, WRONG)
+    all_right, none = (RIGHT, RIGHT), (WRONG, WRONG)
     store(database, run, 1, group("a", RIGHT, WRONG), group("b", *none, index=1))
-    store(database, run, 2, group("a", *both), group("b", *none, index=1), group("c", *both, index=2))
+    store(
+        database, run, 2, group("a", *all_right), group("b", *none, index=1), group("c", *all_right, index=2)
+    )
     log(database, run, {1: {"groups/zero_variance_frac": 0.5}, 2: {"groups/zero_variance_frac": 1.0}})
     for by in ("prompt", "flag", "length"):
-        found = broken_down(client, run, metric="groups/zero_variance_frac", by=by)
-        assert found["change"] == 0.5
-        assert found["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
+        breakdown = broken_down(client, run, metric="groups/zero_variance_frac", by=by)
+        assert breakdown["change"] == 0.5
+        assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
     by_prompt = broken_down(client, run, metric="groups/zero_variance_frac")
     a = next(row for row in by_prompt["rows"] if row["label"] == "sums/a")
     assert a["value"] == pytest.approx((1 / 2 + 1 / 3) / 2 * 1)
@@ -246,7 +251,7 @@ def with_tokens(text):
 
 
 @pytest.mark.parametrize(
-    ("metric", "first", "second", "rest"),
+    ("metric", "first", "second", "not_stored"),
     [
         ("policy/entropy", (2 * 2 + 4 * 4) / 6, 6.0, 0.0),
         ("kl/k3", 0.5, 0.5, 0.0),
@@ -255,21 +260,21 @@ def with_tokens(text):
     ],
 )
 def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
-    client, database, run, metric, first, second, rest
+    client, database, run, metric, first, second, not_stored
 ):
     store(database, run, 1, group("a", with_tokens("xx"), with_tokens("xxxx")))
     store(database, run, 2, group("a", with_tokens("x" * 6), with_tokens("x" * 6)))
     log(database, run, {1: {metric: first}, 2: {metric: second}})
-    found = broken_down(client, run, metric=metric)
-    assert found["rows"][-1]["total"] == pytest.approx(rest, abs=1e-6)
+    breakdown = broken_down(client, run, metric=metric)
+    assert breakdown["rows"][-1]["total"] == pytest.approx(not_stored, abs=1e-6)
     lengths = broken_down(client, run, metric=metric, by="length")
-    assert lengths["change"] == found["change"]
+    assert lengths["change"] == breakdown["change"]
 
 
 def test_groups_whose_tokens_are_not_stored_are_the_rest_of_a_loss(client, database, run):
-    one = group("a", with_tokens("xx"))
-    store(database, run, 1, one, counted=(group("b", with_tokens("xx"), index=1),))
-    store(database, run, 2, one)
+    stored_group = group("a", with_tokens("xx"))
+    store(database, run, 1, stored_group, counted=(group("b", with_tokens("xx"), index=1),))
+    store(database, run, 2, stored_group)
     log(database, run, {1: {"loss/total": 1.25}, 2: {"loss/total": 0.25}})
-    found = broken_down(client, run, metric="loss/total")
-    assert found["rows"][-1]["total"] == pytest.approx(-1.0)
+    breakdown = broken_down(client, run, metric="loss/total")
+    assert breakdown["rows"][-1]["total"] == pytest.approx(-1.0)

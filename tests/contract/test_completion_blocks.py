@@ -41,21 +41,23 @@ def some(*texts, **fields):
     ],
 )
 def test_what_is_packed_comes_back(completions):
-    found = decode(GROUP, encode(completions))
-    assert found == completions
-    assert repr(found) == repr(completions)  # 0.0 equals -0.0, and 1 True
+    decoded = decode(GROUP, encode(completions))
+    assert decoded == completions
+    assert repr(decoded) == repr(completions)  # 0.0 equals -0.0, and 1 True
 
 
 def test_a_block_keeps_every_bit_of_a_number():
     values = [5e-324, 0.1 + 0.2, 1 / 3, math.pi * 1e300, 0.7071067690849304]
-    completions = [one._replace(reward=value) for one, value in zip(some(*"abcde"), values, strict=True)]
-    assert [one.reward for one in decode(GROUP, encode(completions))] == values
+    completions = [
+        completion._replace(reward=value) for completion, value in zip(some(*"abcde"), values, strict=True)
+    ]
+    assert [completion.reward for completion in decode(GROUP, encode(completions))] == values
 
 
 def test_any_changed_byte_is_found():
     block = encode(some("what", "it", "holds"))
-    for place in range(len(block)):
-        changed = block[:place] + bytes([block[place] ^ 0x20]) + block[place + 1 :]
+    for offset in range(len(block)):
+        changed = block[:offset] + bytes([block[offset] ^ 0x20]) + block[offset + 1 :]
         with pytest.raises(CompletionsDamaged):
             decode(GROUP, changed)
     for end in range(len(block)):
@@ -101,8 +103,8 @@ def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
     assert [len(group["completions"]) for group in items] == [0, 2, 2, 2, 2]
     assert [bool(group["damage"]) for group in items] == [True, False, False, False, False]
     assert damage_of(groups[0]) == items[0]["damage"]
-    found = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": "`</script>`"}).json()
-    assert [each["step"] for each in found["items"]] == [2, 3, 4]
+    matches = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": "`</script>`"}).json()
+    assert [group["step"] for group in matches["items"]] == [2, 3, 4]
     assert client.get(f"/api/v1/rollouts/{groups[0]}/tokens").status_code == 404
     with database.sessions.begin() as session:
         session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values(completions=block))
@@ -128,7 +130,7 @@ def test_the_doctor_and_a_backup_name_a_damaged_group(database, run):
         assert doctor_of_completions(session).is_good
         first = session.scalars(select(RolloutGroup.id).order_by(RolloutGroup.step)).first()
         session.execute(update(RolloutGroup).where(RolloutGroup.id == first).values(completions=b"\1broken"))
-        found = doctor_of_completions(session)
-        assert not found.is_good
+        finding = doctor_of_completions(session)
+        assert not finding.is_good
         [sentence] = damaged_groups(session)
     assert sentence.startswith(f"run {run.id}, step 1, train, prompt 0: the block that holds its completions")

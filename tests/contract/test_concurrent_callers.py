@@ -72,8 +72,8 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client,
 
     together(train, fork, fork)
     with database.sessions() as session:
-        kept = set(session.scalars(select(Checkpoint.step).where(Checkpoint.run_id == parent)))
-    assert set(accepted) <= kept
+        kept_steps = set(session.scalars(select(Checkpoint.step).where(Checkpoint.run_id == parent)))
+    assert set(accepted) <= kept_steps
     assert accepted
 
 

@@ -24,8 +24,8 @@ def full_run(database, settings):
 
     def make(name="doomed", *, steps=6, **fields):
         with database.sessions.begin() as session:
-            given = {"status": "finished", "deleted_at": 1.0, "attempt": 1, "last_step": steps} | fields
-            run = make_run(session, name=name, **given)
+            columns = {"status": "finished", "deleted_at": 1.0, "attempt": 1, "last_step": steps} | fields
+            run = make_run(session, name=name, **columns)
             make_attempt(session, run, 1, from_step=-1).ended_at = 2.0
             write_metric(session, run, "reward/mean", dict.fromkeys(range(1, steps + 1), 0.5))
             for step in range(1, 4):
@@ -60,22 +60,22 @@ def delete(client, run, **params):
 def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
     client, database, settings, full_run
 ):
-    doomed, other = full_run(), full_run("other", deleted_at=None)
+    doomed, other_run = full_run(), full_run("other", deleted_at=None)
     assert delete(client, doomed, forever=True).status_code == 202
     assert client.get(f"/api/v1/runs/{doomed.id}").status_code == 404
     assert client.get("/api/v1/runs", params={"deleted": True}).json()["items"] == []
     for verb in ("restore", "resume", "retry", "stop", "clone"):
         assert client.post(f"/api/v1/runs/{doomed.id}/{verb}").status_code == 404
-    assert left(database, doomed.id) == left(database, other.id) != set()
+    assert left(database, doomed.id) == left(database, other_run.id) != set()
     assert carry_on(database.sessions, settings, seconds=60) == 1
     assert left(database, doomed.id) == set()
-    assert "metric" in left(database, other.id)
-    assert [path.name for path in (settings.state / "runs").iterdir()] == [other.id]
+    assert "metric" in left(database, other_run.id)
+    assert [path.name for path in (settings.state / "runs").iterdir()] == [other_run.id]
     with database.sessions() as session:
-        assert session.scalars(select(Run.id)).all() == [other.id]
+        assert session.scalars(select(Run.id)).all() == [other_run.id]
         told = session.scalars(select(Event.message).where(Event.run_id.is_(None))).all()
     assert told == ["doomed was deleted permanently"]
-    damaged = {f"{other.id}/s000006-a1"}
+    damaged = {f"{other_run.id}/s000006-a1"}
     assert audit(database.sessions, settings.state, damaged=damaged) == []
 
 
@@ -200,7 +200,7 @@ def die_before_the_last_row_is_gone(_engine, monkeypatch):
 def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_removes(
     client, database, settings, full_run, monkeypatch, plan
 ):
-    run, other = full_run(steps=40), full_run("other", deleted_at=None)
+    run, other_run = full_run(steps=40), full_run("other", deleted_at=None)
     delete(client, run, forever=True)
     if (child := os.fork()) == 0:
         try:
@@ -217,4 +217,4 @@ def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_remo
     assert left(database, run.id) == set()
     assert not settings.artifacts_of(run.id).exists()
     with database.sessions() as session:
-        assert session.scalars(select(Attempt.run_id)).all() == [other.id]
+        assert session.scalars(select(Attempt.run_id)).all() == [other_run.id]

@@ -17,7 +17,7 @@ PATH = "eval/pairs"
 
 
 @pytest.fixture
-def made(database):
+def new_run(database):
     """Makes a run with these metrics by step, and a checkpoint of step 10."""
 
     def make(points, **fields):
@@ -55,8 +55,8 @@ def results(client, *runs):
     return answer.json()
 
 
-def test_suites_and_the_held_out_set_are_listed_by_step(client, made):
-    run = made({0: values(0.25) | {"eval/accuracy": 0.5, "eval/accuracy/math": 0.5}, 10: values(0.5)})
+def test_suites_and_the_held_out_set_are_listed_by_step(client, new_run):
+    run = new_run({0: values(0.25) | {"eval/accuracy": 0.5, "eval/accuracy/math": 0.5}, 10: values(0.5)})
     items = results(client, run)["items"]
     assert [(item["suite"], item["step"]) for item in items] == [("", 0), ("pairs", 0), ("pairs", 10)]
     assert items[0]["values"] == {"accuracy": 0.5}
@@ -67,17 +67,17 @@ def test_suites_and_the_held_out_set_are_listed_by_step(client, made):
     assert (items[2]["source"], items[2]["source_step"], items[2]["source_kind"]) == (run, 10, PATH)
 
 
-def test_a_later_evaluation_of_a_checkpoint_takes_the_place_of_its_step(client, made):
-    run = made({10: values(0.5)})
+def test_a_later_evaluation_of_a_checkpoint_takes_the_place_of_its_step(client, new_run):
+    run = new_run({10: values(0.5)})
     config = {"steps": 0, "checkpointing": {}, "evaluation": {"every": 1}, "optimizer": {"warmup_steps": 0}}
-    child = made({0: values(0.75)}, parent_run=run, fork_step=10, config=config)
+    child = new_run({0: values(0.75)}, parent_run=run, fork_step=10, config=config)
     [item] = results(client, run)["items"]
     assert (item["step"], item["values"]["accuracy"]) == (10, 0.75)
     assert (item["source"], item["source_step"]) == (child, 0)
 
 
-def test_several_runs_are_answered_in_their_order_and_strange_ones_refused(client, made):
-    first, second = made({0: values(0.1)}), made({0: values(0.2)})
+def test_several_runs_are_answered_in_their_order_and_strange_ones_refused(client, new_run):
+    first, second = new_run({0: values(0.1)}), new_run({0: values(0.2)})
     assert [item["run"] for item in results(client, second, first)["items"]] == [second, first]
     assert client.get("/api/v1/evaluations", params={"runs": "nothing"}).status_code == 404
     assert client.get("/api/v1/evaluations", params={"runs": ","}).status_code == 422
@@ -85,18 +85,18 @@ def test_several_runs_are_answered_in_their_order_and_strange_ones_refused(clien
     assert client.get("/api/v1/evaluations", params={"runs": many}).status_code == 422
 
 
-def test_of_many_steps_the_newest_the_first_and_the_best_are_shown(client, made):
+def test_of_many_steps_the_newest_the_first_and_the_best_are_shown(client, new_run):
     points = {step: {f"{PATH}/accuracy": 0.9 if step == 3 else 0.1} for step in range(MOST_STEPS + 20)}
-    answer = results(client, made(points))
+    answer = results(client, new_run(points))
     steps = [item["step"] for item in answer["items"]]
     assert steps == [0, 3, *range(20, MOST_STEPS + 20)]
     assert answer["left_out"] == 18
 
 
-def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, made):
-    path = f"/api/v1/runs/{made({})}/evaluations"
-    other = {"name": "triples", "problem": {"name": "sums", "operands": 3}, "n": 2}
-    answer = client.post(path, json={"held_out": False, "suites": ["pairs", other]})
+def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_run):
+    path = f"/api/v1/runs/{new_run({})}/evaluations"
+    triples = {"name": "triples", "problem": {"name": "sums", "operands": 3}, "n": 2}
+    answer = client.post(path, json={"held_out": False, "suites": ["pairs", triples]})
     assert answer.status_code == 202, answer.text
     config = answer.json()["config"]
     first, second = config["evaluation"]["suites"]
@@ -106,15 +106,15 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, made)
     assert config["checkpointing"]["best_by"] == ""
 
 
-def test_an_evaluation_of_a_run_with_a_long_name_has_a_name_that_fits(client, made):
-    run = made({}, name="n" * 200)
+def test_an_evaluation_of_a_run_with_a_long_name_has_a_name_that_fits(client, new_run):
+    run = new_run({}, name="n" * 200)
     answer = client.post(f"/api/v1/runs/{run}/evaluations").json()
     assert answer["name"] == "n" * 180 + ", step 10"
 
 
 @pytest.mark.parametrize("deed", ["evaluations", "check"])
-def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, made, deed):
-    run = made({}, config={"resources": {"nodes": 2, "devices": 4}}, nodes=2, devices=4)
+def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, new_run, deed):
+    run = new_run({}, config={"resources": {"nodes": 2, "devices": 4}}, nodes=2, devices=4)
     answer = client.post(f"/api/v1/runs/{run}/{deed}")
     assert answer.status_code == 202, answer.text
     resources = answer.json()["config"]["resources"]
@@ -122,7 +122,7 @@ def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, made, 
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({"held_out": False}, "suites", "nothing would be evaluated"),
         ({"suites": ["none"]}, "suites.0", "has the suites: pairs"),
@@ -148,15 +148,15 @@ def test_a_checkpoint_of_several_nodes_is_measured_by_one_process(client, made, 
         ),
     ],
 )
-def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, made, body, path, words):
-    answer = client.post(f"/api/v1/runs/{made({})}/evaluations", json=body)
+def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_run, body, path, phrase):
+    answer = client.post(f"/api/v1/runs/{new_run({})}/evaluations", json=body)
     assert answer.status_code == 422
     errors = answer.json()["errors"]
-    assert any(error["path"].startswith(path) and words in error["message"] for error in errors), errors
+    assert any(error["path"].startswith(path) and phrase in error["message"] for error in errors), errors
 
 
-def test_a_run_with_suites_is_checked_cloned_and_evaluated_as_before(client, made):
-    run = made({})
+def test_a_run_with_suites_is_checked_cloned_and_evaluated_as_before(client, new_run):
+    run = new_run({})
     assert client.post(f"/api/v1/runs/{run}/evaluations").status_code == 202
     assert client.post(f"/api/v1/runs/{run}/clone").status_code == 202
     assert client.post(f"/api/v1/runs/{run}/check", json={}).status_code == 202

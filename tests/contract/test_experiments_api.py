@@ -62,9 +62,9 @@ def test_the_same_key_and_body_give_the_same_answer_another_body_is_refused(clie
     first, again = launch(client, BODY, "k1"), launch(client, BODY, "k1")
     assert (first.status_code, again.status_code) == (201, 201)
     assert first.json() == again.json()
-    other = launch(client, BODY | {"name": "other"}, "k1")
-    assert other.status_code == 409
-    assert "Idempotency-Key" in other.json()["detail"]
+    other_answer = launch(client, BODY | {"name": "other"}, "k1")
+    assert other_answer.status_code == 409
+    assert "Idempotency-Key" in other_answer.json()["detail"]
     assert count(database, Run) == 4
 
 
@@ -102,7 +102,7 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
 
 
 @pytest.mark.parametrize(
-    ("changes", "path", "words"),
+    ("changes", "path", "phrase"),
     [
         ({"variants": [{"name": "a"}, {"name": "b", "preset": "no"}]}, "variants.1.preset", '"no"'),
         ({"base": {"steps": -3}}, "variants.0.steps", "-3"),
@@ -131,12 +131,12 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
     ],
 )
 def test_what_cannot_run_is_refused_at_its_field_and_nothing_is_half_made(
-    client, database, changes, path, words
+    client, database, changes, path, phrase
 ):
     answer = launch(client, BODY | changes)
     assert answer.status_code == 422, answer.text
     errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
-    assert words in errors[path]
+    assert phrase in errors[path]
     assert (count(database, Experiment), count(database, Run)) == (0, 0)
 
 
@@ -147,13 +147,13 @@ def test_a_secret_is_never_repeated_in_the_answer(client):
 
 
 def test_an_experiment_is_listed_with_what_its_runs_do(client, database):
-    made = launch(client, BODY).json()
-    client.post(f"/api/v1/runs/{made['runs'][0]['id']}/stop")
-    client.delete(f"/api/v1/runs/{made['runs'][1]['id']}")
+    launched = launch(client, BODY).json()
+    client.post(f"/api/v1/runs/{launched['runs'][0]['id']}/stop")
+    client.delete(f"/api/v1/runs/{launched['runs'][1]['id']}")
     item = client.get("/api/v1/experiments").json()["items"][0]
     assert item["variants"] == ["GRPO", "DAPO"]
     assert (item["runs"], item["statuses"]) == (3, {"queued": 2, "stopped": 1})
-    detail = client.get(f"/api/v1/experiments/{made['id']}").json()
+    detail = client.get(f"/api/v1/experiments/{launched['id']}").json()
     ExperimentDetail.model_validate(detail)
     assert detail["request"]["base"] == {"steps": 20}
     assert client.get("/api/v1/experiments/nobody").status_code == 404
@@ -253,8 +253,8 @@ def test_refills_widen_the_time_of_a_run(client, database):
 
     def width(preset):
         body = {"variant": {"name": "x", "preset": preset}, "base": {"sampling": {"max_new_tokens": 48}}}
-        found = client.post("/api/v1/validate", json=body).json()["estimates"]
-        return found["seconds_high"] / found["seconds_low"]
+        estimates = client.post("/api/v1/validate", json=body).json()["estimates"]
+        return estimates["seconds_high"] / estimates["seconds_low"]
 
     assert width("dapo") > 2 * width("dr_grpo")
 
@@ -264,7 +264,7 @@ def test_the_time_of_a_run_of_the_same_size_lies_around_what_was_measured(client
         for seconds in (0.5, 0.7):
             summary = {"step": 5, "last": {"time/step_seconds": seconds}, "best": {}}
             make_run(session, last_step=5, summary=summary)
-    found = client.post("/api/v1/validate", json={"base": {"steps": 10}}).json()["estimates"]
-    assert found["like_runs"] == 2
-    assert found["seconds"] == pytest.approx(6.0)
-    assert (found["seconds_low"], found["seconds_high"]) == pytest.approx((4.0, 8.75))
+    estimates = client.post("/api/v1/validate", json={"base": {"steps": 10}}).json()["estimates"]
+    assert estimates["like_runs"] == 2
+    assert estimates["seconds"] == pytest.approx(6.0)
+    assert (estimates["seconds_low"], estimates["seconds_high"]) == pytest.approx((4.0, 8.75))

@@ -44,8 +44,8 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
 def test_a_run_from_before_a_field_of_the_policy_existed_can_be_forked(client, database, parent):
     with database.sessions.begin() as session:
         run = session.get_one(Run, parent.id)
-        known = {"name": run.config["policy"]["name"], "dtype": "float32"}
-        run.config = {**run.config, "policy": known}
+        old_policy = {"name": run.config["policy"]["name"], "dtype": "float32"}
+        run.config = {**run.config, "policy": old_policy}
     answer = fork(client, parent, step=10)
     assert answer.status_code == 202, answer.text
     assert answer.json()["config"]["policy"]["adapter"] == {"type": "none"}
@@ -58,7 +58,7 @@ def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({}, "step", "required"),
         ({"step": 15}, "step", "parent has no checkpoint of step 15; it has checkpoints of steps: 10, 20"),
@@ -79,12 +79,12 @@ def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database
         ({"step": 10, "changes": {"nothing": 1}}, "nothing", "there is no such field"),
     ],
 )
-def test_what_cannot_be_continued_is_refused_at_its_field(client, database, parent, body, path, words):
+def test_what_cannot_be_continued_is_refused_at_its_field(client, database, parent, body, path, phrase):
     answer = fork(client, parent, **body)
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [parent.id]
 
@@ -96,8 +96,8 @@ def validated(client, config, **point):
 def test_a_form_hears_before_the_launch_what_a_fork_cannot_be(client, parent):
     answer = validated(client, {"steps": 20}, run=parent.id, step=20)
     assert answer.status_code == 422, answer.text
-    said = "is 20, but the fork starts after step 20 of parent: expected at least 21"
-    assert [(error["path"], error["message"]) for error in answer.json()["errors"]] == [("steps", said)]
+    message = "is 20, but the fork starts after step 20 of parent: expected at least 21"
+    assert [(error["path"], error["message"]) for error in answer.json()["errors"]] == [("steps", message)]
     assert validated(client, {"steps": 21}, run=parent.id, step=20).status_code == 200
     (error,) = validated(client, {"policy": {"name": "tiny_moe"}}, run=parent.id, step=10).json()["errors"]
     assert error["path"] == "policy.name"
@@ -107,14 +107,16 @@ def test_a_form_hears_before_the_launch_what_a_fork_cannot_be(client, parent):
 def test_a_fork_is_estimated_without_the_steps_that_its_parent_made(client, parent):
     suite = {"name": "sums", "every": 5, "problem": {"name": "sums", "operands": 3}}
     config = {"steps": 40, "evaluation": {"every": 10, "suites": [suite]}, "checkpointing": {"every": 10}}
-    whole = client.post("/api/v1/validate", json=config).json()["estimates"]
-    rest = validated(client, config, run=parent.id, step=30).json()["estimates"]
-    assert rest["completions"] == whole["completions"] / 4
-    assert rest["seconds_low"] == pytest.approx(whole["seconds_low"] / 4)
-    assert rest["seconds_high"] == pytest.approx(whole["seconds_high"] / 4)
-    assert 0 < rest["tokens_at_most"] < whole["tokens_at_most"] / 2
-    assert rest["disk_bytes"] / whole["disk_bytes"] == rest["tokens_at_most"] / whole["tokens_at_most"]
-    assert (whole["checkpoints"], rest["checkpoints"]) == (4, 1)
+    full = client.post("/api/v1/validate", json=config).json()["estimates"]
+    remaining = validated(client, config, run=parent.id, step=30).json()["estimates"]
+    assert remaining["completions"] == full["completions"] / 4
+    assert remaining["seconds_low"] == pytest.approx(full["seconds_low"] / 4)
+    assert remaining["seconds_high"] == pytest.approx(full["seconds_high"] / 4)
+    assert 0 < remaining["tokens_at_most"] < full["tokens_at_most"] / 2
+    assert (
+        remaining["disk_bytes"] / full["disk_bytes"] == remaining["tokens_at_most"] / full["tokens_at_most"]
+    )
+    assert (full["checkpoints"], remaining["checkpoints"]) == (4, 1)
 
 
 @pytest.mark.parametrize("after", range(12))
@@ -152,7 +154,7 @@ def test_the_curves_of_a_fork_begin_with_those_of_the_runs_it_comes_from(client,
     answer = client.get(
         "/api/v1/series", params={"runs": ",".join(ids), "metrics": "reward/mean,eval/accuracy"}
     ).json()
-    curves = {(one["run"], one["metric"]): one for one in answer["series"]}
+    curves = {(curve["run"], curve["metric"]): curve for curve in answer["series"]}
     inherited = [step / 10 for step in range(1, 11)]
     assert curves[child.id, "reward/mean"]["values"] == inherited + [100.0 + n for n in range(11, 21)]
     assert curves[child.id, "reward/mean"]["origin"] == {"run": parent.id, "step": 10}
@@ -162,9 +164,9 @@ def test_the_curves_of_a_fork_begin_with_those_of_the_runs_it_comes_from(client,
     assert "origin" not in curves[parent.id, "reward/mean"]
     assert curves[measured.id, "eval/accuracy"]["values"] == [0.5]
     assert (measured.id, "reward/mean") not in curves
-    newest, own = (
+    newest, own_csv = (
         client.get(f"/api/v1/runs/{child.id}/metrics.csv", params=params).text
         for params in ({}, {"attempts": "all"})
     )
     assert [line.split(",")[0] for line in newest.split()] == ["step", *map(str, range(1, 21))]
-    assert [line.split(",")[0] for line in own.split()] == ["step", *map(str, range(11, 21))]
+    assert [line.split(",")[0] for line in own_csv.split()] == ["step", *map(str, range(11, 21))]

@@ -43,8 +43,8 @@ def same_as_rows(database, runs):
             shown = {
                 (name, step): value
                 for name in NAMES
-                if (found := read.get((run, name)))
-                for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True)
+                if (points := read.get((run, name)))
+                for step, value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
             }
             assert shown == rows
     return True
@@ -95,9 +95,9 @@ def test_a_point_that_comes_late_becomes_part_of_its_block(database):
     assert packed(database, run.id) == (ALL_PACKED, 1_001)
     assert same_as_rows(database, [run.id])
     with database.sessions() as session:
-        found = read_points(session, [run.id], NAMES)
-    assert found[run.id, "kl/k3"].values.tolist() == [0.5]
-    curve = found[run.id, "reward/mean"]
+        points = read_points(session, [run.id], NAMES)
+    assert points[run.id, "kl/k3"].values.tolist() == [0.5]
+    curve = points[run.id, "reward/mean"]
     assert curve.values[curve.steps == 2_050] == [7.0]
     assert (len(curve), curve.values.sum()) == (1_000, 999 + 7)
 
@@ -144,9 +144,9 @@ def test_a_point_that_comes_while_its_block_is_made_is_not_lost(database, monkey
     pack_all(database)
     assert packed(database, run.id) == (ALL_PACKED, 1_001)
     with database.sessions() as session:
-        found = read_points(session, [run.id], NAMES)
-    assert found[run.id, "kl/k3"].values.tolist() == [7.0]
-    assert found[run.id, "reward/mean"].values[3] == 9.0
+        points = read_points(session, [run.id], NAMES)
+    assert points[run.id, "kl/k3"].values.tolist() == [7.0]
+    assert points[run.id, "reward/mean"].values[3] == 9.0
 
 
 def test_points_that_are_sealed_between_two_statements_of_a_reader_are_read_once(database, monkeypatch):
@@ -191,8 +191,8 @@ def test_an_attempt_that_writes_among_the_steps_of_an_earlier_one_replaces_its_p
     pack_all(database)
     view = View("step", None, None, 10, 0.0, None)
     with database.sessions() as session:
-        known = names_of(session, [run.id])
-        drawn = read_shown(session, known, [run.id], ["reward/mean"], view, is_grouped=False)
+        names = names_of(session, [run.id])
+        drawn = read_shown(session, names, [run.id], ["reward/mean"], view, is_grouped=False)
     assert drawn[run.id, "reward/mean"].raw_points == 128
     assert drawn[run.id, "reward/mean"].values.min() > 2
 
@@ -235,13 +235,13 @@ def test_whatever_the_steps_packed_points_are_those_of_the_rows(database, monkey
             assert same_as_rows(database, runs)
     view = View("step", None, None, data.draw(st.sampled_from([10, 30, 500])), 0.0, None)
     with database.sessions() as session:
-        known = names_of(session, runs)
-        outlined = read_shown(session, known, runs, list(NAMES), view, is_grouped=False)
-        whole = read_curves(session, runs, list(NAMES), "step")
-    assert outlined.keys() == whole.keys()
-    drawn, wanted = (singles(known, each, list(whole), view) for each in (outlined, whole))
-    for one, other in zip(drawn, wanted, strict=True):
-        assert {key: repr(np.asarray(value).tolist()) for key, value in one.items()} == {
-            key: repr(np.asarray(value).tolist()) for key, value in other.items()
+        names = names_of(session, runs)
+        outlined = read_shown(session, names, runs, list(NAMES), view, is_grouped=False)
+        full = read_curves(session, runs, list(NAMES), "step")
+    assert outlined.keys() == full.keys()
+    drawn, expected = (singles(names, curves, list(full), view) for curves in (outlined, full))
+    for drawn_curve, expected_curve in zip(drawn, expected, strict=True):
+        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn_curve.items()} == {
+            key: repr(np.asarray(value).tolist()) for key, value in expected_curve.items()
         }
     assert same_as_rows(database, runs)

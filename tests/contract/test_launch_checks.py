@@ -17,8 +17,8 @@ def check(client, key="", **body):
     return client.post("/api/v1/experiments/check", json=BODY | body, headers=headers)
 
 
-def launch(client, variant=BODY["variant"], **more):
-    body = {"name": "e", "base": BODY["base"], "variants": [variant], "seeds": [0, 1], **more}
+def launch(client, variant=BODY["variant"], **fields):
+    body = {"name": "e", "base": BODY["base"], "variants": [variant], "seeds": [0, 1], **fields}
     return client.post("/api/v1/experiments", json=body)
 
 
@@ -29,8 +29,8 @@ def finished(client, database):
     def finish(wrong, at):
         run_id = check(client).json()["id"]
         references = {"wrong": wrong, "examples": [WRONG] * min(wrong, 1)}
-        found = report(references=references).model_dump(mode="json")
-        done = {"status": "finished", "finished_at": at, "check_report": found}
+        check_report = report(references=references).model_dump(mode="json")
+        done = {"status": "finished", "finished_at": at, "check_report": check_report}
         with database.sessions.begin() as session:
             session.execute(update(Run).where(Run.id == run_id).values(**done))
         return run_id
@@ -74,7 +74,7 @@ def test_the_same_key_queues_once(client):
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({"base": {"policy": {"name": "gone"}}}, "policy.name", "gone"),
         ({"base": {"problems": [{"name": "file", "path": "gone.jsonl"}]}}, "problems.0.path", "gone.jsonl"),
@@ -85,12 +85,12 @@ def test_the_same_key_queues_once(client):
         ({"nothing": 1}, "nothing", "no such field"),
     ],
 )
-def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, words):
+def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, phrase):
     answer = check(client, **body)
     assert answer.status_code == 422, answer.text
     [error] = answer.json()["errors"]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
 
 
 def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(client, database, finished):
@@ -151,8 +151,8 @@ def test_a_fork_is_checked_with_the_policy_of_its_checkpoint(client, database):
     assert (run["name"], run["is_check"], run["steps"]) == (f"check of {parent['name']}, step 10", True, 0)
     assert (run["parent_run"], run["fork_step"]) == (parent["id"], 10)
     assert run["config"]["sampling"]["temperature"] == 0.5
-    other = client.post(path, json={"changes": {"policy": {"name": "tiny_moe"}}})
-    assert [error["path"] for error in other.json()["errors"]] == ["policy.name"]
+    with_other_policy = client.post(path, json={"changes": {"policy": {"name": "tiny_moe"}}})
+    assert [error["path"] for error in with_other_policy.json()["errors"]] == ["policy.name"]
 
 
 PYTHON = {"type": "tool_use", "tools": ["python"]}

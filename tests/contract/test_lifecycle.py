@@ -252,10 +252,10 @@ def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:
     sessions = open_sessions(engine)
     while True:
         with sessions.begin() as session:
-            found = lifecycle.claim_run(session, f"worker-{number}", "host")
-        if found is None:
+            claimed = lifecycle.claim_run(session, f"worker-{number}", "host")
+        if claimed is None:
             break
-        taken.append((found.run_id, found.attempt))
+        taken.append((claimed.run_id, claimed.attempt))
     engine.dispose()
 
 
@@ -267,20 +267,20 @@ def race_in_process(url: str, number: int, pipe) -> None:
 
 def test_threads_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
-        wanted = {make_run(session, name=f"run-{number}").id for number in range(24)}
+        run_ids = {make_run(session, name=f"run-{number}").id for number in range(24)}
     taken: list[tuple[str, int]] = []
     threads = [threading.Thread(target=race, args=(database.url, number, taken)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(run for run, _ in taken) == sorted(wanted)
+    assert sorted(run for run, _ in taken) == sorted(run_ids)
     assert {attempt for _, attempt in taken} == {1}
 
 
 def test_processes_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
-        wanted = {make_run(session, name=f"run-{number}").id for number in range(12)}
+        run_ids = {make_run(session, name=f"run-{number}").id for number in range(12)}
     spawn = multiprocessing.get_context("spawn")
     pipes = [spawn.Pipe(duplex=False) for _ in range(2)]
     processes = [
@@ -289,10 +289,10 @@ def test_processes_that_race_for_runs_get_each_run_once(database):
     ]
     for process in processes:
         process.start()
-    taken = [each for receiver, _ in pipes for each in receiver.recv()]
+    taken = [claimed for receiver, _ in pipes for claimed in receiver.recv()]
     for process in processes:
         process.join()
-    assert sorted(run for run, _ in taken) == sorted(wanted)
+    assert sorted(run for run, _ in taken) == sorted(run_ids)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Attempt)) == 12
 

@@ -113,7 +113,7 @@ PLAYS: dict[str, tuple[Any, Any]] = {
 def play(model, sessions, run_id, name):
     """One operation on both; they agree on whether it is refused."""
     step, act = PLAYS[name]
-    expected = found = None
+    expected = outcome = None
     try:
         step(model)
     except (Conflict, Fenced) as error:
@@ -122,8 +122,8 @@ def play(model, sessions, run_id, name):
         with sessions.begin() as session:
             act(session, run_id, model.attempt)
     except (Conflict, Fenced) as error:
-        found = Fenced if isinstance(error, Fenced) else Conflict
-    assert found is expected, (name, vars(model))
+        outcome = Fenced if isinstance(error, Fenced) else Conflict
+    assert outcome is expected, (name, vars(model))
 
 
 def claim(models, sessions):

@@ -59,18 +59,18 @@ def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client
         )
     answer = matrix(client, experiment=experiment, baseline="grpo")
     assert (answer["looks"], answer["planned"], answer["tests"]) == ("planned", 3, 2)
-    found = cells(answer)
-    assert found["grpo"]["verdict"] == "baseline"
-    assert found["grpo"]["mean"] == pytest.approx(0.5)
-    assert found["grpo"]["high"] == pytest.approx(0.5 + 4.302653 * 0.1 / math.sqrt(3))
-    dapo = found["dapo"]["versus"]
+    cell_by_variant = cells(answer)
+    assert cell_by_variant["grpo"]["verdict"] == "baseline"
+    assert cell_by_variant["grpo"]["mean"] == pytest.approx(0.5)
+    assert cell_by_variant["grpo"]["high"] == pytest.approx(0.5 + 4.302653 * 0.1 / math.sqrt(3))
+    dapo = cell_by_variant["dapo"]["versus"]
     # Differences .11, .10, .10; with the third seed of dry missing its test still counts in the correction.
     assert (dapo["paired"], dapo["n"], dapo["mean"]) == (True, 3, pytest.approx(0.31 / 3))
     assert dapo["variance_ratio"] < 0.01
     assert dapo["p_corrected"] == pytest.approx(2 * dapo["p"])
-    assert found["dapo"]["verdict"] == "better"
-    assert found["dry"]["verdict"] == "no claim"
-    assert found["dry"]["reason"] == (
+    assert cell_by_variant["dapo"]["verdict"] == "better"
+    assert cell_by_variant["dry"]["verdict"] == "no claim"
+    assert cell_by_variant["dry"]["reason"] == (
         "2 of 3 planned seeds of dry have finished: no claim until all have finished."
     )
 
@@ -82,12 +82,12 @@ def test_seeds_added_after_a_look_make_intervals_always_valid(client, database):
     ids = [run["id"] for row in matrix(client, experiment=experiment)["rows"] for run in row["runs"]]
     answer = matrix(client, runs=",".join([*ids, *added]))
     assert (answer["looks"], answer["planned"]) == ("any time", None)
-    found = cells(answer)["dapo"]
+    cell = cells(answer)["dapo"]
     # At four seeds t has to exceed 7.2, where a single look asks for 3.2: this t is 41.
-    assert (found["versus"]["n"], found["verdict"]) == (4, "better")
+    assert (cell["versus"]["n"], cell["verdict"]) == (4, "better")
     again = matrix(client, runs=",".join([*ids, *added]), planned=4)
     assert again["looks"] == "planned"
-    assert cells(again)["dapo"]["versus"]["p"] < found["versus"]["p"]
+    assert cells(again)["dapo"]["versus"]["p"] < cell["versus"]["p"]
     beyond = matrix(client, runs=",".join([*ids, *added]), planned=3)
     assert beyond["looks"] == "any time"
     assert "more than the 3 planned seeds" in beyond["notes"][0]
@@ -102,11 +102,11 @@ def test_an_undecided_difference_says_how_many_seeds_would_decide_it(client, dat
             dapo=(0.62, 0.54, 0.65, 0.55),
             dry=(0.5, 0.5, 0.4, 0.6),
         )
-    found = cells(matrix(client, experiment=experiment))
-    assert found["dapo"]["verdict"] == "more seeds"
-    assert 1 <= found["dapo"]["more_seeds"] <= 20
-    assert found["dry"]["verdict"] == "no difference shown"
-    assert found["dry"]["more_seeds"] is None
+    cell_by_variant = cells(matrix(client, experiment=experiment))
+    assert cell_by_variant["dapo"]["verdict"] == "more seeds"
+    assert 1 <= cell_by_variant["dapo"]["more_seeds"] <= 20
+    assert cell_by_variant["dry"]["verdict"] == "no difference shown"
+    assert cell_by_variant["dry"]["more_seeds"] is None
 
 
 def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
@@ -125,7 +125,7 @@ def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
 
 
 @pytest.mark.parametrize(
-    ("dapo", "verdict", "words"),
+    ("dapo", "verdict", "phrase"),
     [
         ((0.6, 0.7, None), "no claim", "1 of 3 runs of dapo have no value here"),
         ((0.6, 0.7, math.nan), "no claim", "1 of 3 runs of dapo end with a value that is not finite"),
@@ -133,21 +133,21 @@ def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
         ((0.5, 0.6, 0.4), "no claim", "The differences do not vary"),
     ],
 )
-def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, verdict, words):
+def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, verdict, phrase):
     with database.sessions.begin() as session:
         experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=dapo)
-    found = cells(matrix(client, experiment=experiment))["dapo"]
-    assert found["verdict"] == verdict
-    assert words in found["reason"]
+    cell = cells(matrix(client, experiment=experiment))["dapo"]
+    assert cell["verdict"] == verdict
+    assert phrase in cell["reason"]
 
 
 def test_one_seed_is_no_claim_and_says_how_many_an_interval_needs(client, database):
     with database.sessions.begin() as session:
         experiment = launched(session, [0], grpo=(0.5,), dapo=(0.6,))
-    found = cells(matrix(client, experiment=experiment))["dapo"]
-    assert (found["verdict"], found["more_seeds"]) == ("no claim", 3)
-    assert found["versus"]["mean"] == pytest.approx(0.1)
-    assert found["reason"] == "One seed says nothing about how far another one would lie."
+    cell = cells(matrix(client, experiment=experiment))["dapo"]
+    assert (cell["verdict"], cell["more_seeds"]) == ("no claim", 3)
+    assert cell["versus"]["mean"] == pytest.approx(0.1)
+    assert cell["reason"] == "One seed says nothing about how far another one would lie."
 
 
 def test_of_two_runs_of_one_seed_the_first_counts(client, database):
@@ -160,8 +160,8 @@ def test_of_two_runs_of_one_seed_the_first_counts(client, database):
         ids = ",".join(run.id for run in runs)
     answer = matrix(client, runs=ids)
     assert answer["notes"] == ["grpo has several runs of seed 0; only the one launched first counts."]
-    found = cells(answer)["grpo"]
-    assert (found["mean"], found["values"]) == (pytest.approx(0.6), [0.5, None, 0.7])
+    cell = cells(answer)["grpo"]
+    assert (cell["mean"], cell["values"]) == (pytest.approx(0.6), [0.5, None, 0.7])
     assert [run["counts"] for run in answer["rows"][0]["runs"]] == [True, False, True]
 
 
@@ -171,19 +171,21 @@ def test_unfinished_and_failed_runs_count_in_no_difference(client, database):
         runs += [trained(session, "dapo", seed, 0.7 + seed / 50) for seed in range(4)]
         runs.append(trained(session, "dapo", 4, 0.0, status="failed"))
         ids = ",".join(run.id for run in runs)
-    found = cells(matrix(client, runs=ids))["dapo"]
-    assert (found["n"], found["versus"]["n"]) == (5, 4)
+    cell = cells(matrix(client, runs=ids))["dapo"]
+    assert (cell["n"], cell["versus"]["n"]) == (5, 4)
 
 
 def test_readings(client, database):
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", last_step=4)
-        other = make_run(session, status="finished", last_step=4, seed=1)
-        for each, tokens in ((run, 100.0), (other, 50.0)):
-            write_metric(session, each, METRIC, {step: step / 10 for step in (0, 2, 4)})
-            write_metric(session, each, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
-            write_metric(session, each, "time/wall_seconds", {step: 1.5 * step for step in (0, 1, 2, 3, 4)})
-        ids = f"{run.id},{other.id}"
+        other_run = make_run(session, status="finished", last_step=4, seed=1)
+        for measured, tokens in ((run, 100.0), (other_run, 50.0)):
+            write_metric(session, measured, METRIC, {step: step / 10 for step in (0, 2, 4)})
+            write_metric(session, measured, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
+            write_metric(
+                session, measured, "time/wall_seconds", {step: 1.5 * step for step in (0, 1, 2, 3, 4)}
+            )
+        ids = f"{run.id},{other_run.id}"
     columns = ["final", "best", "equal_tokens", "auc"]
     columns += ["steps_to:0.2", "tokens_to:0.2", "seconds_to:0.2", "steps_to:0.9"]
     answer = matrix(client, runs=ids, metrics=",".join(f"{METRIC}:{column}" for column in columns))
@@ -243,8 +245,8 @@ def test_a_threshold_that_was_missed_is_told_from_what_was_not_recorded(
         ids = [trained(session, "grpo", seed, 0.9).id for seed in range(3)]
         ids += [imported(session, "dapo", seed, **fields) for seed, fields in enumerate(runs)]
     key = f"{METRIC}:{reading}:0.5"
-    found = cells(matrix(client, runs=",".join(ids), metrics=key, planned=3), key)["dapo"]
-    assert (found["reached"], found["verdict"], found["reason"]) == (reached, "no claim", reason)
+    cell = cells(matrix(client, runs=",".join(ids), metrics=key, planned=3), key)["dapo"]
+    assert (cell["reached"], cell["verdict"], cell["reason"]) == (reached, "no claim", reason)
 
 
 def test_a_metric_of_two_scales_is_not_compared(client, database):
@@ -255,9 +257,9 @@ def test_a_metric_of_two_scales_is_not_compared(client, database):
             for seed in (0, 1)
         ]
         ids = ",".join(run.id for run in runs)
-    found = cells(matrix(client, runs=ids, metrics="reward/mean"), "reward/mean:final")["dapo"]
-    assert (found["verdict"], found["versus"]) == ("not comparable", None)
-    assert "length.penalty.type" in found["reason"]
+    cell = cells(matrix(client, runs=ids, metrics="reward/mean"), "reward/mean:final")["dapo"]
+    assert (cell["verdict"], cell["versus"]) == ("not comparable", None)
+    assert "length.penalty.type" in cell["reason"]
 
 
 def weighted(session, variant, values, *, heavy):
@@ -274,20 +276,27 @@ def weighted(session, variant, values, *, heavy):
 
 
 @pytest.mark.parametrize(
-    ("heavy", "words"),
+    ("heavy", "reason"),
     [
         ({1, 2}, "The scale of some of its runs differs from the baseline's: rewards.correctness.weight."),
         ({0, 1, 2}, "Its scale differs from the baseline's: rewards.correctness.weight."),
     ],
 )
-def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, words):
+def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, reason):
     with database.sessions.begin() as session:
         plain = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
         mixed = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=heavy)
     answer = matrix(client, runs=f"{plain};{mixed}", metrics="reward/mean", planned=3)
-    found = cells(answer, "reward/mean:final")
-    assert (found["dapo"]["verdict"], found["dapo"]["reason"]) == ("not comparable", words)
-    assert (found["dapo"]["versus"], found["grpo"]["verdict"], answer["tests"]) == (None, "baseline", 0)
+    cell_by_variant = cells(answer, "reward/mean:final")
+    assert (cell_by_variant["dapo"]["verdict"], cell_by_variant["dapo"]["reason"]) == (
+        "not comparable",
+        reason,
+    )
+    assert (cell_by_variant["dapo"]["versus"], cell_by_variant["grpo"]["verdict"], answer["tests"]) == (
+        None,
+        "baseline",
+        0,
+    )
 
 
 def test_nothing_is_compared_with_a_baseline_of_several_scales(client, database):
@@ -325,7 +334,7 @@ def test_runs_that_are_gone_are_named(client, database):
 
 
 @pytest.mark.parametrize(
-    ("params", "path", "words"),
+    ("params", "path", "phrase"),
     [
         ({}, "runs", "name either an experiment or runs"),
         ({"runs": "a", "experiment": "b"}, "runs", "name either"),
@@ -344,10 +353,10 @@ def test_runs_that_are_gone_are_named(client, database):
         ),
     ],
 )
-def test_bad_requests_are_refused_with_a_reason(client, params, path, words):
+def test_bad_requests_are_refused_with_a_reason(client, params, path, phrase):
     (error, *_) = errors(client, **params)
     assert error[0] == path
-    assert words in error[1]
+    assert phrase in error[1]
 
 
 def test_a_fork_has_a_row_of_its_own_beside_the_run_that_it_left(client, database):
@@ -371,8 +380,8 @@ def test_five_hundred_groups_of_one_run_are_rows_without_a_claim(client, databas
         ids = [trained(session, f"lr={n}", 0, n / 500).id for n in range(500)]
     answer = matrix(client, runs=";".join(ids))
     assert (len(answer["rows"]), answer["tests"]) == (500, 499)
-    words = [row["cells"][FINAL]["verdict"] for row in answer["rows"]]
-    assert words == ["baseline"] + ["no claim"] * 499
+    verdicts = [row["cells"][FINAL]["verdict"] for row in answer["rows"]]
+    assert verdicts == ["baseline"] + ["no claim"] * 499
 
 
 def test_an_unchanged_matrix_is_not_sent_again(client, database):

@@ -55,18 +55,18 @@ def write(session, run, values, *, name="a"):
 
 def points(database, run, name="a"):
     with database.sessions() as session:
-        found = read_points(session, [run.id], [name])[run.id, name]
-    return found.steps.tolist(), found.values.tolist()
+        stored = read_points(session, [run.id], [name])[run.id, name]
+    return stored.steps.tolist(), stored.values.tolist()
 
 
 def packed(database, run):
     """Steps in blocks by attempt."""
     with database.sessions() as session:
-        own = select(MetricBlock).where(MetricBlock.run_id == run.id)
-        found = {}
-        for block in session.scalars(own.order_by(MetricBlock.attempt, MetricBlock.number)):
-            found.setdefault(block.attempt, []).extend(decode(block.data).steps.tolist())
-    return found
+        of_run = select(MetricBlock).where(MetricBlock.run_id == run.id)
+        steps_by_attempt = {}
+        for block in session.scalars(of_run.order_by(MetricBlock.attempt, MetricBlock.number)):
+            steps_by_attempt.setdefault(block.attempt, []).extend(decode(block.data).steps.tolist())
+    return steps_by_attempt
 
 
 def test_while_a_run_trains_all_but_its_last_steps_are_packed(database):
@@ -106,9 +106,9 @@ def test_an_attempt_that_has_not_begun_is_not_packed_by_the_steps_of_the_one_bef
         run.attempt = 2
     pack(database)
     with database.sessions.begin() as session:
-        own = session.get(Run, run.id)
+        run_row = session.get(Run, run.id)
         session.execute(update(Attempt).where(Attempt.number == 2).values(from_step=12))
-        write(session, own, dict.fromkeys(range(13, 45), 2.0))
+        write(session, run_row, dict.fromkeys(range(13, 45), 2.0))
     pack(database)
     assert packed(database, run)[2] == list(range(13, 40))
     assert points(database, run) == (list(range(1, 45)), [1.0] * 12 + [2.0] * 32)
@@ -188,19 +188,19 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
     written: dict[tuple[str, int], float] = {}
     for number in range(1, data.draw(st.integers(1, 4)) + 1):
         with database.sessions.begin() as session:
-            own = session.get(Run, run.id)
-            from_step = data.draw(st.integers(-1, own.last_step), "from") if number > 1 else -1
-            begin(session, own, number, from_step)
-        written = {place: value for place, value in written.items() if place[1] <= from_step}
+            run_row = session.get(Run, run.id)
+            from_step = data.draw(st.integers(-1, run_row.last_step), "from") if number > 1 else -1
+            begin(session, run_row, number, from_step)
+        written = {key: value for key, value in written.items() if key[1] <= from_step}
         for _ in range(data.draw(st.integers(0, 3))):
             with database.sessions.begin() as session:
-                own = session.get(Run, run.id)
-                first = own.last_step + 1
+                run_row = session.get(Run, run.id)
+                first = run_row.last_step + 1
                 steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
-                write(session, own, {step: number + step / 1000 for step in steps})
+                write(session, run_row, {step: number + step / 1000 for step in steps})
                 written |= {("a", step): number + step / 1000 for step in steps}
                 if sparse := [step for step in steps if step % 7 == 0]:
-                    write(session, own, dict.fromkeys(sparse, float(number)), name="eval")
+                    write(session, run_row, dict.fromkeys(sparse, float(number)), name="eval")
                     written |= {("eval", step): float(number) for step in sparse}
             if data.draw(st.booleans(), "pack"):
                 pack(database)
@@ -216,7 +216,7 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
         for (_, name), curve in read.items()
         for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
     ]
-    assert sorted(shown) == sorted(rows) == sorted((*place, value) for place, value in written.items())
+    assert sorted(shown) == sorted(rows) == sorted((*key, value) for key, value in written.items())
 
 
 @settings(suppress_health_check=list(HealthCheck))
@@ -232,20 +232,22 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
     for run in runs:
         for number in range(1, chance.choice([1, 1, 2, 3]) + 1):
             with database.sessions.begin() as session:
-                own = session.get(Run, run.id)
-                fresh = -1 if own.fork_step is None else own.fork_step
+                run_row = session.get(Run, run.id)
+                fresh = -1 if run_row.fork_step is None else run_row.fork_step
                 begin(
                     session,
-                    own,
+                    run_row,
                     number,
-                    chance.randint(fresh, max(fresh, own.last_step)) if number > 1 else fresh,
+                    chance.randint(fresh, max(fresh, run_row.last_step)) if number > 1 else fresh,
                 )
-                steps = range(max(own.last_step, fresh) + 1, own.last_step + chance.choice([3, 300, 900]))
+                steps = range(
+                    max(run_row.last_step, fresh) + 1, run_row.last_step + chance.choice([3, 300, 900])
+                )
                 values = {step: float(chance.randint(-3, 3)) for step in steps if step % 20}
                 for step in chance.sample(sorted(values), min(len(values), chance.choice([0, 0, 2]))):
                     values[step] = chance.choice([math.nan, math.inf, 1e9])
-                write(session, own, values)
-                write(session, own, {step: values[step] for step in sorted(values)[:90]}, name="early")
+                write(session, run_row, values)
+                write(session, run_row, {step: values[step] for step in sorted(values)[:90]}, name="early")
             if chance.random() < 0.8:
                 pack(database)
         if chance.random() < 0.8:
@@ -257,16 +259,16 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
     if chance.random() < 0.3:
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
-        known = names_of(session, [run.id for run in runs])
-        outlined = read_shown(session, known, list(known), ["a", "early"], view, is_grouped=False)
-        whole = read_curves(session, list(known), ["a", "early"], "step")
-    assert outlined.keys() == whole.keys()
-    drawn, wanted = (singles(known, each, list(whole), view) for each in (outlined, whole))
-    for one, other in zip(drawn, wanted, strict=True):
-        assert {key: repr(np.asarray(value).tolist()) for key, value in one.items()} == {
-            key: repr(np.asarray(value).tolist()) for key, value in other.items()
+        names = names_of(session, [run.id for run in runs])
+        outlined = read_shown(session, names, list(names), ["a", "early"], view, is_grouped=False)
+        full = read_curves(session, list(names), ["a", "early"], "step")
+    assert outlined.keys() == full.keys()
+    drawn, expected = (singles(names, curves, list(full), view) for curves in (outlined, full))
+    for drawn_curve, expected_curve in zip(drawn, expected, strict=True):
+        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn_curve.items()} == {
+            key: repr(np.asarray(value).tolist()) for key, value in expected_curve.items()
         }
-    assert cursor_of(outlined, known) == cursor_of(whole, known)
+    assert cursor_of(outlined, names) == cursor_of(full, names)
 
 
 def test_of_a_long_curve_outlines_are_read_but_where_it_is_cut(database, monkeypatch):
@@ -281,11 +283,11 @@ def test_of_a_long_curve_outlines_are_read_but_where_it_is_cut(database, monkeyp
     def read(**window):
         view = replace(View("step", None, None, 100, 0.0, None), **window)
         with database.sessions() as session:
-            known = names_of(session, [run.id])
-            curve = read_shown(session, known, [run.id], ["a"], view, is_grouped=False)[run.id, "a"]
-        found = [int(np.count_nonzero(curve.steps // 1_024 == number)) for number in range(4)]
-        assert all(count == 1_024 or count <= 2 * 32 + 2 for count in found)  # peaks of 32 buckets, and ends
-        return [number for number, count in enumerate(found) if count == 1_024]
+            names = names_of(session, [run.id])
+            curve = read_shown(session, names, [run.id], ["a"], view, is_grouped=False)[run.id, "a"]
+        counts = [int(np.count_nonzero(curve.steps // 1_024 == number)) for number in range(4)]
+        assert all(count == 1_024 or count <= 2 * 32 + 2 for count in counts)  # peaks of 32 buckets, and ends
+        return [number for number, count in enumerate(counts) if count == 1_024]
 
     assert read() == read(x_min=1_024.0) == read(x_max=2_047.5) == []
     assert read(x_min=1_024.5) == read(x_max=2_046.0) == [1]

@@ -86,9 +86,9 @@ def test_whole_curves_are_the_same_as_points_one_by_one(session):
     write_points(session, run.id, 1, [(step, {"b": value}) for step, value in values.items()])
     points = read_points(session, [run.id], ["a", "b", "none"])
     assert {name for _, name in points} == {"a", "b"}
-    one, other = points[run.id, "a"], points[run.id, "b"]
-    assert one.steps.tolist() == other.steps.tolist() == list(values)
-    assert one.values.tobytes() == other.values.tobytes() == np.array(list(values.values())).tobytes()
+    first, second = points[run.id, "a"], points[run.id, "b"]
+    assert first.steps.tolist() == second.steps.tolist() == list(values)
+    assert first.values.tobytes() == second.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
@@ -110,12 +110,12 @@ def test_a_name_has_one_id_also_after_its_first_transaction_was_rolled_back(data
     with database.sessions() as session:
         key_ids(session, ["reward/mean"])
         session.rollback()
-    found = []
+    ids = []
     for _ in range(3):
         with database.sessions.begin() as session:
-            found.append(key_ids(session, ["reward/mean"])["reward/mean"])
-            assert session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean")) == found[-1]
-    assert len(set(found)) == 1
+            ids.append(key_ids(session, ["reward/mean"])["reward/mean"])
+            assert session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean")) == ids[-1]
+    assert len(set(ids)) == 1
 
 
 def test_the_newest_attempt_counts_from_where_it_continued(session):

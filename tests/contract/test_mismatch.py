@@ -39,20 +39,20 @@ def asked(client, run, step=1, **params):
     return answer.json()
 
 
-def at_cap(found, cap):
-    return next(each for each in found["caps"] if each["cap"] == pytest.approx(cap))
+def at_cap(answer, cap):
+    return next(at for at in answer["caps"] if at["cap"] == pytest.approx(cap))
 
 
 def test_weights_under_a_cap_are_those_of_the_formula(client, database, run):
     store(database, run, MadeGroup(completions=(Sampled(),)))
-    found = asked(client, run)
-    assert (found["kind"], found["own_cap"], found["tokens"], found["groups"]) == ("token_tis", 3.0, 4, 1)
-    two = at_cap(found, 2.0)  # weights 0.6, 1, 1.9, 2
+    answer = asked(client, run)
+    assert (answer["kind"], answer["own_cap"], answer["tokens"], answer["groups"]) == ("token_tis", 3.0, 4, 1)
+    two = at_cap(answer, 2.0)  # weights 0.6, 1, 1.9, 2
     assert two["limited"] == pytest.approx(1 / 4)
     assert two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)
     assert two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
     assert two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
-    assert at_cap(found, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
+    assert at_cap(answer, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
     mask = at_cap(asked(client, run, kind="token_mask"), 2**0.5)  # 0.6 and 1 stay, 1.9 and 4 go
     assert (mask["limited"], mask["mean"]) == (pytest.approx(1 / 2), pytest.approx(1.6 / 4, abs=1e-6))
 
@@ -73,18 +73,18 @@ def test_masked_tokens_and_groups_that_did_not_train_take_no_part(client, databa
     store(database, run, *groups, step=4)
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(4, {"sampling/staleness": 2.0})])
-    found = asked(client, run, step=4)
-    assert (found["tokens"], found["completions"], found["groups"], found["of_groups"]) == (4, 1, 1, 2)
-    assert found["position"] == [0, 1, 2, 3]
-    assert found["age"] == [2, 2, 2, 2]
+    answer = asked(client, run, step=4)
+    assert (answer["tokens"], answer["completions"], answer["groups"], answer["of_groups"]) == (4, 1, 1, 2)
+    assert answer["position"] == [0, 1, 2, 3]
+    assert answer["age"] == [2, 2, 2, 2]
 
 
 def test_the_scatter_is_a_sample_of_many_tokens_and_the_same_each_time(client, database, run):
     many = Sampled(text="x" * 5_000, rho=(2.0,) * 5_000)
     store(database, run, MadeGroup(completions=(many,)))
-    found = asked(client, run)
-    assert (found["tokens"], len(found["sampler"])) == (5_000, 4_000)
-    assert found == asked(client, run)
+    answer = asked(client, run)
+    assert (answer["tokens"], len(answer["sampler"])) == (5_000, 4_000)
+    assert answer == asked(client, run)
 
 
 def test_what_is_not_there_says_so(client, database, run):

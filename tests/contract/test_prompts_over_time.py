@@ -35,8 +35,8 @@ def got(client, path, **params):
 
 
 def matching(client, run, *marks, **params):
-    found = got(client, "counts", run=run.id, mark=",".join(marks), **params)
-    return [(item["step"], item["matching"], item["stored"], item["completions"]) for item in found["items"]]
+    counts = got(client, "counts", run=run.id, mark=",".join(marks), **params)
+    return [(item["step"], item["matching"], item["stored"], item["completions"]) for item in counts["items"]]
 
 
 def test_completions_with_all_the_marks_are_counted_at_every_step(client, database, run):
@@ -120,16 +120,16 @@ def test_the_atlas_knows_who_is_never_always_lost_and_learned(client, database, 
         store(database, run, *groups, step=step)
     once = question("once", MadeCompletion(correct=None, reward=None), index=4)
     store(database, run, once, step=8)
-    found = got(client, "prompts", run=run.id)
-    by_name = {item["prompt"]: item for item in found["items"]}
+    atlas = got(client, "prompts", run=run.id)
+    by_name = {item["prompt"]: item for item in atlas["items"]}
     assert {name: item["state"] for name, item in by_name.items()} == {
         "never": "never", "always": "always", "lost": "lost", "learned": "learned", "once": "ungraded",
     }  # fmt: skip
     assert by_name["lost"]["windows"] == [0.5] * 4 + [0] * 4
     assert by_name["learned"]["drift"] == 0.5
     assert by_name["learned"]["rate"] == 2 / 16
-    assert found["items"][0]["prompt"] == "lost"
-    assert (found["first_step"], found["last_step"]) == (1, 8)
+    assert atlas["items"][0]["prompt"] == "lost"
+    assert (atlas["first_step"], atlas["last_step"]) == (1, 8)
     never = got(client, "prompts", run=run.id, state="never")
     assert [item["prompt"] for item in never["items"]] == ["never"]
     assert never["matching"] == 1
@@ -189,9 +189,9 @@ def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, r
     for step, completions in ((0, (WRONG,)), (10, (RIGHT,)), (20, (RIGHT,)), (30, (WRONG,))):
         store(database, run, question("a", *completions, kind="eval"), step=step)
     store(database, run, question("b", RIGHT, kind="eval", index=1), step=20)
-    found = got(client, "probes", run=run.id)
-    a, b = (item["runs"][0] for item in found["items"])
-    assert found["runs"] == [{"id": run.id, "steps": [0, 10, 20, 30]}]
+    probes = got(client, "probes", run=run.id)
+    a, b = (item["runs"][0] for item in probes["items"])
+    assert probes["runs"] == [{"id": run.id, "steps": [0, 10, 20, 30]}]
     assert a == {
         "rates": [0, 1, 1, 0], "stored": [True] * 4, "first_solved": 10, "first_lost": 30, "forgotten": True,
     }  # fmt: skip
@@ -202,19 +202,19 @@ def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, r
 def test_probes_say_how_many_runs_are_left_out(client, database):
     with database.sessions.begin() as session:
         runs = [make_run(session) for _ in range(18)]
-    found = got(client, "probes", run=",".join(run.id for run in runs))
-    assert [each["id"] for each in found["runs"]] == [run.id for run in runs[:16]]
-    assert found["runs_left_out"] == 2
+    probes = got(client, "probes", run=",".join(run.id for run in runs))
+    assert [probed_run["id"] for probed_run in probes["runs"]] == [run.id for run in runs[:16]]
+    assert probes["runs_left_out"] == 2
 
 
 def test_probes_of_several_runs_stand_side_by_side(client, database, run):
     with database.sessions.begin() as session:
-        other = make_run(session)
+        other_run = make_run(session)
     store(database, run, question("a", RIGHT, kind="eval"), step=5)
-    store(database, other, question("a", WRONG, kind="eval"), step=7)
-    found = got(client, "probes", run=f"{run.id},{other.id}")
-    assert [each["steps"] for each in found["runs"]] == [[5], [7]]
-    assert [row["rates"] for row in found["items"][0]["runs"]] == [[1], [0]]
+    store(database, other_run, question("a", WRONG, kind="eval"), step=7)
+    probes = got(client, "probes", run=f"{run.id},{other_run.id}")
+    assert [probed_run["steps"] for probed_run in probes["runs"]] == [[5], [7]]
+    assert [row["rates"] for row in probes["items"][0]["runs"]] == [[1], [0]]
 
 
 def test_hostile_prompts_come_out_as_they_went_in(client, database, run):

@@ -34,8 +34,8 @@ def metrics(step, **values):
     return {"kind": "metrics", "step": step, "values": values}
 
 
-def completions(step, *texts, index=0, **more):
-    rows = [{"text": text, "reward": float(n), **more} for n, text in enumerate(texts)]
+def completions(step, *texts, index=0, **columns):
+    rows = [{"text": text, "reward": float(n), **columns} for n, text in enumerate(texts)]
     return {"kind": "completions", "step": step, "index": index, "prompt": "1+1=", "completions": rows}
 
 
@@ -143,10 +143,10 @@ def test_two_processes_that_push_one_step_at_once_are_read_together(client, send
     """The second one's completions come while those of the first are read."""
 
     def interrupted(session, run_id, written):
-        found = text_points(session, run_id, written)
+        points_of_texts = text_points(session, run_id, written)
         monkeypatch.setattr("backend.exchange.push.store.text_points", text_points)
         assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
-        return found
+        return points_of_texts
 
     monkeypatch.setattr("backend.exchange.push.store.text_points", interrupted)
     assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
@@ -154,8 +154,15 @@ def test_two_processes_that_push_one_step_at_once_are_read_together(client, send
 
 
 def test_what_a_trainer_says_of_its_texts_stays(client, send):
-    own = {"text/repetition": 0.25}
-    send([metrics(1, **own), completions(1, "abc" * 200), completions(2, "abc" * 200), metrics(2, **own)])
+    text_metrics = {"text/repetition": 0.25}
+    send(
+        [
+            metrics(1, **text_metrics),
+            completions(1, "abc" * 200),
+            completions(2, "abc" * 200),
+            metrics(2, **text_metrics),
+        ]
+    )
     assert values_of(client, only_run(client), "text/repetition")[0] == {1: 0.25, 2: 0.25}
 
 
@@ -175,9 +182,9 @@ def test_what_a_trainer_says_of_its_texts_stays_in_however_many_batches_they_com
 def test_each_completion_of_a_step_is_measured_at_most_twice_however_many_batches_bring_it(send, monkeypatch):
     seen = []
 
-    def noting(written, **more):
+    def noting(written, **options):
         seen.append(written.text)
-        return measured(written, **more)
+        return measured(written, **options)
 
     monkeypatch.setattr("backend.rollouts.foreign_metrics.measured", noting)
     for number in range(12):
@@ -198,15 +205,18 @@ def test_a_step_that_comes_again_keeps_the_labels_of_completions_whose_text_is_t
     send([completions(3, "a\ud83d", "b", "c")])
     run = only_run(client)
     (group,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
-    for each in group["completions"]:
-        url = f"/api/v1/rollouts/{each['id']}/labels"
+    for completion in group["completions"]:
+        url = f"/api/v1/rollouts/{completion['id']}/labels"
         assert client.post(url, json={"label": "good", "note": "why"}).status_code == 200
     first = client.get("/api/v1/rollouts/labels", params={"runs": run["id"]}).json()["items"]
     assert first == [{"label": "good", "completions": 3}]
     send([completions(3, "a\ud83d", "B")], session=OTHER)
-    found = client.get("/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}).json()["items"]
+    labelled = client.get("/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}).json()[
+        "items"
+    ]
     assert [
-        (each["position"], each["labels"][0]["note"], each["labels"][0]["version"]) for each in found
+        (completion["position"], completion["labels"][0]["note"], completion["labels"][0]["version"])
+        for completion in labelled
     ] == [(0, "why", 1)]
 
 
@@ -218,7 +228,7 @@ def test_a_step_that_comes_again_replaces_values_and_completions_as_in_an_import
     assert values_of(client, run, "reward/mean")[0] == {1: 7.0, 3: 3.0}
     assert values_of(client, run, "kl/k3")[0] == {1: 1.0}
     (group,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
-    assert [each["text"] for each in group["completions"]] == ["z"]
+    assert [completion["text"] for completion in group["completions"]] == ["z"]
     assert (run["last_step"], run["summary"]["best"]["reward/mean"]) == (3, {"value": 7.0, "step": 1})
 
 
@@ -278,26 +288,26 @@ def test_a_writer_has_only_runs_of_its_own(client, send, settings):
     send([metrics(1, reward=2)], writer="two")
     send([metrics(1, reward=3)], token=TOKEN)
     runs = client.get("/api/v1/runs").json()["items"]
-    found = {run["writer"]: run["summary"]["last"]["reward/mean"] for run in runs}
-    assert found == {"one": 1.0, "two": 2.0, "": 3.0}
+    reward_by_writer = {run["writer"]: run["summary"]["last"]["reward/mean"] for run in runs}
+    assert reward_by_writer == {"one": 1.0, "two": 2.0, "": 3.0}
     assert send(run=None, writer="three").status_code == 404
-    one = {"Authorization": f"Bearer {writer_token(settings, 'one')}"}
+    headers = {"Authorization": f"Bearer {writer_token(settings, 'one')}"}
     for run in runs:
-        assert client.get(f"/api/v1/pushes/{run['id']}", headers=one).status_code == 404
+        assert client.get(f"/api/v1/pushes/{run['id']}", headers=headers).status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("token", "status", "words"),
+    ("token", "status", "phrase"),
     [
         ("wrong", 401, "the token is not valid"),
         (VIEWER_TOKEN, 403, "viewers cannot push runs; this needs a writer's token"),
         (f"writer.node.{'0' * 64}", 401, "the token is not valid"),
     ],
 )
-def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, words):
+def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, phrase):
     answer = send([metrics(1, reward=1)], token=token)
     assert answer.status_code == status
-    assert words in answer.json()["detail"]
+    assert phrase in answer.json()["detail"]
     assert count(client, Run) == 0
 
 
@@ -446,9 +456,9 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
 def test_a_config_is_measured_before_it_is_looked_through(client, settings, config, reason, monkeypatch):
     seen = []
 
-    def redacting(given):
-        seen.append(given)
-        return redact_document(given)
+    def redacting(document):
+        seen.append(document)
+        return redact_document(document)
 
     monkeypatch.setattr(backend.exchange.imports.store, "redact_document", redacting)
     body = f'{{"session":"{SESSION}","first":1,"records":[],"run":{{"name":"x","config":{config}}}}}'
@@ -594,12 +604,15 @@ def test_ends_of_intervals_count_as_metrics_of_a_run(client, send, is_sealed):
             keys = dict(session.execute(select(Metric.key_id, Metric.value)).all())
             (run,) = session.scalars(select(Run.id))
             session.execute(delete(Metric))
-            one = {"step": np.array([1]), "attempt": np.array([1])}
+            position = {"step": np.array([1]), "attempt": np.array([1])}
             seal_curves(
                 session,
                 run,
                 1,
-                {key: Stored(one["step"], one["attempt"], np.array([v])) for key, v in keys.items()},
+                {
+                    key: Stored(position["step"], position["attempt"], np.array([v]))
+                    for key, v in keys.items()
+                },
             )
     answer = send([ends(2, 900)], first=3)
     assert answer.status_code == 422

@@ -37,14 +37,14 @@ def counts(database):
         return [session.scalar(select(func.count()).select_from(table)) for table in (Run, Event)]
 
 
-@pytest.mark.parametrize(("verb", "body", "other"), REQUESTS)
+@pytest.mark.parametrize(("verb", "body", "other_body"), REQUESTS)
 def test_the_same_key_and_body_give_the_same_run_another_body_is_refused(
-    client, database, parent, verb, body, other
+    client, database, parent, verb, body, other_body
 ):
     first, again = (ask(client, parent, verb, body, "k1") for _ in range(2))
     assert (first.status_code, again.status_code) == (202, 202), first.text
     assert first.json() == again.json()
-    refused = ask(client, parent, verb, other, "k1")
+    refused = ask(client, parent, verb, other_body, "k1")
     assert refused.status_code == 409
     assert refused.json()["detail"] == (
         "the Idempotency-Key 'k1' was already used for a different request: choose a new one"
@@ -61,9 +61,9 @@ def test_a_key_names_one_request_of_all_routes_and_runs(client, database, parent
     headers = {"Idempotency-Key": "k1"}
     assert client.post("/api/v1/experiments", json=EXPERIMENT, headers=headers).status_code == 201
     assert ask(client, parent, "clone", {}, "k1").status_code == 409
-    (other,) = client.get("/api/v1/runs", params={"status": "queued"}).json()["items"]
+    (other_run,) = client.get("/api/v1/runs", params={"status": "queued"}).json()["items"]
     assert ask(client, parent, "clone", {}, "k2").status_code == 202
-    assert ask(client, other["id"], "clone", {}, "k2").status_code == 409
+    assert ask(client, other_run["id"], "clone", {}, "k2").status_code == 409
     assert ask(client, parent, "evaluations", {}, "k2").status_code == 409
     headers["Idempotency-Key"] = "k2"
     assert client.post("/api/v1/experiments", json=EXPERIMENT, headers=headers).status_code == 409
@@ -71,11 +71,11 @@ def test_a_key_names_one_request_of_all_routes_and_runs(client, database, parent
 
 
 def test_the_answer_is_the_run_as_it_is_even_when_it_could_not_be_made_any_more(client, database, parent):
-    made = ask(client, parent, "fork", {"step": 10}, "k1").json()["id"]
-    client.post(f"/api/v1/runs/{made}/stop")
+    run_id = ask(client, parent, "fork", {"step": 10}, "k1").json()["id"]
+    client.post(f"/api/v1/runs/{run_id}/stop")
     client.delete(f"/api/v1/runs/{parent}")
     again = ask(client, parent, "fork", {"step": 10}, "k1")
-    assert (again.status_code, again.json()["id"], again.json()["status"]) == (202, made, "stopped")
+    assert (again.status_code, again.json()["id"], again.json()["status"]) == (202, run_id, "stopped")
     assert ask(client, parent, "fork", {"step": 10}, "k2").status_code == 409
 
 
@@ -99,12 +99,16 @@ def test_the_same_key_sent_at_the_same_time_makes_one_run(client, database, pare
 def test_every_route_that_makes_runs_documents_its_key_in_the_same_way(client):
     paths = client.get("/openapi.json").json()["paths"]
     routes = ["/experiments", *(f"/runs/{{run_id}}/{verb}" for verb, _, _ in REQUESTS)]
-    found = [
-        [one for one in paths[f"/api/v1{route}"]["post"]["parameters"] if one["in"] == "header"]
+    headers_by_route = [
+        [
+            parameter
+            for parameter in paths[f"/api/v1{route}"]["post"]["parameters"]
+            if parameter["in"] == "header"
+        ]
         for route in routes
     ]
-    assert all(headers == found[0] for headers in found)
-    assert [header["name"] for header in found[0]] == ["idempotency-key"]
+    assert all(headers == headers_by_route[0] for headers in headers_by_route)
+    assert [header["name"] for header in headers_by_route[0]] == ["idempotency-key"]
 
 
 def test_a_key_that_looks_like_a_secret_is_refused(client, parent):

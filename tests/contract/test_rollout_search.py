@@ -43,13 +43,13 @@ def run(database):
     with database.sessions.begin() as session:
         run = make_run(session)
         for step in (1, 2):
-            made = [
+            completions = [
                 MadeCompletion(
-                    text=each, reward=float(at), correct=at % 2 == 0, flags=("odd",) if at == 3 else ()
+                    text=written, reward=float(at), correct=at % 2 == 0, flags=("odd",) if at == 3 else ()
                 )
-                for at, each in enumerate(TEXTS[: 2 * step])
+                for at, written in enumerate(TEXTS[: 2 * step])
             ]
-            write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(made))]))
+            write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(completions))]))
     index(database)
     return run
 
@@ -65,7 +65,7 @@ def places(page):
 
 
 @pytest.mark.parametrize(
-    ("q", "found"),
+    ("q", "positions"),
     [
         ("wait", [0, 1]),
         ("WAIT", [0, 1]),
@@ -91,19 +91,19 @@ def places(page):
         ("words:x", []),
     ],
 )
-def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q, found):
-    assert places(searched(client, run, q, first_step=2)) == [(2, each) for each in found]
+def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q, positions):
+    assert places(searched(client, run, q, first_step=2)) == [(2, position) for position in positions]
 
 
 @pytest.mark.parametrize(
-    ("q", "found"),
+    ("q", "positions"),
     [("wait*", [0, 1, 2]), ('"forty t*"', [1]), ('-"let me ch*"', [1, 2, 3]), ("wait* -god*", [0, 1])],
 )
-def test_texts_are_read_for_beginnings_of_very_many_words(client, run, monkeypatch, q, found):
+def test_texts_are_read_for_beginnings_of_very_many_words(client, run, monkeypatch, q, positions):
     monkeypatch.setattr(hits, "MOST_OF_BEGINNING", 0)
-    assert places(searched(client, run, q, first_step=2)) == [(2, each) for each in found]
+    assert places(searched(client, run, q, first_step=2)) == [(2, position) for position in positions]
     steps, _ = counted(client, run, q, first_step=2)
-    assert steps == [(2, len(found), 4)]
+    assert steps == [(2, len(positions), 4)]
 
 
 def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
@@ -129,7 +129,7 @@ def test_pages_follow_each_other_without_a_gap(client, run):
 
 def counted(client, run, q="", **params):
     answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
-    return [(each["step"], each["matched"], each["of"]) for each in answer["items"]], answer["every"]
+    return [(row["step"], row["matched"], row["of"]) for row in answer["items"]], answer["every"]
 
 
 def test_counts_over_steps_say_of_how_many(client, run):
@@ -161,7 +161,7 @@ def many(database, monkeypatch):
 )
 def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monkeypatch, q, sort):
     monkeypatch.setattr(search_pages, "SECONDS", 0.0)
-    wanted = {
+    matches = {
         '"common 7"': lambda step: step == 7,
         "third": lambda step: step % 3 == 0,
         "common -odd": lambda step: step % 3 == 0,
@@ -177,7 +177,7 @@ def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monke
         assert page["searched_to"] is None or page["next"] is not None
         seen += places(page)
         cursor, pages = page["next"], pages + 1
-    expected = [(step, at) for step in range(1, 10) if wanted(step) for at in (0, 1)]
+    expected = [(step, at) for step in range(1, 10) if matches(step) for at in (0, 1)]
     assert seen == sorted(expected, reverse=sort == "-step")
     assert pages >= len(expected) // 5
 
@@ -228,17 +228,17 @@ def test_fewer_groups_are_counted_where_reading_them_takes_a_little_too_long(cli
     monkeypatch.setattr(search_pages, "SECONDS", 0.625 * search_pages.PROBED)
     seconds = itertools.count()  # the probe takes one: all groups would take 1.6 times as long as they may
     monkeypatch.setattr(search_pages, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    both = [counted(client, run, "common", min_reward=-1) for run in many]
-    assert [every for _, every in both] == [10, 10]
-    assert [(matched, of) for steps, _ in both for _, matched, of in steps] == [(2, 2)]
+    counts = [counted(client, run, "common", min_reward=-1) for run in many]
+    assert [every for _, every in counts] == [10, 10]
+    assert [(matched, of) for steps, _ in counts for _, matched, of in steps] == [(2, 2)]
 
 
 def test_a_label_narrows_common_words_to_the_groups_that_have_it(client, many):
     item = searched(client, many[0], "common", first_step=5)["items"][0]
     client.post(f"/api/v1/rollouts/{item['id']}/labels", json={"label": "good"})
-    found = searched(client, many[0], "common", label="good")
-    assert [each["id"] for each in found["items"]] == [item["id"]]
-    assert (found["next"], found["searched_to"]) == (None, None)
+    page = searched(client, many[0], "common", label="good")
+    assert [group["id"] for group in page["items"]] == [item["id"]]
+    assert (page["next"], page["searched_to"]) == (None, None)
 
 
 def test_a_snippet_marks_its_places_by_offsets_and_leaves_hostile_text_as_it_is(client, run):
@@ -332,11 +332,11 @@ def test_deleted_groups_leave_the_index(client, database, run, settings):
 
     list(_pieces(database.sessions, run.id))
     with database.sessions.begin() as session:
-        other = make_run(session)
-        write_groups(session, pack_groups(other.id, 1, 1, [MadeGroup()]))
+        other_run = make_run(session)
+        write_groups(session, pack_groups(other_run.id, 1, 1, [MadeGroup()]))
     index(database)
-    assert places(searched(client, other, "wait*")) == []
-    assert places(searched(client, other, "idea")) == [(1, 1)]
+    assert places(searched(client, other_run, "wait*")) == []
+    assert places(searched(client, other_run, "idea")) == [(1, 1)]
     with database.sessions() as session:
         if database.engine.dialect.name == "sqlite":
             hits = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
@@ -382,26 +382,26 @@ def test_lift_ranks_what_grew(client, database, run):
         for step in range(20, 30):
             texts = ["so the answer is", "the answer is plain"]
             if step >= 25:
-                texts = [f"{each} I have verified this" for each in texts]
-            made = tuple(MadeCompletion(text=each, correct=step >= 25) for each in texts)
-            write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=made)]))
+                texts = [f"{text} I have verified this" for text in texts]
+            completions = tuple(MadeCompletion(text=text, correct=step >= 25) for text in texts)
+            write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=completions)]))
     params = {"runs": run.id, "first_step": 20, "by": "steps", "a_last": 24, "b_first": 25}
     answer = client.get("/api/v1/rollouts/lift", params=params)
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert (found["a"]["completions"], found["b"]["completions"]) == (10, 10)
-    first = found["items"][0]
+    phrases = answer.json()
+    assert (phrases["a"]["completions"], phrases["b"]["completions"]) == (10, 10)
+    first = phrases["items"][0]
     assert (first["phrase"], first["a"], first["b"]) == ("i have verified this", 0, 10)
-    assert found["fell"] == []
+    assert phrases["fell"] == []
     by_right = client.get("/api/v1/rollouts/lift", params={**params, "by": "correct"}).json()
     assert by_right["items"][0]["phrase"] == "i have verified this"
 
 
 def test_a_log_odds_is_that_of_the_formula():
     # 2 of 10 against 8 of 10: a prior of 10 * 10 / 20 = 5 completions of 10.
-    found = scored_phrase("x", 2, 8, 10, 10)
-    assert found.log_odds == pytest.approx(math.log(13 / 7) - math.log(7 / 13))
-    assert found.z == pytest.approx(found.log_odds / math.sqrt(1 / 13 + 1 / 7))
+    phrase = scored_phrase("x", 2, 8, 10, 10)
+    assert phrase.log_odds == pytest.approx(math.log(13 / 7) - math.log(7 / 13))
+    assert phrase.z == pytest.approx(phrase.log_odds / math.sqrt(1 / 13 + 1 / 7))
 
 
 def rollout_of(database):
@@ -411,8 +411,8 @@ def rollout_of(database):
 
 def test_a_label_is_given_changed_and_removed_by_its_version(client, database, run):
     path = f"/api/v1/rollouts/{rollout_of(database)}/labels"
-    given = client.post(path, json={"label": " hacked ", "note": "prints the tests"}).json()["items"]
-    assert [(each["label"], each["note"], each["role"], each["version"]) for each in given] == [
+    labels = client.post(path, json={"label": " hacked ", "note": "prints the tests"}).json()["items"]
+    assert [(label["label"], label["note"], label["role"], label["version"]) for label in labels] == [
         ("hacked", "prints the tests", "operator", 1)
     ]
     assert client.post(path, json={"label": "hacked", "note": "mine"}).status_code == 409
@@ -427,7 +427,7 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
     assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
     assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409
     left = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
-    assert [each["label"] for each in left] == ["good"]
+    assert [label["label"] for label in left] == ["good"]
 
 
 @pytest.mark.parametrize(
@@ -470,7 +470,7 @@ def test_a_selection_is_exported_and_its_judgements_come_back(client, database, 
     body = b"\n".join([*map(orjson.dumps, judged), *bad])
     report = client.post("/api/v1/rollouts/labels/import", content=body).json()
     assert (report["rows"], report["stored"], report["refused_rows"]) == (8, 5, 3)
-    assert [each["row"] for each in report["refused"]] == [6, 7, 8]
+    assert [refusal["row"] for refusal in report["refused"]] == [6, 7, 8]
     again = client.post("/api/v1/rollouts/labels/import", content=body).json()
     assert (again["stored"], again["unchanged"]) == (0, 5)
     answer = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})

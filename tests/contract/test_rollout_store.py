@@ -107,19 +107,19 @@ def test_groups_are_found_by_what_one_of_their_completions_is(client, database, 
     )
     store(database, run, good, bad)
 
-    def found(**params):
+    def prompts_with(**params):
         return [item["prompt"] for item in rollouts(client, run, **params)["items"]]
 
-    assert found(min_reward=0.5) == ["1+1=?"]
-    assert found(max_reward=0.5) == ["2+2=?"]
-    assert found(flag="truncated") == ["2+2=?"]
-    assert found(flag="trunc") == []
-    assert found(correct="false") == ["2+2=?"]
-    assert found(q="two. 100%") == ["1+1=?"]
-    assert found(q="%") == ["1+1=?"]
-    assert found(prompt="sums/2+2=?") == ["2+2=?"]
-    assert found(sort="-reward") == ["1+1=?", "2+2=?"]
-    assert found(sort="reward", limit=1) == ["2+2=?"]
+    assert prompts_with(min_reward=0.5) == ["1+1=?"]
+    assert prompts_with(max_reward=0.5) == ["2+2=?"]
+    assert prompts_with(flag="truncated") == ["2+2=?"]
+    assert prompts_with(flag="trunc") == []
+    assert prompts_with(correct="false") == ["2+2=?"]
+    assert prompts_with(q="two. 100%") == ["1+1=?"]
+    assert prompts_with(q="%") == ["1+1=?"]
+    assert prompts_with(prompt="sums/2+2=?") == ["2+2=?"]
+    assert prompts_with(sort="-reward") == ["1+1=?", "2+2=?"]
+    assert prompts_with(sort="reward", limit=1) == ["2+2=?"]
 
 
 def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
@@ -159,7 +159,7 @@ def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_
     groups = [MadeGroup(prompt_index=n, completions=(long,)) for n in range(3)]
     packed = pack_groups(run.id, 1, 1, groups, with_tokens=False)
     for group in packed.groups:
-        claimed = [one._replace(tokens=1) for one in decode(group["id"], group["completions"])]
+        claimed = [completion._replace(tokens=1) for completion in decode(group["id"], group["completions"])]
         group["completions"] = encode(claimed)
     with database.sessions.begin() as session:
         write_groups(session, packed)
@@ -184,18 +184,20 @@ def test_a_group_with_a_damaged_text_says_so_and_the_rest_is_read(client, databa
         session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values({name: DAMAGED}))
         session.execute(update(RunPrompt).where(RunPrompt.id == "sums/0+1=?").values({name: DAMAGED}))
     items = rollouts(client, run)["items"]
-    assert [len(each["completions"]) for each in items] == [2, 2]
-    assert [each[name] for each in items] == ["", {"prompt": "1+1=?", "answer": "2"}[name]]
+    assert [len(group["completions"]) for group in items] == [2, 2]
+    assert [group[name] for group in items] == ["", {"prompt": "1+1=?", "answer": "2"}[name]]
     assert items[0]["damage"].startswith(f"its {name}: it cannot be unpacked")
     assert items[1]["damage"] == ""
     params = {"runs": run.id}
     lines = client.get("/api/v1/rollouts/search/export", params=params).content.splitlines()
     table = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"}).content
     for rows in (list(map(orjson.loads, lines)), pq.read_table(io.BytesIO(table)).to_pylist()):
-        said = sorted((row["prompt_index"], bool(row["damage"])) for row in rows)
-        assert said == [(0, True), (0, True), (1, False), (1, False)]
-    found = client.get("/api/v1/rollouts/prompts", params={"run": run.id}).json()["items"]
-    assert sorted(each[name] for each in found) == sorted(["", {"prompt": "1+1=?", "answer": "2"}[name]])
+        damaged_rows = sorted((row["prompt_index"], bool(row["damage"])) for row in rows)
+        assert damaged_rows == [(0, True), (0, True), (1, False), (1, False)]
+    prompts = client.get("/api/v1/rollouts/prompts", params={"run": run.id}).json()["items"]
+    assert sorted(prompt[name] for prompt in prompts) == sorted(
+        ["", {"prompt": "1+1=?", "answer": "2"}[name]]
+    )
     rows = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id}).text.splitlines()
     assert [orjson.loads(row)["prompt"] for row in rows] == ["1+1=?"]
 
@@ -218,7 +220,7 @@ def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, 
         answer = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
         assert answer.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
     sums = client.get("/api/v1/rollouts/loss", params={"run": run.id, "step": 1}).json()
-    assert [bool(each["damage"]) for each in sums["groups"]] == [data == DAMAGED, False]
+    assert [bool(group["damage"]) for group in sums["groups"]] == [data == DAMAGED, False]
     order = {"run": run.id, "step": 1, "variants": []}
     assert client.post("/api/v1/rollouts/what-if", json=order).status_code < 500
 
@@ -234,11 +236,11 @@ def test_the_loss_computed_again_beside_a_damaged_group_is_that_of_the_others(cl
     completions = tuple(trained("12345678", advantage) for advantage in (1.0, -0.5))
     store(database, run, *(MadeGroup(prompt_index=n, completions=completions) for n in range(2)))
     order = {"run": run.id, "step": 1, "variants": []}
-    whole = client.post("/api/v1/rollouts/what-if", json=order).json()
+    full = client.post("/api/v1/rollouts/what-if", json=order).json()
     with database.sessions.begin() as session:
-        damaged = RolloutTokens.group_id == whole["groups"][0]
+        damaged = RolloutTokens.group_id == full["groups"][0]
         session.execute(update(RolloutTokens).where(damaged).values(data=DAMAGED))
-    rest = client.post("/api/v1/rollouts/what-if", json=order).json()
-    assert rest["groups"] == whole["groups"][1:]
-    assert rest["variants"][0]["loss"] == pytest.approx(whole["variants"][0]["loss"]) != 0
-    assert rest["notes"][0] == "Groups left out because they are damaged: 1."
+    without_damaged = client.post("/api/v1/rollouts/what-if", json=order).json()
+    assert without_damaged["groups"] == full["groups"][1:]
+    assert without_damaged["variants"][0]["loss"] == pytest.approx(full["variants"][0]["loss"]) != 0
+    assert without_damaged["notes"][0] == "Groups left out because they are damaged: 1."

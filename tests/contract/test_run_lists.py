@@ -13,7 +13,7 @@ pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture
-def made(database):
+def new_runs(database):
     """Makes runs in a transaction of their own; their ids by name."""
 
     def make(*names, **fields):
@@ -39,13 +39,13 @@ def listed(client, **params):
     return {run["name"]: run for run in get(client, "/runs", **params)["items"]}
 
 
-def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_request(client, made):
-    ids = made(*(f"run-{number}" for number in range(7)))
-    made("other", status="failed")
+def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_request(client, new_runs):
+    ids = new_runs(*(f"run-{number}" for number in range(7)))
+    new_runs("other", status="failed")
     page = get(client, "/runs", query="run", limit=3)
     assert (len(page["items"]), page["total"]) == (3, 7)
-    rest = get(client, "/runs", query="run", limit=3, cursor=page["next"])
-    assert "total" not in rest
+    next_page = get(client, "/runs", query="run", limit=3, cursor=page["next"])
+    assert "total" not in next_page
     assert get(client, "/runs", query="status = failed")["total"] == 1
     assert get(client, "/runs", limit=200)["total"] == 8
     everything = [run["id"] for run in get(client, "/runs", query="run", limit=200)["items"]]
@@ -59,8 +59,8 @@ def test_a_query_that_cannot_be_read_is_refused_at_its_character(client):
     assert error == {"path": "query", "message": "reward/mean is a number; got 'high'", "position": 14}
 
 
-def test_fields_of_queries_are_listed_with_the_values_that_runs_have(client, made):
-    made("a", variant="dapo", tags=["old", "a,b"])
+def test_fields_of_queries_are_listed_with_the_values_that_runs_have(client, new_runs):
+    new_runs("a", variant="dapo", tags=["old", "a,b"])
     fields = {field["name"]: field for field in get(client, "/run-fields")["items"]}
     assert fields["tag"]["values"] == ["a,b", "old"]
     assert fields["variant"]["values"] == ["dapo"]
@@ -77,8 +77,10 @@ def test_fields_of_queries_are_listed_with_the_values_that_runs_have(client, mad
         ("trash", "restore", {"deleted": "true"}),
     ],
 )
-def test_an_action_is_repeated_without_effect_and_taken_back_exactly(client, made, action, opposite, params):
-    ids = made("a", "b", "c")
+def test_an_action_is_repeated_without_effect_and_taken_back_exactly(
+    client, new_runs, action, opposite, params
+):
+    ids = new_runs("a", "b", "c")
     tag = {"tag": "old"} if action == "tag" else {}
     act(client, action, ids=[ids["c"]], **tag)
     done = act(client, action, ids=[*ids.values(), ids["a"], "nobody"], **tag)
@@ -90,10 +92,12 @@ def test_an_action_is_repeated_without_effect_and_taken_back_exactly(client, mad
     assert listed(client, **params).keys() == {"c"}
 
 
-def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(client, made, monkeypatch):
+def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(
+    client, new_runs, monkeypatch
+):
     monkeypatch.setattr(bulk, "BATCH", 3)
-    made(*(f"run-{number}" for number in range(8)), tags=["x"])
-    made("other")
+    new_runs(*(f"run-{number}" for number in range(8)), tags=["x"])
+    new_runs("other")
     done = act(client, "archive", query="run and tag = x")
     assert (done["matched"], len(done["changed"])) == (8, 8)
     assert listed(client).keys() == {"other"}
@@ -101,9 +105,11 @@ def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(
     assert len(listed(client)) == 9
 
 
-def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(client, made, database, monkeypatch):
+def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(
+    client, new_runs, database, monkeypatch
+):
     monkeypatch.setattr(bulk, "BATCH", 2)
-    ids = sorted(made("a", "b", "c").values())
+    ids = sorted(new_runs("a", "b", "c").values())
     act_on_batch = bulk._act_on_batch
 
     def failing(session, action, batch, tag, outcome):
@@ -119,28 +125,30 @@ def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(client, m
     assert act(client, "archive", ids=ids)["changed"] == [ids[0]]
 
 
-def test_what_cannot_be_changed_is_named_with_its_reason(client, made):
-    full = made("full", tags=[str(number) for number in range(50)])["full"]
+def test_what_cannot_be_changed_is_named_with_its_reason(client, new_runs):
+    full = new_runs("full", tags=[str(number) for number in range(50)])["full"]
     assert act(client, "tag", ids=[full], tag="one more")["refused"] == [
         {"id": full, "name": "full", "reason": "a run has at most 50 tags"}
     ]
     assert "is not in the trash" in act(client, "delete", ids=[full])["refused"][0]["reason"]
-    waiting = made("waiting")["waiting"]
+    waiting = new_runs("waiting")["waiting"]
     assert set(act(client, "stop", ids=[waiting, full])["changed"]) == {full, waiting}
     assert listed(client)["waiting"]["status"] == "stopped"
 
 
-def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_restored(client, made, database):
-    run = made("a", status="running", attempt=1)["a"]
+def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_restored(
+    client, new_runs, database
+):
+    run = new_runs("a", status="running", attempt=1)["a"]
     assert act(client, "trash", ids=[run])["changed"] == [run]
     assert listed(client, deleted="true")["a"]["wish"] == "stop"
     act(client, "restore", ids=[run])
     assert listed(client)["a"]["wish"] == ""
 
 
-def test_a_fork_is_deleted_together_with_the_run_that_it_begins_with(client, made):
-    parent = made("parent", deleted_at=1.0, status="finished")["parent"]
-    child = made("child", deleted_at=1.0, status="finished", parent_run=parent, fork_step=3)["child"]
+def test_a_fork_is_deleted_together_with_the_run_that_it_begins_with(client, new_runs):
+    parent = new_runs("parent", deleted_at=1.0, status="finished")["parent"]
+    child = new_runs("child", deleted_at=1.0, status="finished", parent_run=parent, fork_step=3)["child"]
     assert set(act(client, "delete", ids=[parent, child])["changed"]) == {child, parent}
 
 
@@ -162,15 +170,15 @@ def test_an_action_that_is_not_clear_is_refused(client, body, reason):
     assert (answer.status_code, reason in answer.text) == (422, True), answer.text
 
 
-def test_a_changed_run_is_told_to_live_pages(client, made, database):
-    ids = made("a", changed_at=1.0)
+def test_a_changed_run_is_told_to_live_pages(client, new_runs, database):
+    ids = new_runs("a", changed_at=1.0)
     act(client, "tag", ids=list(ids.values()), tag="x")
     with database.sessions() as session:
         assert session.scalar(select(Run.changed_at)) > 1.0
 
 
-def test_runs_made_one_after_the_other_have_different_colours(client, made):
-    made(*(f"run-{number}" for number in range(10)))
+def test_runs_made_one_after_the_other_have_different_colours(client, new_runs):
+    new_runs(*(f"run-{number}" for number in range(10)))
     assert {run["colour"] for run in listed(client).values()} == set(range(10))
 
 
@@ -241,7 +249,7 @@ def test_there_are_at_most_so_many_views(client, monkeypatch):
 
 def test_runs_are_listed_by_their_ids_wherever_they_lie(client, database):
     with database.sessions.begin() as session:
-        shown, archived, trashed, other = (
+        shown, archived, trashed, unlisted = (
             make_run(session, name=name, archived_at=archived, deleted_at=deleted)
             for name, archived, deleted in (
                 ("a", None, None),
@@ -253,7 +261,7 @@ def test_runs_are_listed_by_their_ids_wherever_they_lie(client, database):
     ids = f"{trashed.id},{shown.id},nobody,{archived.id}"
     page = client.get("/api/v1/runs", params={"ids": ids, "include": "config"}).json()
     assert {run["id"] for run in page["items"]} == {shown.id, archived.id, trashed.id}
-    assert (page["total"], other.id in str(page)) == (3, False)
+    assert (page["total"], unlisted.id in str(page)) == (3, False)
     assert all("config" in run for run in page["items"])
 
 
@@ -264,9 +272,9 @@ def test_a_list_is_paged_by_long_names_and_by_metrics_outside_ascii(client, data
         for number, summary in enumerate(summaries):
             make_run(session, name="😀" * 199 + str(number), summary=summary)
     for sort, numbers in (("name", "012"), ("summary.eval/größe", "120")):
-        found, cursor = "", ""
+        digits, cursor = "", ""
         for _ in summaries:
             page = get(client, "/runs", sort=sort, limit=1, cursor=cursor)
-            found += page["items"][0]["name"][-1]
+            digits += page["items"][0]["name"][-1]
             cursor = page["next"] or ""
-        assert (found, cursor) == (numbers, "")
+        assert (digits, cursor) == (numbers, "")

@@ -118,8 +118,8 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def contains(text: str | None, part: str) -> bool:
-    return text is not None and part.lower() in text.lower()
+def contains(text: str | None, fragment: str) -> bool:
+    return text is not None and fragment.lower() in text.lower()
 
 
 def textual(field: str, get: Callable[[Row], str | None], words: list[str]):
@@ -156,8 +156,8 @@ def config_number(row: Row) -> float | None:
 
 def tagged(operator: str, tag: str):
     def matches(row: Row) -> bool:
-        found = any(each == tag if "=" in operator else contains(each, tag) for each in row.tags)
-        return found != operator.startswith("!")
+        has_tag = any(row_tag == tag if "=" in operator else contains(row_tag, tag) for row_tag in row.tags)
+        return has_tag != operator.startswith("!")
 
     return f"tag {operator} {quoted(tag)}", matches
 
@@ -182,7 +182,7 @@ def fixed(text: str, matches: Callable[[Row], bool]):
 
 def searched(word: str):
     return quoted(word), lambda row: any(
-        contains(each, word) for each in (row.name, row.variant, row.experiment)
+        contains(field, word) for field in (row.name, row.variant, row.experiment)
     )
 
 
@@ -227,9 +227,9 @@ LEAVES = st.one_of(
 
 def joined(word: str, parts):
     matches = {
-        "and": lambda row: all(each(row) for _, each in parts),
-        " ": lambda row: all(each(row) for _, each in parts),
-        "or": lambda row: any(each(row) for _, each in parts),
+        "and": lambda row: all(matches_part(row) for _, matches_part in parts),
+        " ": lambda row: all(matches_part(row) for _, matches_part in parts),
+        "or": lambda row: any(matches_part(row) for _, matches_part in parts),
     }[word]
     return "(" + f" {word} ".join(text for text, _ in parts) + ")", matches
 
@@ -258,8 +258,8 @@ def test_a_random_query_finds_the_rows_that_a_plain_evaluator_finds(session):
     @given(QUERIES)
     def agrees(query):
         text, matches = query
-        found = set(session.scalars(matching(session, text)))
-        assert found == {row.id for row in rows if matches(row)}, text
+        selected = set(session.scalars(matching(session, text)))
+        assert selected == {row.id for row in rows if matches(row)}, text
 
     agrees()
 
@@ -274,8 +274,8 @@ def test_a_query_and_its_negation_together_find_every_run_once(session):
 
 
 def names(session, query: str) -> list[str]:
-    found = run_ids(session, RunFilter(query=query))
-    return sorted(session.scalars(select(Run.name).where(Run.id.in_(found))))
+    selected = run_ids(session, RunFilter(query=query))
+    return sorted(session.scalars(select(Run.name).where(Run.id.in_(selected))))
 
 
 def test_and_binds_tighter_than_or_and_words_side_by_side_are_both_searched_for(session):
@@ -341,12 +341,12 @@ UNREADABLE = [
 
 
 def test_an_error_points_at_the_character(session):
-    for query, position, words in UNREADABLE:
+    for query, position, phrase in UNREADABLE:
         with pytest.raises(QueryError) as caught:
             condition_of(session, query)
         (error,) = caught.value.errors
         assert (error.path, error.position) == ("query", position), query[:80]
-        assert words in error.message, query[:80]
+        assert phrase in error.message, query[:80]
 
 
 def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):

@@ -24,7 +24,7 @@ from worker.recording.records import StepRecord
 
 
 @pytest.fixture
-def made(database):
+def new_run(database):
     """Makes a run in a transaction of its own."""
 
     def make(**fields):
@@ -66,19 +66,19 @@ def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(clie
     full = get(client, "/runs", include="config,attempts")["items"][0]
     assert full["config"]["steps"] == 150
     assert full["attempts"][0]["from_step"] == -1
-    one = get(client, f"/runs/{run.id}")
-    assert one.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
-    assert one == full
+    shown = get(client, f"/runs/{run.id}")
+    assert shown.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
+    assert shown == full
     assert RunItem.model_validate(full).created_at.endswith("Z")
 
 
-def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, database, made):
+def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, database, new_run):
     with database.sessions.begin() as session:
         experiment = make_experiment(session, name="sweep")
         make_run(session, name="calm-lynx", status="running", experiment_id=experiment.id, tags=["good one"])
-    made(name="odd_heron", status="failed", variant="dapo", tags=["good"])
-    made(name="oddXheron", archived_at=1.0)
-    made(name="gone", deleted_at=1.0)
+    new_run(name="odd_heron", status="failed", variant="dapo", tags=["good"])
+    new_run(name="oddXheron", archived_at=1.0)
+    new_run(name="gone", deleted_at=1.0)
     assert names(client, status="running,queued") == ["calm-lynx"]
     assert names(client, query="D_H") == ["odd_heron"]
     assert names(client, query="APO") == ["odd_heron"]  # of the variant
@@ -90,7 +90,7 @@ def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, dat
     assert names(client, deleted="true") == ["gone"]
 
 
-def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, made):
+def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, new_run):
     rewards: dict[str, dict[str, Any]] = {
         "a": {"reward": 0.2},
         "b": {},
@@ -98,7 +98,7 @@ def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, made):
         "d": {"reward": "NaN"},
     }
     for name, last in rewards.items():
-        made(name=name, summary=summary(**last))
+        new_run(name=name, summary=summary(**last))
     assert names(client, sort="summary.reward/mean")[:2] == ["a", "c"]
     assert names(client, sort="-summary.reward/mean")[:2] == ["c", "a"]
 
@@ -111,7 +111,7 @@ def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, made):
         "config.preset", "-config.objective.kl.type",
     ],
 )  # fmt: skip
-def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
+def test_pages_hold_each_run_once_while_runs_are_added(client, new_run, sort):
     for number in range(7):
         last = {"reward/mean": number / 10, "loss/total": number // 2} if number % 3 else {}
         kl: dict[str, Any] = {"type": "k3", "coef": (1 + number) / 10} if number % 2 else {"type": "none"}
@@ -120,7 +120,7 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
             "optimizer": {"lr": (1 + number // 3) / 1e6},
         }
         config["objective"] = {"kl": kl}
-        made(
+        new_run(
             name=f"run-{number % 4}", last_step=number % 2, created_at=float(number), config=config,
             summary={"step": 1, "last": last, "best": {}},
         )  # fmt: skip
@@ -131,7 +131,7 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
         page = get(client, "/runs", sort=sort, limit=2, cursor=cursor)
         seen += [item["id"] for item in page["items"]]
         cursor = page["next"]
-        made(name="zz", created_at=0.0 if sort.startswith("-") else 1e9)
+        new_run(name="zz", created_at=0.0 if sort.startswith("-") else 1e9)
         assert len(seen) < 40
     assert [run for run in seen if run in before] == before
     assert len(seen) == len(set(seen))
@@ -152,9 +152,9 @@ def test_an_index_gives_the_first_page_by_a_metric_or_a_field(database):
 
 def explained(session, query):
     """How the database would run a query."""
-    words = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
-    way = "EXPLAIN QUERY PLAN" if session.get_bind().dialect.name == "sqlite" else "EXPLAIN"
-    return "\n".join(str(row) for row in session.connection().exec_driver_sql(f"{way} {words}"))
+    statement = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
+    explain = "EXPLAIN QUERY PLAN" if session.get_bind().dialect.name == "sqlite" else "EXPLAIN"
+    return "\n".join(str(row) for row in session.connection().exec_driver_sql(f"{explain} {statement}"))
 
 
 def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
@@ -173,7 +173,7 @@ def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
 
 
 @pytest.mark.parametrize(
-    ("params", "path", "words"),
+    ("params", "path", "phrase"),
     [
         ({"sort": "config.optimizer.rl"}, "sort", "there is no field"),
         ({"sort": "config"}, "sort", "created_at"),
@@ -185,16 +185,16 @@ def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
         ({"limit": "many"}, "limit", "'many'"),
     ],
 )
-def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path, words):
+def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path, phrase):
     answer = client.get("/api/v1/runs", params=params)
     assert answer.status_code == 422
     error = answer.json()["errors"][0]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
 
 
 @pytest.mark.parametrize(
-    ("sort", "place"),
+    ("sort", "position"),
     [
         ("-created_at", ["text", "x"]),
         ("name", [1, "x"]),
@@ -210,18 +210,18 @@ def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path,
         ("summary.reward/mean", ["0.5", "a"]),
     ],
 )
-def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, made, sort, place):
-    made()
-    params = {"sort": sort, "cursor": write_cursor(place, order=sort)}
+def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, new_run, sort, position):
+    new_run()
+    params = {"sort": sort, "cursor": write_cursor(position, order=sort)}
     answer = client.get("/api/v1/runs", params=params)
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
     assert error == {"path": "cursor", "message": "is not a cursor of this list"}
 
 
-def test_a_cursor_serves_only_the_order_that_gave_it_out(client, made):
+def test_a_cursor_serves_only_the_order_that_gave_it_out(client, new_run):
     for number in range(3):
-        made(name=f"run-{number}", created_at=float(number))
+        new_run(name=f"run-{number}", created_at=float(number))
     cursor = get(client, "/runs", sort="last_step", limit=1)["next"]
     assert get(client, "/runs", sort="last_step", limit=1, cursor=cursor)["items"]
     answer = client.get("/api/v1/runs", params={"sort": "-last_step", "cursor": cursor})
@@ -229,15 +229,15 @@ def test_a_cursor_serves_only_the_order_that_gave_it_out(client, made):
     assert "belongs to the order 'last_step', but '-last_step' was requested" in answer.text
 
 
-@pytest.mark.parametrize("place", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
-def test_a_cursor_of_output_that_fits_no_column_is_refused(client, made, place):
-    cursor = write_cursor(place, order="asc")
-    answer = client.get(f"/api/v1/runs/{made().id}/logs", params={"cursor": cursor})
+@pytest.mark.parametrize("position", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
+def test_a_cursor_of_output_that_fits_no_column_is_refused(client, new_run, position):
+    cursor = write_cursor(position, order="asc")
+    answer = client.get(f"/api/v1/runs/{new_run().id}/logs", params={"cursor": cursor})
     assert answer.status_code == 422
 
 
-def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, made):
-    run = made()
+def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, new_run):
+    run = new_run()
     changes = {"name": "new name", "tags": ["x"], "notes": "because", "priority": 5, "archived": True}
     answer = client.patch(f"/api/v1/runs/{run.id}", json=changes)
     assert answer.status_code == 200
@@ -260,8 +260,8 @@ def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, made):
         ({"priority": 2**70}, "priority"),
     ],
 )
-def test_a_change_that_cannot_be_is_refused_at_its_field(client, made, changes, path):
-    run = made()
+def test_a_change_that_cannot_be_is_refused_at_its_field(client, new_run, changes, path):
+    run = new_run()
     content = json.dumps(changes)  # escaped: an unpaired surrogate cannot be sent otherwise
     headers = {"Content-Type": "application/json"}
     answer = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
@@ -270,8 +270,8 @@ def test_a_change_that_cannot_be_is_refused_at_its_field(client, made, changes, 
     assert error["path"] == path
 
 
-def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, made):
-    run = made()
+def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, new_run):
+    run = new_run()
     post = lambda verb: client.post(f"/api/v1/runs/{run.id}/{verb}")  # noqa: E731
     assert (post("pause").json()["status"], post("pause").status_code) == ("paused", 409)
     assert post("resume").json()["status"] == "queued"
@@ -282,49 +282,49 @@ def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, made):
     assert problem["detail"] == f"run {run.id!r} is queued; resume needs a run that is paused or stopped"
 
 
-def test_a_running_run_is_asked_and_goes_on_until_its_step_ends(client, made):
-    run = made(status="running", lease_until=4e9)
+def test_a_running_run_is_asked_and_goes_on_until_its_step_ends(client, new_run):
+    run = new_run(status="running", lease_until=4e9)
     answer = client.post(f"/api/v1/runs/{run.id}/stop").json()
     assert (answer["status"], answer["wish"]) == ("running", "stop")
 
 
-def test_the_trash_holds_a_run_until_it_is_restored(client, made):
-    run = made()
+def test_the_trash_holds_a_run_until_it_is_restored(client, new_run):
+    run = new_run()
     assert client.delete(f"/api/v1/runs/{run.id}").json()["deleted"] is True
     assert names(client) == []
     assert client.post(f"/api/v1/runs/{run.id}/restore").json()["deleted"] is False
     assert names(client) == [run.name]
 
 
-def test_a_restored_run_that_still_trains_is_no_longer_asked_to_stop(client, made):
-    run = made(status="running", lease_until=4e9)
+def test_a_restored_run_that_still_trains_is_no_longer_asked_to_stop(client, new_run):
+    run = new_run(status="running", lease_until=4e9)
     assert client.delete(f"/api/v1/runs/{run.id}").json()["wish"] == "stop"
     restored = client.post(f"/api/v1/runs/{run.id}/restore").json()
     assert (restored["deleted"], restored["wish"]) == (False, "")
 
 
-def test_a_clone_waits_with_the_same_config_and_its_changes(client, made):
-    run = made(seed=3, config={"steps": 20})
+def test_a_clone_waits_with_the_same_config_and_its_changes(client, new_run):
+    run = new_run(seed=3, config={"steps": 20})
     body = {"changes": {"sampling": {"group_size": 4}}}
     clone = client.post(f"/api/v1/runs/{run.id}/clone", json=body).json()
     assert clone["id"] != run.id
     assert clone["status"] == "queued"
     assert (clone["config"]["steps"], clone["config"]["seed"]) == (20, 3)
     assert clone["config"]["sampling"]["group_size"] == 4
-    other = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"seed": 7}}).json()
-    assert (other["seed"], other["config"]["seed"]) == (7, 7)
+    reseeded = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"seed": 7}}).json()
+    assert (reseeded["seed"], reseeded["config"]["seed"]) == (7, 7)
     refused = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
     assert refused.json()["errors"][0]["path"] == "steps"
 
 
-def test_a_clone_belongs_to_no_experiment_so_that_it_is_no_further_seed(client, made):
-    run = made()
+def test_a_clone_belongs_to_no_experiment_so_that_it_is_no_further_seed(client, new_run):
+    run = new_run()
     clone = client.post(f"/api/v1/runs/{run.id}/clone").json()
     assert (clone["experiment"], clone["parent_run"]) == (None, run.id)
 
 
-def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, made):
-    run = made(seed=5, config={"steps": 20})
+def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_run):
+    run = new_run(seed=5, config={"steps": 20})
     with database.sessions.begin() as session:
         for step in (10, 20):
             session.add(
@@ -362,29 +362,29 @@ def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, made
     assert client.post("/api/v1/runs/nothing/evaluations").status_code == 404
 
 
-def test_the_newest_events_come_first_when_asked_for(client, database, made):
-    run = made()
+def test_the_newest_events_come_first_when_asked_for(client, database, new_run):
+    run = new_run()
     with database.sessions.begin() as session:
         for number in range(5):
             add_event(session, "alert", f"event {number}", run_id=run.id, level="error", data={})
     page = get(client, f"/runs/{run.id}/events", limit=2, order="desc")
-    rest = get(client, f"/runs/{run.id}/events", order="desc", cursor=page["next"])
-    messages = [event["message"] for event in page["items"] + rest["items"]]
+    next_page = get(client, f"/runs/{run.id}/events", order="desc", cursor=page["next"])
+    messages = [event["message"] for event in page["items"] + next_page["items"]]
     assert messages == [f"event {number}" for number in (4, 3, 2, 1, 0)]
 
 
-def test_events_and_output_come_in_order_page_by_page(client, database, made):
-    run = made()
+def test_events_and_output_come_in_order_page_by_page(client, database, new_run):
+    run = new_run()
     with database.sessions.begin() as session:
         for number in range(5):
             add_event(session, "alert", f"event {number}", run_id=run.id, level="error", data={"n": number})
             append_log(session, run.id, 1, number, f"line {number}\n")
         append_log(session, run.id, 1, 0, "again\n")
     page = get(client, f"/runs/{run.id}/events", limit=3)
-    rest = get(client, f"/runs/{run.id}/events", cursor=page["next"])
-    messages = [event["message"] for event in page["items"] + rest["items"]]
+    next_page = get(client, f"/runs/{run.id}/events", cursor=page["next"])
+    messages = [event["message"] for event in page["items"] + next_page["items"]]
     assert messages == [f"event {number}" for number in range(5)]
-    assert rest["next"] is None
+    assert next_page["next"] is None
     first = get(client, f"/runs/{run.id}/logs", limit=2)
     assert [chunk["text"] for chunk in first["items"]] == ["line 0\n", "line 1\n"]
     assert get(client, f"/runs/{run.id}/logs", cursor=first["next"])["items"][0]["number"] == 2
@@ -398,8 +398,8 @@ def test_events_and_output_come_in_order_page_by_page(client, database, made):
     )
 
 
-def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, database, made, settings):
-    run = made()
+def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, database, new_run, settings):
+    run = new_run()
     folder = settings.artifacts_of(run.id) / "s000010-a1"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
@@ -426,10 +426,10 @@ def test_what_belongs_to_no_run_is_not_found(client, path):
     assert answer.json()["detail"] == "there is no run 'nobody'"
 
 
-def test_the_queue_says_in_which_order_and_why_runs_wait(client, made):
-    made(name="second", queued_at=20.0)
-    made(name="first", queued_at=30.0, priority=1)
-    made(name="later", queued_at=10.0, priority=-1, run_after=4e9, own_failures=1)
+def test_the_queue_says_in_which_order_and_why_runs_wait(client, new_run):
+    new_run(name="second", queued_at=20.0)
+    new_run(name="first", queued_at=30.0, priority=1)
+    new_run(name="later", queued_at=10.0, priority=-1, run_after=4e9, own_failures=1)
     page = get(client, "/queue", limit=2)
     items = page["items"] + get(client, "/queue", cursor=page["next"])["items"]
     assert [(item["position"], item["name"]) for item in items] == [(1, "first"), (2, "second"), (3, "later")]
@@ -437,10 +437,10 @@ def test_the_queue_says_in_which_order_and_why_runs_wait(client, made):
     assert items[2]["why"].endswith("1 failed so far")
 
 
-def test_a_run_that_no_worker_is_wide_enough_for_says_so(client, database, made):
-    made(name="wide", devices=4, queued_at=1.0)
-    made(name="pair", devices=2, queued_at=2.0)
-    made(name="single", queued_at=3.0)
+def test_a_run_that_no_worker_is_wide_enough_for_says_so(client, database, new_run):
+    new_run(name="wide", devices=4, queued_at=1.0)
+    new_run(name="pair", devices=2, queued_at=2.0)
+    new_run(name="single", queued_at=3.0)
     with database.sessions.begin() as session:
         for number, run in enumerate(("busy", None)):
             slot = Slot(number, "cuda:0", "GPU", 1)
@@ -455,9 +455,9 @@ def test_a_run_that_no_worker_is_wide_enough_for_says_so(client, database, made)
     }
 
 
-def test_a_slot_of_a_cpu_is_wide_enough_for_the_ranks_that_share_it(client, database, made):
-    made(name="wide", devices=4, queued_at=1.0)
-    made(name="too wide", devices=12, queued_at=2.0)
+def test_a_slot_of_a_cpu_is_wide_enough_for_the_ranks_that_share_it(client, database, new_run):
+    new_run(name="wide", devices=4, queued_at=1.0)
+    new_run(name="too wide", devices=12, queued_at=2.0)
     with database.sessions.begin() as session:
         register_slot(session, "only", Slot(0, "cpu", "CPU", 1), host="a", pid=1)
     why = {item["name"]: item["why"] for item in get(client, "/queue")["items"]}
@@ -467,8 +467,8 @@ def test_a_slot_of_a_cpu_is_wide_enough_for_the_ranks_that_share_it(client, data
     }
 
 
-def test_a_nan_in_a_summary_stays_a_word(client, database, made):
-    run = made()
+def test_a_nan_in_a_summary_stays_a_word(client, database, new_run):
+    run = new_run()
     with database.sessions.begin() as session:
         session.get_one(Run, run.id).summary = {"step": 1, "last": {"loss/total": "NaN"}, "best": {}}
         add_event(session, "alert", "a\0\ud800", run_id=run.id)
@@ -477,6 +477,6 @@ def test_a_nan_in_a_summary_stays_a_word(client, database, made):
 
 
 @pytest.mark.parametrize("name", first_in_gate(1, ["", "%2F", "%2F%2F", "%2E%2E"]))
-def test_no_id_of_slashes_and_dots_names_the_list(client, made, name):
-    made()
+def test_no_id_of_slashes_and_dots_names_the_list(client, new_run, name):
+    new_run()
     assert client.get(f"/api/v1/runs/{name}", follow_redirects=False).status_code == 404

@@ -63,7 +63,7 @@ def everything(database, run):
             names,
             [repr(point) for point in valid_rows(session, run.id)],
             [repr(point) for point in stored_points(session, run.id)],
-            {name: (each.steps.tolist(), each.values.tobytes()) for (_, name), each in curves.items()},
+            {name: (curve.steps.tolist(), curve.values.tobytes()) for (_, name), curve in curves.items()},
             "".join(csv_lines(database.sessions, run.id, all_attempts=False)),
             "".join(csv_lines(database.sessions, run.id, all_attempts=True)),
         )
@@ -91,8 +91,8 @@ def test_a_database_may_know_more_names_than_a_statement_takes_parameters(databa
         names = select(func.max(MetricKey.id)).scalar_subquery()
         numbers = select(names.label("n")).cte(recursive=True)
         numbers = numbers.union_all(select(numbers.c.n + 1).where(numbers.c.n < 70_000))
-        made = select(numbers.c.n + 1, literal("custom/m") + cast(numbers.c.n, String))
-        session.execute(insert(MetricKey).from_select(["id", "name"], made))
+        further_keys = select(numbers.c.n + 1, literal("custom/m") + cast(numbers.c.n, String))
+        session.execute(insert(MetricKey).from_select(["id", "name"], further_keys))
     seal(database)
     assert counts(database) == [0, 9]
     assert everything(database, run) == before
@@ -212,9 +212,9 @@ def test_a_damaged_partial_block_is_told_once_and_the_run_is_sealed_on(database,
     seal(database)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
-        found = read_points(session, [run.id], ["loss", "kl/k3"])
-        assert found[run.id, "loss"].steps.tolist() == list(range(5, 41))
-        assert found[run.id, "kl/k3"].steps.tolist() == [1]
+        points = read_points(session, [run.id], ["loss", "kl/k3"])
+        assert points[run.id, "loss"].steps.tolist() == list(range(5, 41))
+        assert points[run.id, "kl/k3"].steps.tolist() == [1]
         (told,) = session.scalars(select(Event.message).where(Event.kind == "data"))
     assert told.startswith("loss, steps 0 to 2 of attempt 1: the block that holds them is damaged")
     assert "cannot be sealed" not in caplog.text
@@ -237,11 +237,11 @@ def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, mo
         outlined = blocks.Outlined([run.id], 1, 4095)
         curve = read_points(session, [run.id], ["loss"], outlined)[run.id, "loss"]
         assert set(range(1024, 2048)) <= set(curve.steps.tolist())
-        ((place, reason),) = damaged(session)
+        ((damaged_block, reason),) = damaged(session)
         (noticed,) = block_damage.noticed()
-        assert noticed == place
-        assert "outline" in sentence(session, place, reason)
-        assert "themselves are whole" in sentence(session, place, reason)
+        assert noticed == damaged_block
+        assert "outline" in sentence(session, damaged_block, reason)
+        assert "themselves are whole" in sentence(session, damaged_block, reason)
 
 
 def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):
@@ -256,7 +256,7 @@ def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monk
         database.sessions.begin() as session,
     ):
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
-    assert [(place.attempt, place.number) for place in block_damage.noticed()] == [(2, 3)]
+    assert [(block.attempt, block.number) for block in block_damage.noticed()] == [(2, 3)]
     assert counts(database) == [0, 9]
 
 
@@ -302,8 +302,10 @@ def test_attempts_without_anything_to_seal_take_no_places(database, run, monkeyp
     monkeypatch.setattr(sealing, "TASKS", 2)
     with database.sessions.begin() as session:
         for number in range(3):
-            other = make_run(session, id=f"0{number}" + "a" * 24, status="running", attempt=1, last_step=8)
-            make_attempt(session, other, 1, from_step=-1)
+            other_run = make_run(
+                session, id=f"0{number}" + "a" * 24, status="running", attempt=1, last_step=8
+            )
+            make_attempt(session, other_run, 1, from_step=-1)
     seal(database)
     assert counts(database)[0] == 0
 
@@ -315,11 +317,11 @@ def test_a_csv_file_of_a_run_that_grows_has_no_hole(database, monkeypatch):
         make_attempt(session, run, 1, from_step=-1)
         write_metric(session, run, "loss", dict.fromkeys(range(1, 25), 1.0))
     lines = csv_lines(database.sessions, run.id, all_attempts=False)
-    found = [next(lines) for _ in range(4)]  # the header and three windows, of which the last is not full
+    csv_parts = [next(lines) for _ in range(4)]  # the header and three windows, of which the last is not full
     with database.sessions.begin() as session:
         write_metric(session, run, "loss", dict.fromkeys(range(25, 60), 1.0))
-    found += lines
-    steps = [int(line.partition(",")[0]) for line in "".join(found).splitlines()[1:]]
+    csv_parts += lines
+    steps = [int(line.partition(",")[0]) for line in "".join(csv_parts).splitlines()[1:]]
     assert steps == list(range(1, 25))
 
 
@@ -343,8 +345,8 @@ def test_late_points_read_only_the_blocks_that_they_belong_to(database, monkeypa
         write_points(session, run.id, 1, late)
     with database.sessions() as session:
         for number, name in enumerate(names):
-            place = (MetricBlock.key_id == keys[name], MetricBlock.number == number)
-            points = decode(session.scalars(select(MetricBlock.data).where(*place)).one())
+            of_block = (MetricBlock.key_id == keys[name], MetricBlock.number == number)
+            points = decode(session.scalars(select(MetricBlock.data).where(*of_block)).one())
             assert points.values.tolist() == [1.0, 1.0, 1.0, 2.0, *[1.0] * 6]
 
 

@@ -65,8 +65,8 @@ def lab(client, database, settings):
                 make_attempt(session, run, 1, from_step=-1)
             points = [(at, {"eval/accuracy": value}) for at, value in values.items()]
             write_points(session, run.id, 1, points)
-            given = {"status": status, "attempt": 1, "last_step": max(values, default=0)} | fields
-            session.execute(update(Run).where(Run.id == run.id).values(**given))
+            columns = {"status": status, "attempt": 1, "last_step": max(values, default=0)} | fields
+            session.execute(update(Run).where(Run.id == run.id).values(**columns))
 
     def finish(run, value=None):
         end = quality(run.config) if value is None else value
@@ -78,9 +78,9 @@ def lab(client, database, settings):
         [item] = answer.json()["items"]
         return SearchItem.model_validate(item)
 
-    def drive(search, most=200):
+    def drive(search, max_rounds=200):
         """Advance and finish runs one after the other until nothing is left to do."""
-        for _ in range(most):
+        for _ in range(max_rounds):
             moved = step(search)
             waiting = runs("queued")
             if waiting:
@@ -96,21 +96,21 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
     search = lab.begin()
     detail = client.get(f"/api/v1/experiments/{search}").json()
     assert detail["request"]["sweep"]["method"] == "search"
-    found = lab.drive(search)
-    assert (found.status, found.reason) == ("finished", "6 configurations were tried, as asked")
-    assert [trial.number for trial in found.trials] == [1, 2, 3, 4, 5, 6]
-    assert all(trial.state == "finished" for trial in found.trials)
-    values = {trial.number: trial.value for trial in found.trials}
+    shown = lab.drive(search)
+    assert (shown.status, shown.reason) == ("finished", "6 configurations were tried, as asked")
+    assert [trial.number for trial in shown.trials] == [1, 2, 3, 4, 5, 6]
+    assert all(trial.state == "finished" for trial in shown.trials)
+    values = {trial.number: trial.value for trial in shown.trials}
     best = sorted(values, key=lambda number: -values[number])[:3]
-    assert found.best == best[0]
-    assert [finalist.number for finalist in found.finalists] == best
-    assert [(finalist.n, finalist.waiting) for finalist in found.finalists] == [(2, 0)] * 3
-    assert found.finalists[0].mean == pytest.approx(values[best[0]])
-    assert found.verdict.startswith(found.trials[best[0] - 1].variant + ": eval/accuracy ")
+    assert shown.best == best[0]
+    assert [finalist.number for finalist in shown.finalists] == best
+    assert [(finalist.n, finalist.waiting) for finalist in shown.finalists] == [(2, 0)] * 3
+    assert shown.finalists[0].mean == pytest.approx(values[best[0]])
+    assert shown.verdict.startswith(shown.trials[best[0] - 1].variant + ": eval/accuracy ")
     with database.sessions() as session:
         seeds = session.execute(select(Run.variant, func.count()).group_by(Run.variant)).all()
     assert sorted(n for _, n in seeds) == [1, 1, 1, 3, 3, 3]
-    assert [trial.best for trial in found.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
+    assert [trial.best for trial in shown.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
     assert lab.step(search) is False
 
 
@@ -140,9 +140,9 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, datab
     assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
     assert (pruned.state, pruned.counts) == ("running", False)
     lab.train(run, {10: 0.1}, "stopped", wish="")
-    found = lab.shown(search)
-    assert found.trials[3].state == "pruned"
-    assert found.steps_saved == pytest.approx(30 / 160)
+    shown = lab.shown(search)
+    assert shown.trials[3].state == "pruned"
+    assert shown.steps_saved == pytest.approx(30 / 160)
     with database.sessions() as session:
         messages = session.scalars(
             select(Event.message).where(Event.run_id == run.id, Event.kind == "search")
@@ -160,7 +160,7 @@ def test_halving_lets_the_best_third_go_on(lab, database):
         lab.train(run, {10: value})
         while lab.step(search):
             pass
-        pruned.append(next(each.wish for each in lab.runs("running") if each.id == run.id))
+        pruned.append(next(running.wish for running in lab.runs("running") if running.id == run.id))
     assert pruned == ["", "", "prune", ""]  # the first one was alone at its rung
     assert "behind the best third" in lab.shown(search).trials[2].reason
 
@@ -191,9 +191,9 @@ def test_steps_after_the_newest_value_are_not_saved(lab):
     lab.train(run, {}, verdict="collapsed", judged_step=36, last_step=36)
     lab.step(search)
     lab.train(run, {}, "stopped", wish="", last_step=36)
-    found = lab.shown(search)
-    assert (found.trials[0].state, found.trials[0].step) == ("pruned", 0)
-    assert found.steps_saved == pytest.approx(4 / 40)
+    shown = lab.shown(search)
+    assert (shown.trials[0].state, shown.trials[0].step) == ("pruned", 0)
+    assert shown.steps_saved == pytest.approx(4 / 40)
 
 
 @pytest.mark.parametrize("status", ["queued", "paused"])
@@ -231,9 +231,9 @@ def test_two_who_decide_at_once_queue_one_run(lab, database, settings, monkeypat
     lab.finish(lab.runs("queued")[0])
     decided = advancing._next_step
 
-    def rival(*given):
+    def rival(*arguments):
         monkeypatch.setattr(advancing, "_next_step", decided)
-        step = decided(*given)
+        step = decided(*arguments)
         assert advance(database.sessions, settings, search)
         return step
 
@@ -262,15 +262,15 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
     kills = 0
     try:
         for _ in range(60):
-            moved, most = False, 0
+            moved, allowed = False, 0
             while True:
-                left["statements"] = most
+                left["statements"] = allowed
                 try:
                     moved = lab.step(search)
                     break
                 except Killed:
                     kills += 1
-                    most += 1
+                    allowed += 1
             left["statements"] = math.inf
             waiting = lab.runs("queued")
             if waiting:
@@ -281,30 +281,30 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
         left["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
-    found = lab.shown(search)
-    assert found.status == "finished"
-    assert [(trial.values, trial.value) for trial in found.trials] == [
+    shown = lab.shown(search)
+    assert shown.status == "finished"
+    assert [(trial.values, trial.value) for trial in shown.trials] == [
         (trial.values, trial.value) for trial in expected.trials
     ]
-    assert found.finalists == expected.finalists
+    assert shown.finalists == expected.finalists
 
 
 def test_configurations_that_cannot_run_are_left_out_with_the_reason(lab):
     knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
-    found = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
-    refused = [trial for trial in found.trials if trial.state == "refused"]
+    shown = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
+    refused = [trial for trial in shown.trials if trial.state == "refused"]
     assert [trial.values for trial in refused] == [[-1.0]]
     assert "got -1.0" in refused[0].reason
     assert refused[0].run is None
-    assert found.status == "finished"
+    assert shown.status == "finished"
 
 
 def test_a_space_that_is_exhausted_ends_the_search(lab):
-    found = lab.drive(
+    shown = lab.drive(
         lab.begin(knobs=[{"path": "sampling.group_size", "values": [4, 8]}], cells=50, seeds=[0])
     )
-    assert found.reason == "every combination of the values was tried"
-    assert sorted(trial.values for trial in found.trials) == [[4], [8]]
+    assert shown.reason == "every combination of the values was tried"
+    assert sorted(trial.values for trial in shown.trials) == [[4], [8]]
 
 
 def test_all_runs_failed_ends_the_search_with_the_reason(lab):
@@ -315,24 +315,24 @@ def test_all_runs_failed_ends_the_search_with_the_reason(lab):
         if not lab.step(search):
             [run] = lab.runs("queued")
             lab.train(run, {}, "failed", reason="out of memory")
-    found = lab.shown(search)
-    assert len(found.trials) == 5
-    assert found.reason == (
+    shown = lab.shown(search)
+    assert len(shown.trials) == 5
+    assert shown.reason == (
         "none of the first 5 runs has a value of eval/accuracy: out of memory; no configuration has a value"
     )
-    assert (found.best, found.finalists, found.verdict) == (None, [], "")
+    assert (shown.best, shown.finalists, shown.verdict) == (None, [], "")
 
 
 def test_values_that_are_not_finite_or_missing_never_win(lab):
     search = lab.begin(cells=4, seeds=[0, 1], search={"top": 4})
     values = [{40: float("nan")}, {40: float("inf")}, {}, {40: 0.2}]
-    for number, given in enumerate(values):
-        lab.train(lab.runs("queued")[-1], given, "finished")
+    for number, reports in enumerate(values):
+        lab.train(lab.runs("queued")[-1], reports, "finished")
         lab.step(search)
         assert len(lab.shown(search).trials) == min(4, number + 2)
-    found = lab.drive(search)
-    assert [trial.state for trial in found.trials] == ["no value", "no value", "no value", "finished"]
-    assert [finalist.number for finalist in found.finalists] == [4]
+    shown = lab.drive(search)
+    assert [trial.state for trial in shown.trials] == ["no value", "no value", "no value", "finished"]
+    assert [finalist.number for finalist in shown.finalists] == [4]
 
 
 def test_a_live_run_without_a_finite_value_is_pruned(lab):
@@ -355,8 +355,8 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
 
 
 def test_an_ordinary_experiment_is_no_search(client):
-    made = launch(client, BODY).json()["id"]
-    for experiment in (made, "nothing"):
+    experiment_id = launch(client, BODY).json()["id"]
+    for experiment in (experiment_id, "nothing"):
         assert client.get("/api/v1/searches", params={"experiment": experiment}).json() == {"items": []}
         assert client.post(f"/api/v1/searches/{experiment}/stop").status_code == 404
 
@@ -369,10 +369,10 @@ def test_a_deleted_run_is_left_out_and_the_search_goes_on(lab, client, database,
     client.request("DELETE", f"/api/v1/runs/{run.id}")
     client.request("DELETE", f"/api/v1/runs/{run.id}?forever=true")
     carry_on(database.sessions, settings, seconds=30)
-    found = lab.drive(search)
-    assert found.trials[0].state == "deleted"
-    assert found.status == "finished"
-    assert 1 not in [finalist.number for finalist in found.finalists]
+    shown = lab.drive(search)
+    assert shown.trials[0].state == "deleted"
+    assert shown.status == "finished"
+    assert 1 not in [finalist.number for finalist in shown.finalists]
 
 
 def test_an_experiment_whose_runs_are_all_deleted_takes_its_search_along(lab, client, database, settings):
@@ -414,12 +414,12 @@ def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
             lab.finish(run)
             with database.sessions.begin() as session:
                 session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
-    found = lab.shown(search)
-    assert found.status == "finished"
-    assert found.hours <= hours
-    assert "does not fit into" in found.reason
-    assert len(found.trials) == int(hours) - 2
-    assert [finalist.n for finalist in found.finalists] == [1, 1]
+    shown = lab.shown(search)
+    assert shown.status == "finished"
+    assert shown.hours <= hours
+    assert "does not fit into" in shown.reason
+    assert len(shown.trials) == int(hours) - 2
+    assert [finalist.n for finalist in shown.finalists] == [1, 1]
 
 
 def test_a_budget_in_money_needs_a_price(client):
@@ -429,7 +429,7 @@ def test_a_budget_in_money_needs_a_price(client):
 
 
 @pytest.mark.parametrize(
-    ("fields", "path", "words"),
+    ("fields", "path", "phrase"),
     [
         ({"cells": 501}, "sweep.cells", "must be at most 500, got 501"),
         ({"cells": 500}, "sweep", "506 runs; one experiment may have 500"),
@@ -455,14 +455,14 @@ def test_a_budget_in_money_needs_a_price(client):
     ],
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
-def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route, fields, path, words):
+def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route, fields, path, phrase):
     answer = client.post(f"/api/v1/experiments{route}", json=body(**fields))
     if route and answer.status_code == 200:
-        errors = {f"sweep.{each['path']}": each["message"] for each in answer.json()["cells"][0]["errors"]}
+        errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
     else:
         assert answer.status_code == 422, answer.text
         errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
-    assert words in errors[path]
+    assert phrase in errors[path]
     assert count(database, Experiment) == 0
 
 
@@ -496,9 +496,9 @@ def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, databa
         row = session.get_one(Experiment, search)
         row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
     Reconciler(settings, database.sessions).look()
-    found = lab.shown(search)
-    assert found.status == "finished"
-    assert found.reason.startswith("its values cannot be read any more: ")
+    shown = lab.shown(search)
+    assert shown.status == "finished"
+    assert shown.reason.startswith("its values cannot be read any more: ")
 
 
 def test_all_runs_of_a_search_read_the_same_data(lab, database, settings):

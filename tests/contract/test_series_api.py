@@ -56,11 +56,11 @@ def test_what_is_not_finite_is_told_apart_and_zero_is_a_value(client, database):
 
 
 def test_smoothing_is_computed_before_thinning_and_cutting(client, trained):
-    whole = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
-    part = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
-    place = whole["steps"].index(2000)
-    assert part["steps"] == list(range(2000, 2011))
-    assert part["values"] == whole["values"][place : place + 11]
+    full = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
+    cut = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
+    first_index = full["steps"].index(2000)
+    assert cut["steps"] == list(range(2000, 2011))
+    assert cut["values"] == full["values"][first_index : first_index + 11]
 
 
 @pytest.mark.parametrize(("x", "per_step"), [("step", 1.0), ("wall", 0.5), ("tokens", 4096.0)])
@@ -140,7 +140,7 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "phrase"),
     [
         ("rewrad/mean", "there is no metric 'rewrad/mean'; did you mean reward/mean"),
         ("reward_std", "there is no metric 'reward_std'; it is called reward/std here"),
@@ -148,13 +148,13 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
         ("x" * 200, "at most 128 characters"),
     ],
 )
-def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained, name, words):
+def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained, name, phrase):
     params = {"runs": trained[0].id, "metrics": f"loss/total,{name}"}
     answer = client.get("/api/v1/series", params=params)
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["path"] == "metrics"
-    assert words in error["message"]
+    assert phrase in error["message"]
 
 
 def test_a_known_metric_that_was_not_recorded_is_empty(client, trained):
@@ -175,11 +175,11 @@ def test_the_csv_is_a_download_with_every_step(client, trained):
 
 def test_a_zoom_never_changes_a_mean(client, trained):
     asked = {"group_by": "variant", "x": "tokens", "max_points": 5000}
-    whole = series(client, trained, "reward/mean", **asked)["series"][0]
-    low, high = whole["x"][100], whole["x"][200]
-    part = series(client, trained, "reward/mean", **asked, x_min=low, x_max=high)["series"][0]
-    assert part["x"] == whole["x"][100:201]
-    assert part["values"] == whole["values"][100:201]
+    full = series(client, trained, "reward/mean", **asked)["series"][0]
+    low, high = full["x"][100], full["x"][200]
+    cut = series(client, trained, "reward/mean", **asked, x_min=low, x_max=high)["series"][0]
+    assert cut["x"] == full["x"][100:201]
+    assert cut["values"] == full["values"][100:201]
 
 
 def test_one_variant_name_with_two_configs_gives_two_means(client, database):
@@ -206,9 +206,9 @@ def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
         foreign.config = {"sampling": {"prompts_per_step": "many"}}
         vast = make_run(session)
         vast.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
-        for each in (foreign, vast):
-            write_metric(session, each, "reward/mean", {1: 0.1})
-            write_metric(session, each, "sampling/generated_batches", {1: 1})
+        for imported_run in (foreign, vast):
+            write_metric(session, imported_run, "reward/mean", {1: 0.1})
+            write_metric(session, imported_run, "sampling/generated_batches", {1: 1})
     answer = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
     assert [item["x"] for item in answer["series"]] == [[32, 128, 160], [32, 128, 144]]
     assert [(item["run"], item["reason"]) for item in answer["missing"]] == [
@@ -217,18 +217,20 @@ def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
     ]
 
 
-@pytest.mark.parametrize("most", [10, 11, 12, 13, 14, 50])
-def test_a_mean_over_a_metric_of_both_signs_has_no_more_points_than_were_asked_for(client, database, most):
+@pytest.mark.parametrize("max_points", [10, 11, 12, 13, 14, 50])
+def test_a_mean_over_a_metric_of_both_signs_has_no_more_points_than_were_asked_for(
+    client, database, max_points
+):
     with database.sessions.begin() as session:
         runs = [make_run(session, variant="grpo") for _ in range(2)]
         for run in runs:
             write_metric(session, run, "reward/mean", {step: step * 0.01 for step in range(100)})
             write_metric(session, run, "loss/policy", {step: (step - 50) * 0.01 for step in range(100)})
     answer = series(
-        client, runs, "reward/mean", x="loss/policy", group_by="variant", band="std", max_points=most
+        client, runs, "reward/mean", x="loss/policy", group_by="variant", band="std", max_points=max_points
     )
     (item,) = answer["series"]
-    assert 2 <= len(item["x"]) <= most
+    assert 2 <= len(item["x"]) <= max_points
     assert item["x"] == sorted(item["x"])
 
 

@@ -38,7 +38,9 @@ def test_a_reader_who_has_the_answer_is_told_so(client, trained):
 
 
 def test_another_question_has_another_tag(client, trained):
-    tags = {ask(client, trained, **more).headers["etag"] for more in ({}, {"x": "wall"}, {"max_points": 10})}
+    tags = {
+        ask(client, trained, **query).headers["etag"] for query in ({}, {"x": "wall"}, {"max_points": 10})
+    }
     assert len(tags) == 3
 
 
@@ -55,13 +57,13 @@ def test_a_new_point_of_the_run_or_of_the_run_it_comes_from_changes_the_tag(clie
 
 @pytest.mark.parametrize("x", ["step", "wall"])
 def test_the_compact_answer_says_the_same(client, trained, x):
-    whole, short = (
+    full, short = (
         ask(client, trained, x=x, compact=compact, smoothing=0.5).json()["series"][0]
         for compact in (False, True)
     )
-    assert np.cumsum(short["steps"]).tolist() == whole["steps"]
-    assert short.get("x") == (None if x == "step" else whole["x"])
-    np.testing.assert_allclose(short["values"], whole["values"], rtol=1e-7)
+    assert np.cumsum(short["steps"]).tolist() == full["steps"]
+    assert short.get("x") == (None if x == "step" else full["x"])
+    np.testing.assert_allclose(short["values"], full["values"], rtol=1e-7)
 
 
 def test_compact_values_beyond_single_precision_are_exact(client, database):
@@ -101,35 +103,35 @@ def request(path="/a"):
 
 
 def test_readers_who_ask_at_the_same_time_share_the_work():
-    answers, asked, made, found = SharedAnswers(), [], [], []
+    answers, asked, calls, bodies = SharedAnswers(), [], [], []
 
     def make():
-        made.append(threading.get_ident())
+        calls.append(threading.get_ident())
         wait_for(lambda: len(asked) == 8)
         return {"x": 1}
 
     def read():
         asked.append(threading.get_ident())
-        found.append(answers.answer(request(), 1, make).body)
+        bodies.append(answers.answer(request(), 1, make).body)
 
     readers = [threading.Thread(target=read) for _ in range(8)]
     for reader in readers:
         reader.start()
     for reader in readers:
         reader.join()
-    assert (found, len(made)) == ([b'{"x":1}'] * 8, 1)
+    assert (bodies, len(calls)) == ([b'{"x":1}'] * 8, 1)
 
 
 def test_a_failure_is_not_kept_and_memory_is_bounded():
     answers = SharedAnswers(most_bytes=1_000)
     with pytest.raises(ZeroDivisionError):
         answers.answer(request(), 1, lambda: 1 / 0)
-    made = []
+    sizes = []
 
     def text(size):
-        made.append(size)
+        sizes.append(size)
         return "x" * size
 
     for state, size in ((1, 600), (1, 600), (2, 600), (1, 600), (3, 5_000), (3, 5_000)):
         assert len(answers.answer(request(), state, partial(text, size)).body) == size + 2
-    assert made == [600, 600, 600, 5_000, 5_000]
+    assert sizes == [600, 600, 600, 5_000, 5_000]

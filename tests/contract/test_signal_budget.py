@@ -33,21 +33,21 @@ def budget(client, *runs, **params):
 def of_step(step):
     """Completions 1..7 in the order of the parts, ten tokens each, a tenth of a second each."""
     return {
-        budget_metric(part, unit): factor * (at + 1) * step
+        budget_metric(use, unit): factor * (at + 1) * step
         for unit, factor in zip(UNITS, (1, 10, 0.1), strict=True)
-        for at, part in enumerate(PARTS)
+        for at, use in enumerate(PARTS)
     }
 
 
 def test_a_logged_budget_is_summed_over_stretches_of_steps(client, database, run):
     log(database, run, {step: of_step(step) for step in (1, 2, 3, 4)})
-    [found] = budget(client, run, bins=2)
-    assert (found["source"], found["steps"], found["parts"]) == ("trainer", 4, list(PARTS))
-    assert found["totals"]["completions"] == [10, 20, 30, 40, 50, 60, 70]
-    assert found["totals"]["tokens"] == [100, 200, 300, 400, 500, 600, 700]
-    assert found["totals"]["seconds"] == pytest.approx([1, 2, 3, 4, 5, 6, 7], abs=1e-12)
-    assert [(each["first"], each["last"]) for each in found["bins"]] == [(1, 2), (3, 4)]
-    assert found["bins"][0]["completions"] == [3, 6, 9, 12, 15, 18, 21]
+    [run_budget] = budget(client, run, bins=2)
+    assert (run_budget["source"], run_budget["steps"], run_budget["parts"]) == ("trainer", 4, list(PARTS))
+    assert run_budget["totals"]["completions"] == [10, 20, 30, 40, 50, 60, 70]
+    assert run_budget["totals"]["tokens"] == [100, 200, 300, 400, 500, 600, 700]
+    assert run_budget["totals"]["seconds"] == pytest.approx([1, 2, 3, 4, 5, 6, 7], abs=1e-12)
+    assert [(stretch["first"], stretch["last"]) for stretch in run_budget["bins"]] == [(1, 2), (3, 4)]
+    assert run_budget["bins"][0]["completions"] == [3, 6, 9, 12, 15, 18, 21]
     assert budget(client, run)[0]["bins"] == []
 
 
@@ -62,27 +62,32 @@ def test_a_run_that_logged_none_is_counted_by_its_marks_and_says_so(client, data
     ]
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, 3, 1, groups[:2], counted=groups[2:]))
-    [found] = budget(client, run, bins=10)
-    assert found["source"] == "rollouts"
-    assert dict(zip(found["parts"], found["totals"]["completions"], strict=True)) == {
+    [run_budget] = budget(client, run, bins=10)
+    assert run_budget["source"] == "rollouts"
+    assert dict(zip(run_budget["parts"], run_budget["totals"]["completions"], strict=True)) == {
         "truncated": 1, "equal_right": 2, "equal_wrong": 2, "left_out": 2, "untold": 4,
     }  # fmt: skip
-    assert found["totals"]["tokens"] == [6, 6, 4, 5, 9]
-    assert "seconds" not in found["totals"]
-    assert found["bins"] == [
+    assert run_budget["totals"]["tokens"] == [6, 6, 4, 5, 9]
+    assert "seconds" not in run_budget["totals"]
+    assert run_budget["bins"] == [
         {"first": 3, "last": 3, "completions": [1, 2, 2, 2, 4], "tokens": [6, 6, 4, 5, 9]}
     ]
 
 
 def test_a_run_without_either_has_no_numbers(client, run):
-    [found] = budget(client, run, bins=5)
-    assert (found["source"], found["steps"], found["totals"], found["bins"]) == ("", 0, {}, [])
+    [run_budget] = budget(client, run, bins=5)
+    assert (run_budget["source"], run_budget["steps"], run_budget["totals"], run_budget["bins"]) == (
+        "",
+        0,
+        {},
+        [],
+    )
 
 
 def test_runs_are_answered_in_their_order_and_bad_requests_are_refused(client, database, run):
     with database.sessions.begin() as session:
-        other = make_run(session)
-    assert [each["run"] for each in budget(client, other, run)] == [other.id, run.id]
+        other_run = make_run(session)
+    assert [run_budget["run"] for run_budget in budget(client, other_run, run)] == [other_run.id, run.id]
     for params, status in (
         ({"runs": ","}, 422),
         ({"runs": run.id, "bins": 201}, 422),

@@ -86,7 +86,7 @@ def test_a_plan_of_five_hundred_cells_costs_one_look_at_the_past(client):
 
 
 @pytest.mark.parametrize(
-    ("sweep", "path", "words"),
+    ("sweep", "path", "phrase"),
     [
         ({"knobs": []}, "sweep.knobs", "at least 1"),
         ({"knobs": [{"path": "optimizer.lr", "values": []}]}, "sweep.knobs.0.values", "has 0 values"),
@@ -105,7 +105,7 @@ def test_a_plan_of_five_hundred_cells_costs_one_look_at_the_past(client):
     ],
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
-def test_a_sweep_that_cannot_be_is_refused_at_its_field(client, database, route, sweep, path, words):
+def test_a_sweep_that_cannot_be_is_refused_at_its_field(client, database, route, sweep, path, phrase):
     content = json.dumps(SWEEP | {"sweep": sweep})
     headers = {"Content-Type": "application/json"}
     answer = client.post(f"/api/v1/experiments{route}", content=content, headers=headers)
@@ -114,5 +114,5 @@ def test_a_sweep_that_cannot_be_is_refused_at_its_field(client, database, route,
     else:
         assert answer.status_code == 422, answer.text
         errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
-    assert words in errors[path]
+    assert phrase in errors[path]
     assert count(database, Experiment) == 0

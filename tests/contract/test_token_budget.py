@@ -81,8 +81,10 @@ def stripped_size(database, run):
     """Bytes of a step once the values that only colour tokens are gone."""
     with database.sessions() as session:
         data = session.scalar(select(RolloutTokens.data).limit(1))
-    found = [replace(each, arrays={"logprob": each.arrays["logprob"]}) for each in unpack_tokens(data)]
-    return len(pack_tokens(found))
+    stripped = [
+        replace(tokens, arrays={"logprob": tokens.arrays["logprob"]}) for tokens in unpack_tokens(data)
+    ]
+    return len(pack_tokens(stripped))
 
 
 def test_within_its_budget_a_run_keeps_everything_and_nothing_is_said(database, run, monkeypatch):
@@ -95,8 +97,10 @@ def test_values_that_only_colour_tokens_go_first_from_the_oldest_step_on(databas
     before = sizes(database, run)
     freed = before[1] - stripped_size(database, run)
     sweep(database, monkeypatch, of_run=sum(before.values()) - freed - 1)
-    found = values_of(database, run)
-    assert found == {1: ["logprob"], 2: ["logprob"]} | {step: ["entropy", "logprob"] for step in (3, 4, 5, 6)}
+    value_names = values_of(database, run)
+    assert value_names == {1: ["logprob"], 2: ["logprob"]} | {
+        step: ["entropy", "logprob"] for step in (3, 4, 5, 6)
+    }
     assert len(messages(database, run)) == 1
     assert "removed values that colour tokens up to step 2 to keep" in messages(database, run)[0]
     after = sizes(database, run)
@@ -176,11 +180,11 @@ def test_alternatives_give_way_before_anything_else(database, monkeypatch):
     assert message.startswith("removed alternatives up to step 1 to keep")
     with database.sessions() as session:
         first, last = (stored_completions(session, RolloutGroup.step == step)[0].id for step in (1, 3))
-        gone, there = tokens_of(session, first), tokens_of(session, last)
+        gone, last_tokens = tokens_of(session, first), tokens_of(session, last)
     assert (gone["alternatives"], gone["note"]) == (None, message)
-    assert there["alternatives"]["ids"][49] == [ord("x") % 1000]
-    assert there["alternatives"]["strings"] == {str(ord("x")): "x"}
-    assert there["note"] == ""
+    assert last_tokens["alternatives"]["ids"][49] == [ord("x") % 1000]
+    assert last_tokens["alternatives"]["strings"] == {str(ord("x")): "x"}
+    assert last_tokens["note"] == ""
 
 
 @pytest.mark.parametrize("config", [{"recording": "all"}, {"recording": [1]}, {"recording": None}, {}])
@@ -207,9 +211,9 @@ DEEP = zstandard.compress((5_000).to_bytes(4, "little") + b"[" * 5_000)
 @pytest.mark.parametrize("data", [DAMAGED, NEWER, DEEP], ids=["damaged", "newer", "deep"])
 def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(database, run, monkeypatch, data):
     with database.sessions.begin() as session:
-        other = make_run(session, last_step=STEPS, name="other")
+        other_run = make_run(session, last_step=STEPS, name="other")
         for step in range(1, STEPS + 1):
-            make_group(session, other, step=step)
+            make_group(session, other_run, step=step)
         first = RolloutGroup.run_id == run.id, RolloutGroup.step == 1
         ids = select(RolloutGroup.id).where(*first)
         session.execute(update(RolloutTokens).where(RolloutTokens.group_id.in_(ids)).values(data=data))
@@ -221,18 +225,18 @@ def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(databa
     assert damage.startswith("the tokens of 1 group at step 1 are damaged and stay until")
     assert "values that colour tokens up to step 2" in removed
     sweep(database, monkeypatch, of_run=1, of_all=1)
-    assert list(sizes(database, run)) == list(sizes(database, other)) == [STEPS]
-    assert sum("are damaged" in each for each in messages(database, run)) == 1
+    assert list(sizes(database, run)) == list(sizes(database, other_run)) == [STEPS]
+    assert sum("are damaged" in message for message in messages(database, run)) == 1
 
 
 def test_where_the_largest_run_has_one_step_the_next_one_gives_way(database, run, monkeypatch):
     with database.sessions.begin() as session:
         large = make_run(session, name="one step", last_step=1)
         make_group(session, large, step=1, completions=(MadeCompletion(text=LONG),) * 8)
-    most = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
+    limit = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
     assert sum(sizes(database, large).values()) > sum(sizes(database, run).values())
-    sweep(database, monkeypatch, of_all=most)
-    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= most
+    sweep(database, monkeypatch, of_all=limit)
+    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= limit
     assert messages(database, large) == []
 
 
@@ -251,9 +255,9 @@ def test_bytes_of_a_run_that_trains_are_right_though_old_steps_are_counted_once(
             session.execute(update(Run).where(Run.id == run.id).values(last_step=last_step, attempt=attempt))
         monkeypatch.setattr(budget, "_of_run", sum(sizes(database, run).values()) - 1)
         for _ in budget.sweep():
-            known = budget._known[run.id]
-        assert known.size == sum(sizes(database, run).values())
-        ends.append(known.end)
+            run_size = budget._known[run.id]
+        assert run_size.size == sum(sizes(database, run).values())
+        ends.append(run_size.end)
     assert ends == sorted(set(ends))
     assert ends[-1] == last_step - 2
 
@@ -265,18 +269,18 @@ def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypa
         for run in runs[:2]:
             for step in range(1, STEPS + 1):
                 make_group(session, run, step=step)
-    one, other = (TokenBudget(Settings(), database.sessions) for _ in range(2))
-    most = sum(sum(sizes(database, run).values()) for run in runs[:2])
-    for budget in (one, other):
-        monkeypatch.setattr(budget, "_of_all", most)
+    first, second = (TokenBudget(Settings(), database.sessions) for _ in range(2))
+    limit = sum(sum(sizes(database, run).values()) for run in runs[:2])
+    for budget in (first, second):
+        monkeypatch.setattr(budget, "_of_all", limit)
         assert list(budget.sweep())
     with database.sessions.begin() as session:
         make_group(session, runs[2], step=1)
         session.get_one(Run, runs[2].id).last_step += 1  # a change of the stamp, so that it is counted
-    list(one.sweep())
+    list(first.sweep())
     after_one = [sizes(database, run) for run in runs]
-    assert sum(sum(size.values()) for size in after_one) <= most
-    list(other.sweep())
+    assert sum(sum(size.values()) for size in after_one) <= limit
+    list(second.sweep())
     assert [sizes(database, run) for run in runs] == after_one
 
 

@@ -43,13 +43,13 @@ def store(session, run, log, after=0):
 
 
 @pytest.fixture
-def made(database, settings):
+def broken_run(database, settings):
     """A function that makes a run with a log and checkpoints."""
 
     def make(log=ILL, *, checkpoints=(20, 40, 60, 80), config=CONFIG, **fields):
         with database.sessions.begin() as session:
-            given = {"name": "broken", "seed": 3, "status": "finished", "config": config} | fields
-            run = make_run(session, **given)
+            columns = {"name": "broken", "seed": 3, "status": "finished", "config": config} | fields
+            run = make_run(session, **columns)
             store(session, run, log, after=fields.get("fork_step") or 0)
             for step in checkpoints:
                 make_checkpoint(session, run, settings.state_dir, step=step)
@@ -94,60 +94,64 @@ def arms_of(trial):
 # ---------------------------------------------------------------- the plan
 
 
-def test_a_plan_follows_the_diagnosis(client, made):
-    run = made()
+def test_a_plan_follows_the_diagnosis(client, broken_run):
+    run = broken_run()
     answer = plan(client, run)
     assert answer.status_code == 200, answer.text
-    TrialPlanItem.model_validate(found := answer.json())
-    assert (found["verdict"], found["cause"]) == ("collapsed", "entropy_explosion")
-    assert (found["fork"]["run"], found["fork"]["step"], found["fork"]["wanted"]) == (run.id, 60, 60)
-    assert found["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
-    assert found["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
-    assert (found["seeds"], found["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
-    onset = found["onset"]["healthy"]
-    assert found["steps"] == onset + 2 * (found["alarm"] - onset)
-    assert found["alarm"] < found["steps"] <= 120
-    assert (found["price"]["runs"], found["price"]["steps"]) == (11, 11 * (found["steps"] - 60))
-    assert 0 < found["price"]["seconds_low"] <= found["price"]["seconds_high"]
-    assert found["price"]["disk_bytes"] > 0
-    assert found["price"]["least_p"] == pytest.approx(1 / 252)
-    assert (found["errors"], found["notes"]) == ([], [])
+    TrialPlanItem.model_validate(planned := answer.json())
+    assert (planned["verdict"], planned["cause"]) == ("collapsed", "entropy_explosion")
+    assert (planned["fork"]["run"], planned["fork"]["step"], planned["fork"]["wanted"]) == (run.id, 60, 60)
+    assert planned["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
+    assert planned["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
+    assert (planned["seeds"], planned["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
+    onset = planned["onset"]["healthy"]
+    assert planned["steps"] == onset + 2 * (planned["alarm"] - onset)
+    assert planned["alarm"] < planned["steps"] <= 120
+    assert (planned["price"]["runs"], planned["price"]["steps"]) == (11, 11 * (planned["steps"] - 60))
+    assert 0 < planned["price"]["seconds_low"] <= planned["price"]["seconds_high"]
+    assert planned["price"]["disk_bytes"] > 0
+    assert planned["price"]["least_p"] == pytest.approx(1 / 252)
+    assert (planned["errors"], planned["notes"]) == ([], [])
 
 
-def test_a_checkpoint_that_has_gone_is_replaced_by_the_nearest_earlier_one(client, made, settings):
-    run = made(checkpoints=(20, 40, 80))
-    found = plan(client, run).json()["fork"]
-    assert (found["step"], found["wanted"]) == (40, 60)
-    assert found["words"] == (
+def test_a_checkpoint_that_has_gone_is_replaced_by_the_nearest_earlier_one(client, broken_run, settings):
+    run = broken_run(checkpoints=(20, 40, 80))
+    fork = plan(client, run).json()["fork"]
+    assert (fork["step"], fork["wanted"]) == (40, 60)
+    assert fork["words"] == (
         "The checkpoint of step 60 has gone. Every run forks from step 40, the nearest earlier one."
     )
     shutil.rmtree(settings.artifacts_of(run.id) / "s000040-a1")  # its row is still there
     assert plan(client, run).json()["fork"]["step"] == 20
     manifest = settings.artifacts_of(run.id) / "s000020-a1" / "manifest.json"
     manifest.write_text("{}")
-    found = plan(client, run).json()["fork"]
-    assert (found["run"], found["step"], found["wanted"]) == (None, 0, 60)
-    assert found["words"] == (
+    fork = plan(client, run).json()["fork"]
+    assert (fork["run"], fork["step"], fork["wanted"]) == (None, 0, 60)
+    assert fork["words"] == (
         "The checkpoint of step 60 has gone, and all earlier ones. Every run starts from step 0."
     )
 
 
-def test_a_run_that_broke_before_its_first_checkpoint_is_tried_from_the_beginning(client, database, made):
-    run = made(broken(HEALTHY, 0, reward__accuracy=lambda values: values * 0 + 0.2), checkpoints=(20,))
-    found = plan(client, run).json()
-    assert (found["verdict"], found["fork"]["run"], found["fork"]["step"]) == ("never_learned", None, 0)
-    assert found["fork"]["words"].startswith("There is no checkpoint before the onset.")
+def test_a_run_that_broke_before_its_first_checkpoint_is_tried_from_the_beginning(
+    client, database, broken_run
+):
+    run = broken_run(broken(HEALTHY, 0, reward__accuracy=lambda values: values * 0 + 0.2), checkpoints=(20,))
+    planned = plan(client, run).json()
+    assert (planned["verdict"], planned["fork"]["run"], planned["fork"]["step"]) == ("never_learned", None, 0)
+    assert planned["fork"]["words"].startswith("There is no checkpoint before the onset.")
     arms = [{"name": "slower", "changes": {"optimizer.lr": 1e-5}}]
     trial = start(client, run, arms=arms, seeds=1).json()
-    assert {(each.parent_run, each.fork_step) for each in runs_of(database, trial)} == {(run.id, None)}
+    assert {(trial_run.parent_run, trial_run.fork_step) for trial_run in runs_of(database, trial)} == {
+        (run.id, None)
+    }
 
 
-def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, made, settings):
-    parent = made(HEALTHY, name="parent", checkpoints=(65,))
-    run = made(parent_run=parent.id, fork_step=65, checkpoints=())
-    found = plan(client, run).json()["fork"]
-    assert (found["run"], found["step"]) == (parent.id, 65)
-    assert found["words"].startswith("Every run forks from step 65 of parent, where broken began")
+def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, broken_run, settings):
+    parent = broken_run(HEALTHY, name="parent", checkpoints=(65,))
+    run = broken_run(parent_run=parent.id, fork_step=65, checkpoints=())
+    fork = plan(client, run).json()["fork"]
+    assert (fork["run"], fork["step"]) == (parent.id, 65)
+    assert fork["words"].startswith("Every run forks from step 65 of parent, where broken began")
     shutil.rmtree(settings.artifacts_of(parent.id))
     for answer in (plan(client, run), start(client, run)):
         assert answer.status_code == 409
@@ -158,7 +162,7 @@ def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, ma
 
 
 @pytest.mark.parametrize(
-    ("log", "fields", "words"),
+    ("log", "fields", "phrase"),
     [
         (HEALTHY, {}, "the diagnosis of broken is healthy: there is nothing to try a remedy against"),
         (healthy(3), {}, "the diagnosis of broken is inconclusive"),
@@ -166,15 +170,15 @@ def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, ma
         (ILL, {"deleted_at": 1.0}, "broken is in the trash: restore it first"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(client, made, log, fields, words):
-    run = made(log, **fields)
+def test_what_cannot_be_tried_is_refused(client, broken_run, log, fields, phrase):
+    run = broken_run(log, **fields)
     for answer in (plan(client, run), start(client, run)):
         assert answer.status_code == 409
-        assert words in answer.json()["detail"]
+        assert phrase in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "words"),
+    ("body", "path", "phrase"),
     [
         ({"steps": 60}, "steps", "expected at least 61"),
         ({"steps": 10_000_000}, "steps", "makes 109,999,340 steps in total; expected at most 100,000,000"),
@@ -194,14 +198,14 @@ def test_what_cannot_be_tried_is_refused(client, made, log, fields, words):
         ),
     ],
 )
-def test_a_plan_names_what_keeps_it_from_starting(client, database, made, body, path, words):
-    run = made()
+def test_a_plan_names_what_keeps_it_from_starting(client, database, broken_run, body, path, phrase):
+    run = broken_run()
     (error,) = plan(client, run, **body).json()["errors"]
     assert error["path"] == path
-    assert words in error["message"]
+    assert phrase in error["message"]
     answer = start(client, run, **body)
     assert answer.status_code == 422
-    assert [each["path"] for each in answer.json()["errors"]] == [path]
+    assert [error["path"] for error in answer.json()["errors"]] == [path]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [run.id]
 
@@ -221,43 +225,45 @@ def test_a_plan_names_what_keeps_it_from_starting(client, database, made, body, 
         {"step": 20},
     ],
 )
-def test_a_body_that_makes_no_sense_is_refused(client, made, body):
-    assert plan(client, made(), **body).status_code == 422
+def test_a_body_that_makes_no_sense_is_refused(client, broken_run, body):
+    assert plan(client, broken_run(), **body).status_code == 422
 
 
-def test_a_remedy_that_is_no_field_says_so_and_can_be_written_down(client, made):
+def test_a_remedy_that_is_no_field_says_so_and_can_be_written_down(client, broken_run):
     log = broken(HEALTHY, 75, reward__accuracy=lambda values: values * 0.05)
-    run = made(log)
-    found = plan(client, run).json()
-    assert found["arms"] == []
-    assert [error["path"] for error in found["errors"]] == ["arms"]
+    run = broken_run(log)
+    planned = plan(client, run).json()
+    assert planned["arms"] == []
+    assert [error["path"] for error in planned["errors"]] == ["arms"]
     assert any(
         "This remedy is not a field of the config" in note or "names no cause" in note
-        for note in found["notes"]
+        for note in planned["notes"]
     )
     arms = [{"name": "by hand", "changes": {"optimizer.lr": 1e-4}}]
     assert plan(client, run, arms=arms).json()["errors"] == []
     assert start(client, run, arms=arms).status_code == 201
 
 
-def test_a_schedule_that_ends_with_the_run_is_followed_to_its_end(client, made):
-    run = made(config=merge(CONFIG, {"optimizer": {"schedule": "cosine"}}))
+def test_a_schedule_that_ends_with_the_run_is_followed_to_its_end(client, broken_run):
+    run = broken_run(config=merge(CONFIG, {"optimizer": {"schedule": "cosine"}}))
     assert plan(client, run).json()["steps"] == 120
     assert "The cosine schedule ends with the run" in plan(client, run, steps=100).json()["notes"][0]
 
 
-def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, database, made):
+def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, database, broken_run):
     rules = [{"type": "wall_time", "seconds": 1}, {"type": "non_finite"}, {"type": "accuracy", "value": 0.5}]
-    run = made(config=CONFIG | {"stop_rules": rules})
+    run = broken_run(config=CONFIG | {"stop_rules": rules})
     trial = start(client, run, seeds=1).json()
-    kept = [[rule["type"] for rule in each.config["stop_rules"]] for each in runs_of(database, trial)]
-    assert kept == [["non_finite"]] * 3
+    rule_types = [
+        [rule["type"] for rule in trial_run.config["stop_rules"]] for trial_run in runs_of(database, trial)
+    ]
+    assert rule_types == [["non_finite"]] * 3
     answer = start(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
     assert answer.json()["errors"][0]["message"] == "is set by the trial"
 
 
-def test_few_seeds_and_few_steps_are_called_too_few(client, made):
-    notes = plan(client, made(), seeds=2, steps=70).json()["notes"]
+def test_few_seeds_and_few_steps_are_called_too_few(client, broken_run):
+    notes = plan(client, broken_run(), seeds=2, steps=70).json()["notes"]
     assert "a trial that ends at step 70 may not see it" in notes[0]
     assert notes[1] == "With 2 per arm, p is at least 0.17: no result can be significant."
 
@@ -265,23 +271,25 @@ def test_few_seeds_and_few_steps_are_called_too_few(client, made):
 # ---------------------------------------------------------------- launch
 
 
-def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database, made):
-    run = made()
+def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database, broken_run):
+    run = broken_run()
     answer = start(client, run, seeds=2)
     assert answer.status_code == 201, answer.text
     TrialItem.model_validate(trial := answer.json())
     rows = runs_of(database, trial)
-    assert [(each.variant, each.seed) for each in rows] == [
+    assert [(trial_run.variant, trial_run.seed) for trial_run in rows] == [
         ("repeat", 3),
         ("no change", 4),
         ("remedy", 4),
         ("no change", 5),
         ("remedy", 5),
     ]
-    assert {(each.parent_run, each.fork_step, each.status) for each in rows} == {(run.id, 60, "queued")}
-    assert {each.config["steps"] for each in rows} == {trial["steps"]}
-    assert [each.config["optimizer"]["lr"] for each in rows] == [3e-4, 3e-4, 1e-4, 3e-4, 1e-4]
-    assert [each.config["seed"] for each in rows] == [3, 4, 4, 5, 5]
+    assert {(trial_run.parent_run, trial_run.fork_step, trial_run.status) for trial_run in rows} == {
+        (run.id, 60, "queued")
+    }
+    assert {trial_run.config["steps"] for trial_run in rows} == {trial["steps"]}
+    assert [trial_run.config["optimizer"]["lr"] for trial_run in rows] == [3e-4, 3e-4, 1e-4, 3e-4, 1e-4]
+    assert [trial_run.config["seed"] for trial_run in rows] == [3, 4, 4, 5, 5]
     matrix = client.get("/api/v1/matrix", params={"experiment": trial["experiment"]}).json()
     assert [row["variant"] for row in matrix["rows"]] == ["repeat", "no change", "remedy"]
     messages = [event["message"] for event in client.get(f"/api/v1/runs/{run.id}/events").json()["items"]]
@@ -292,11 +300,11 @@ def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database,
     )
     by_experiment = client.get("/api/v1/trials", params={"experiment": trial["experiment"]}).json()
     TrialPage.model_validate(by_experiment)
-    assert [each["id"] for each in by_experiment["items"]] == [trial["id"]]
+    assert [experiment["id"] for experiment in by_experiment["items"]] == [trial["id"]]
 
 
-def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, made):
-    run = made()
+def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, broken_run):
+    run = broken_run()
     answers = []
     threads = [
         threading.Thread(target=lambda: answers.append(start(client, run, key="k", seeds=1)))
@@ -314,8 +322,8 @@ def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, mad
         assert session.scalar(select(func.count()).select_from(Run)) == 4
 
 
-def test_a_viewer_plans_and_reads_but_starts_nothing(client, made):
-    run = made()
+def test_a_viewer_plans_and_reads_but_starts_nothing(client, broken_run):
+    run = broken_run()
     client.headers["Authorization"] = f"Bearer {VIEWER_TOKEN}"
     assert plan(client, run).status_code == 200
     assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []
@@ -330,37 +338,37 @@ def test_an_unknown_run_is_not_found(client):
 # ---------------------------------------------------------------- the verdict
 
 
-def test_a_remedy_that_helps_is_told_with_its_p(client, database, made, settings):
-    run = made()
+def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, settings):
+    run = broken_run()
     trial = start(client, run).json()
-    for each in runs_of(database, trial):
-        finish(database, each, HEALTHY if each.variant == "remedy" else ILL)
+    for trial_run in runs_of(database, trial):
+        finish(database, trial_run, HEALTHY if trial_run.variant == "remedy" else ILL)
     Reconciler(settings, database.sessions).look()
-    found = trial_of(client, run)
-    assert found["judged_at"] is not None
-    verdict = found["verdict"]
+    shown = trial_of(client, run)
+    assert shown["judged_at"] is not None
+    verdict = shown["verdict"]
     assert verdict["sentences"][0] == (
         "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "
         "test, one-sided p = .004)."
     )
     assert verdict["sentences"][1].startswith("reward/accuracy ended at 0.6")
     assert verdict["repeat"]["state"] == "repeats"
-    assert arms_of(found)["remedy"]["p"] == pytest.approx(1 / 252)
+    assert arms_of(shown)["remedy"]["p"] == pytest.approx(1 / 252)
     events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]
     assert [event["message"] for event in events][1:] == verdict["sentences"][:1]
 
 
-def test_a_remedy_that_does_not_help_says_so(client, database, made):
-    run = made()
+def test_a_remedy_that_does_not_help_says_so(client, database, broken_run):
+    run = broken_run()
     trial = start(client, run).json()
     worse = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
     spared = 0
-    for each in runs_of(database, trial):
-        if each.variant == "remedy" and not spared:
+    for trial_run in runs_of(database, trial):
+        if trial_run.variant == "remedy" and not spared:
             spared = 1
-            finish(database, each, HEALTHY)
+            finish(database, trial_run, HEALTHY)
         else:
-            finish(database, each, worse if each.variant == "remedy" else ILL)
+            finish(database, trial_run, worse if trial_run.variant == "remedy" else ILL)
     assert settle(database.sessions, trial["id"])
     sentences = trial_of(client, run)["verdict"]["sentences"]
     assert sentences[0] == (
@@ -369,61 +377,63 @@ def test_a_remedy_that_does_not_help_says_so(client, database, made):
     )
 
 
-def test_a_remedy_that_lowers_the_goal_says_so(client, database, made):
-    run = made()
+def test_a_remedy_that_lowers_the_goal_says_so(client, database, broken_run):
+    run = broken_run()
     trial = start(client, run, seeds=1).json()
-    for each in runs_of(database, trial):
+    for trial_run in runs_of(database, trial):
         lower = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
-        finish(database, each, lower if each.variant == "remedy" else ILL)
+        finish(database, trial_run, lower if trial_run.variant == "remedy" else ILL)
     sentences = trial_of(client, run)["verdict"]["sentences"]
     assert sentences[1].startswith("reward/accuracy ended at 0 with the remedy and at 0.0")
 
 
-def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, database, made):
-    run = made()
+def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, database, broken_run):
+    run = broken_run()
     trial = start(client, run, seeds=2).json()
-    for each in runs_of(database, trial):
-        finish(database, each, HEALTHY)
-    found = trial_of(client, run)["verdict"]
-    assert found["sentences"][0].startswith("The collapse did not recur without change (0 of 2 runs; 0 of 2")
-    assert (found["repeat"]["state"], found["repeat"]["metric"]) == ("differs", "policy/entropy")
-    assert found["repeat"]["step"] == 71
-    assert "differs from step 71 on (first in policy/entropy)" in found["sentences"][-1]
+    for trial_run in runs_of(database, trial):
+        finish(database, trial_run, HEALTHY)
+    verdict = trial_of(client, run)["verdict"]
+    assert verdict["sentences"][0].startswith(
+        "The collapse did not recur without change (0 of 2 runs; 0 of 2"
+    )
+    assert (verdict["repeat"]["state"], verdict["repeat"]["metric"]) == ("differs", "policy/entropy")
+    assert verdict["repeat"]["step"] == 71
+    assert "differs from step 71 on (first in policy/entropy)" in verdict["sentences"][-1]
 
 
-def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, database, made, settings):
-    run = made()
+def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, database, broken_run, settings):
+    run = broken_run()
     trial = start(client, run, seeds=5).json()
     rows = runs_of(database, trial)
-    control = [each for each in rows if each.variant == "no change"]
+    control = [trial_run for trial_run in rows if trial_run.variant == "no change"]
     finish(database, control[0], ILL, status="failed")  # it fell before that
     finish(database, control[1], healthy(62), status="failed")
     finish(database, control[2], healthy(62), status="stopped")
     client.delete(f"/api/v1/runs/{control[3].id}")
     client.delete(f"/api/v1/runs/{control[3].id}", params={"forever": True})
     carry_on(database.sessions, settings, seconds=10)
-    for each in [*[row for row in rows if row.variant != "no change"], control[4]]:
-        finish(database, each, ILL)
-    found = trial_of(client, run)
-    counts = arms_of(found)["no change"]
+    for trial_run in [*[row for row in rows if row.variant != "no change"], control[4]]:
+        finish(database, trial_run, ILL)
+    shown = trial_of(client, run)
+    counts = arms_of(shown)["no change"]
     names = ("planned", "waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted")
     assert [counts[name] for name in names] == [5, 0, 2, 0, 0, 1, 1, 1]
-    assert found["verdict"]["complete"]
-    assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in found["verdict"]["sentences"]
+    assert shown["verdict"]["complete"]
+    assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in shown["verdict"]["sentences"]
 
 
-def test_a_trial_waits_until_all_runs_have_ended(client, database, made):
-    run = made()
+def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run):
+    run = broken_run()
     trial = start(client, run, seeds=1).json()
-    *others, last = runs_of(database, trial)
-    for each in others:
-        finish(database, each, ILL)
+    *earlier, last = runs_of(database, trial)
+    for trial_run in earlier:
+        finish(database, trial_run, ILL)
     with database.sessions() as session:
         assert due_trials(session) == []
     assert not settle(database.sessions, trial["id"])
-    found = trial_of(client, run)["verdict"]
-    assert (found["complete"], found["arms"][1]["p"]) == (False, None)
-    assert found["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
+    verdict = trial_of(client, run)["verdict"]
+    assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
+    assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
     finish(database, last, ILL)
     with database.sessions() as session:
         assert due_trials(session) == [trial["id"]]
@@ -432,12 +442,12 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, made):
         assert due_trials(session) == []
 
 
-def test_a_failed_run_that_is_retried_is_judged_again(client, database, made):
-    run = made()
+def test_a_failed_run_that_is_retried_is_judged_again(client, database, broken_run):
+    run = broken_run()
     trial = start(client, run, seeds=1).json()
-    first, *rest = runs_of(database, trial)
-    for each in rest:
-        finish(database, each, ILL)
+    first, *later = runs_of(database, trial)
+    for trial_run in later:
+        finish(database, trial_run, ILL)
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == first.id).values(status="failed", finished_at=1.0))
     assert settle(database.sessions, trial["id"])
@@ -451,12 +461,12 @@ def test_a_failed_run_that_is_retried_is_judged_again(client, database, made):
 
 
 def test_a_trial_that_cannot_be_judged_keeps_no_other_from_its_verdict(
-    client, database, made, settings, monkeypatch, caplog
+    client, database, broken_run, settings, monkeypatch, caplog
 ):
-    run = made()
+    run = broken_run()
     for trial in (start(client, run, seeds=1).json(), start(client, run, seeds=2).json()):
-        for each in runs_of(database, trial):
-            finish(database, each, ILL)
+        for trial_run in runs_of(database, trial):
+            finish(database, trial_run, ILL)
     real = judge
 
     def failing(session, trial):
@@ -482,32 +492,34 @@ def trial_ids(database):
         return list(session.scalars(select(Trial.id).order_by(Trial.id)))
 
 
-def test_numbers_that_are_not_finite_repeat_themselves_too(client, database, made):
+def test_numbers_that_are_not_finite_repeat_themselves_too(client, database, broken_run):
     log = broken(ILL, 90, optim__grad_norm=lambda values: np.full_like(values, np.nan))
-    run = made(log)
+    run = broken_run(log)
     trial = start(client, run, seeds=1).json()
-    for each in runs_of(database, trial):
-        finish(database, each, log)
+    for trial_run in runs_of(database, trial):
+        finish(database, trial_run, log)
     assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
 
 
 # ---------------------------------------------------------------- deletion
 
 
-def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(client, database, made, settings):
-    run = made()
+def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
+    client, database, broken_run, settings
+):
+    run = broken_run()
     trial = start(client, run, seeds=1).json()
     rows = runs_of(database, trial)
-    for each in rows:
-        finish(database, each, ILL)
+    for trial_run in rows:
+        finish(database, trial_run, ILL)
     assert settle(database.sessions, trial["id"])
     before = trial_of(client, run)["verdict"]
-    for each in rows:
-        client.delete(f"/api/v1/runs/{each.id}")
+    for trial_run in rows:
+        client.delete(f"/api/v1/runs/{trial_run.id}")
     assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
     carry_on(database.sessions, settings, seconds=10)
-    found = trial_of(client, run)
-    assert (found["experiment"], found["verdict"]) == (None, before)
+    shown = trial_of(client, run)
+    assert (shown["experiment"], shown["verdict"]) == (None, before)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Experiment)) == 0
     client.delete(f"/api/v1/runs/{run.id}")
@@ -518,11 +530,11 @@ def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(clie
         assert session.scalars(select(Trial.id)).all() == session.scalars(select(Run.id)).all() == []
 
 
-def test_a_trial_without_a_verdict_goes_with_its_runs(client, database, made, settings):
-    run = made()
+def test_a_trial_without_a_verdict_goes_with_its_runs(client, database, broken_run, settings):
+    run = broken_run()
     trial = start(client, run, seeds=1).json()
-    for each in runs_of(database, trial):
-        client.delete(f"/api/v1/runs/{each.id}")
+    for trial_run in runs_of(database, trial):
+        client.delete(f"/api/v1/runs/{trial_run.id}")
     client.delete("/api/v1/runs", params={"forever": True})
     carry_on(database.sessions, settings, seconds=10)
     assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []

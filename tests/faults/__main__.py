@@ -88,8 +88,8 @@ def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         if missing[kind.database] <= 0:
             continue
         with Plant(kind, warm) as plant:
-            for place in range(ROUNDS):
-                seed = options.seed + ROUNDS * number + place
+            for number_of_round in range(ROUNDS):
+                seed = options.seed + ROUNDS * number + number_of_round
                 yield play(plant, plan(kind, seed, FAULTS, options.faults), seed=seed, runs=RUNS)
 
 
@@ -98,9 +98,9 @@ def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         raise SystemExit("deaths at every point need forked trainers")
     for database in options.databases:
         kind = Kind(database, BROKERS[0])
-        found = discover(kind, warm)
+        points_by_role = discover(kind, warm)
         for role in options.roles:
-            played, missed = die_at(kind, warm, role, found[role])
+            played, missed = die_at(kind, warm, role, points_by_role[role])
             played.verdict.sentences.extend(
                 f"no {role} came to {point!r}" for point in missed if is_certain(point)
             )
@@ -132,9 +132,9 @@ def _stops(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
 
 
 def _bells(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
-    wanted = {"runs": 100, "bells": 1000, "workers": 8}
+    sizes = {"runs": 100, "bells": 1000, "workers": 8}
     for database in options.databases:
-        yield ring_doubled(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, **wanted)
+        yield ring_doubled(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, **sizes)
 
 
 def _absences(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:

@@ -73,10 +73,12 @@ def postgres_paused(kind: Kind, warm: Path | None, *, seconds: float) -> Round:
     """Meanwhile every answer is 503 with its problem, and afterwards runs are what they would have been."""
     started = time.monotonic()
     with Plant(kind, warm) as plant, _service(plant) as client:
-        wanted = configs(4)
-        expected = references(plant, wanted)
-        run_ids = plant.queue(wanted)
-        wait_for(lambda: any(one.step > one.began_at for one in plant.trainers()), "a trainer gets on")
+        run_configs = configs(4)
+        expected = references(plant, run_configs)
+        run_ids = plant.queue(run_configs)
+        wait_for(
+            lambda: any(trainer.step > trainer.began_at for trainer in plant.trainers()), "a trainer gets on"
+        )
         chaos = Chaos(plant, 0)
         chaos.look(run_ids)
         answers: Counter[str] = Counter()
@@ -94,7 +96,7 @@ def postgres_paused(kind: Kind, warm: Path | None, *, seconds: float) -> Round:
         chaos.look(run_ids)
         chaos.counts["postgres_paused"] += 1
         verdict = verdict_of(plant, chaos, dict(zip(run_ids, expected, strict=True)))
-    verdict.sentences.extend(f"while Postgres stood still: {said}" for said in answers if said != "503")
+    verdict.sentences.extend(f"while Postgres stood still: {answer}" for answer in answers if answer != "503")
     measured = {
         "away_seconds": seconds,
         "answers": dict(answers),
@@ -106,8 +108,8 @@ def postgres_paused(kind: Kind, warm: Path | None, *, seconds: float) -> Round:
 
 def _service(plant: Plant) -> AbstractContextManager[TestClient]:
     """Its requests; the reconciler is the plant's."""
-    known = plant.settings.model_copy(update={"grpolab_token": TOKEN, "writes_per_second": 0})
-    return serving(known, known.effective_database_url, broker_url=plant.settings.broker_url)
+    with_token = plant.settings.model_copy(update={"grpolab_token": TOKEN, "writes_per_second": 0})
+    return serving(with_token, with_token.effective_database_url, broker_url=plant.settings.broker_url)
 
 
 @contextmanager
@@ -157,10 +159,12 @@ class Launches:
 
     def measured(self) -> dict[str, Any]:
         """Median and longest, by when they were launched."""
-        found = {"launch_seconds": self._post, "start_seconds": self._start}
+        seconds_by_case = {"launch_seconds": self._post, "start_seconds": self._start}
         return {
-            what: {when: [round(median(each), 2), round(max(each), 2)] for when, each in by_when.items()}
-            for what, by_when in found.items()
+            case: {
+                when: [round(median(seconds), 2), round(max(seconds), 2)] for when, seconds in by_when.items()
+            }
+            for case, by_when in seconds_by_case.items()
         }
 
 

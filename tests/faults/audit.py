@@ -48,60 +48,62 @@ def audit(
     with reading(sessions) as session:
         runs = list(session.scalars(select(Run).order_by(Run.id)))
         checkpoints = list(session.scalars(select(Checkpoint)))
-        found = [*rows_of_nobody(session), *(canary_in_rows(session, canary) if canary else ())]
+        findings = [*rows_of_nobody(session), *(canary_in_rows(session, canary) if canary else ())]
     for run in runs:  # each in a transaction of its own: a database ends one that idles for a minute
         with reading(sessions) as session:
-            found += steps(session, run)
-            found += blocks(session, run)
-            found += attempts(session, run, clock_jumped=clock_jumped)
-            found += moves(session, run)
-        own = [row for row in checkpoints if row.run_id == run.id]
-        found += checkpoint_files(run, own, state_dir, damaged)
-    found += files_of_nobody(runs, checkpoints, state_dir)
-    found += canary_in_files(state_dir, canary) if canary else ()
-    return found + damage(sessions)
+            findings += steps(session, run)
+            findings += blocks(session, run)
+            findings += attempts(session, run, clock_jumped=clock_jumped)
+            findings += moves(session, run)
+        of_run = [row for row in checkpoints if row.run_id == run.id]
+        findings += checkpoint_files(run, of_run, state_dir, damaged)
+    findings += files_of_nobody(runs, checkpoints, state_dir)
+    findings += canary_in_files(state_dir, canary) if canary else ()
+    return findings + damage(sessions)
 
 
 def steps(session: Session, run: Run) -> Iterator[str]:
     """I1."""
     limits = limits_of(session, [run.id]).get(run.id, ())
     first = 1 if run.fork_step is None or run.steps == 0 else run.fork_step + 1  # before: its parent's
-    wanted = set(range(first, run.last_step + 1))
-    found: dict[str, dict[int, set[int]]] = {}
+    expected_steps = set(range(first, run.last_step + 1))
+    writers_by_table: dict[str, dict[int, set[int]]] = {}
     groups = select(RolloutGroup.step, RolloutGroup.attempt).where(
         RolloutGroup.run_id == run.id, counts(RolloutGroup, limits)
     )
-    (part,) = run_points_of(session, [Stretch(run.id)])
-    others = select(Metric.step, Metric.attempt).where(Metric.run_id == run.id, Metric.attempt > part.attempt)
+    (segment,) = run_points_of(session, [Stretch(run.id)])
+    later_rows = select(Metric.step, Metric.attempt).where(
+        Metric.run_id == run.id, Metric.attempt > segment.attempt
+    )
     points = chain(
-        ((point.step, point.attempt) for point in all_points(session, part)),
-        ((row.step, row.attempt) for row in session.execute(others.where(counts(Metric, limits)))),
+        ((point.step, point.attempt) for point in all_points(session, segment)),
+        ((row.step, row.attempt) for row in session.execute(later_rows.where(counts(Metric, limits)))),
     )
     for table, places in (("metric", points), ("rollout_group", session.execute(groups.distinct()))):
-        by_step = found.setdefault(table, {})
+        by_step = writers_by_table.setdefault(table, {})
         for step, attempt in places:
             by_step.setdefault(step, set()).add(attempt)
-    for step in sorted(wanted - found["metric"].keys()):
+    for step in sorted(expected_steps - writers_by_table["metric"].keys()):
         yield f"I1: run {run.id} is at step {run.last_step} but has no valid row of step {step}"
-    for step in sorted(found["metric"].keys() - wanted - {0}):
+    for step in sorted(writers_by_table["metric"].keys() - expected_steps - {0}):
         yield f"I1: run {run.id} is at step {run.last_step} but has a valid row of step {step}"
-    for name, by_step in found.items():
+    for name, by_step in writers_by_table.items():
         for step, writers in sorted(by_step.items()):
             if len(writers) > 1:
-                who = sorted(writers)
-                yield f"I1: run {run.id} has valid rows of step {step} in {name} by attempts {who}"
-    for step, writers in sorted(found["rollout_group"].items()):
-        if not writers <= found["metric"].get(step, set()):
+                numbers = sorted(writers)
+                yield f"I1: run {run.id} has valid rows of step {step} in {name} by attempts {numbers}"
+    for step, writers in sorted(writers_by_table["rollout_group"].items()):
+        if not writers <= writers_by_table["metric"].get(step, set()):
             yield f"I1: run {run.id} has rollouts of step {step} by an attempt that has no metrics of it"
 
 
 def blocks(session: Session, run: Run) -> Iterator[str]:
     """I1, sealed points."""
-    for place, reason in damaged_blocks(session, run.id):
-        yield f"I1: run {run.id}: {sentence(session, place, reason)}"
+    for block, reason in damaged_blocks(session, run.id):
+        yield f"I1: run {run.id}: {sentence(session, block, reason)}"
     for attempt in session.scalars(select(Attempt).where(Attempt.run_id == run.id)):
-        own = (MetricBlock.run_id == run.id, MetricBlock.attempt == attempt.number)
-        beyond = select(MetricBlock.number).where(*own, MetricBlock.last_step > attempt.packed_step)
+        of_attempt = (MetricBlock.run_id == run.id, MetricBlock.attempt == attempt.number)
+        beyond = select(MetricBlock.number).where(*of_attempt, MetricBlock.last_step > attempt.packed_step)
         if session.scalar(beyond.limit(1)) is not None:
             yield f"I1: run {run.id} has a block that attempt {attempt.number} has not sealed"
         rows = select(Metric.step).where(
@@ -131,9 +133,9 @@ def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Itera
             yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest} had begun"
         newest = max(newest, attempt or 0)
     newest_of = (
-        select(func.max(each.attempt)).where(each.run_id == run.id) for each in (Metric, MetricBlock)
+        select(func.max(table.attempt)).where(table.run_id == run.id) for table in (Metric, MetricBlock)
     )
-    last = max(session.scalar(each) or 0 for each in newest_of)
+    last = max(session.scalar(query) or 0 for query in newest_of)
     if rows and last > run.attempt:
         yield f"I2: run {run.id} is at attempt {run.attempt} but has rows of attempt {last}"
 
@@ -143,12 +145,12 @@ def moves(session: Session, run: Run) -> Iterator[str]:
     if run.status not in STATUSES:
         yield f"I4: run {run.id} has the status {run.status!r}"
     query = select(Event.data).where(Event.run_id == run.id, Event.kind == "lifecycle").order_by(Event.id)
-    made = [(data["from"], data["to"]) for data in session.scalars(query) if "from" in data]
-    for before, after in made:
+    transitions = [(data["from"], data["to"]) for data in session.scalars(query) if "from" in data]
+    for before, after in transitions:
         if after not in MOVES.get(before, ()):
             yield f"I4: run {run.id} went from {before} to {after}"
-    for (_, led_to), (began_at, _) in pairwise(made):
+    for (_, led_to), (began_at, _) in pairwise(transitions):
         if led_to != began_at:
             yield f"I4: run {run.id} became {led_to} and then left {began_at}"
-    if made and made[-1][1] != run.status:
-        yield f"I4: run {run.id} is {run.status} but its last move led to {made[-1][1]}"
+    if transitions and transitions[-1][1] != run.status:
+        yield f"I4: run {run.id} is {run.status} but its last move led to {transitions[-1][1]}"

@@ -64,7 +64,7 @@ def files_of_nobody(
 
 def canary_in_files(state_dir: Path, canary: str) -> Iterator[str]:
     """I7, files: logs, checkpoints, SQLite's own files; a process may remove one meanwhile."""
-    wanted = canary.encode()
+    canary_bytes = canary.encode()
     for path in sorted(state_dir.rglob("*")):
         if path.name in OPENLY_SECRET or not path.is_file():
             continue
@@ -72,5 +72,5 @@ def canary_in_files(state_dir: Path, canary: str) -> Iterator[str]:
             content = path.read_bytes()
         except FileNotFoundError:
             continue
-        if wanted in content:
+        if canary_bytes in content:
             yield f"I7: the canary is in {path}"

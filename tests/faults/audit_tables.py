@@ -61,23 +61,25 @@ def damage(sessions: Sessions) -> list[str]:
             for diff in compare_metadata(context, Base.metadata)
         ]
         check = _postgres_damage if is_postgres(session) else _sqlite_damage
-        found = drift + list(check(connection))
+        findings = drift + list(check(connection))
         session.rollback()
-    return found
+    return findings
 
 
 def _sqlite_damage(connection: Connection) -> Iterator[str]:
-    for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
-        if said != "ok":
-            yield f"I6: SQLite finds damage: {said}"
+    for (reply,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+        if reply != "ok":
+            yield f"I6: SQLite finds damage: {reply}"
     for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
         yield f"I6: SQLite finds a broken foreign key: {tuple(row)}"
 
 
 def _postgres_damage(connection: Connection) -> Iterator[str]:
     """What pg_amcheck asks, where the server has its extension; the transaction is rolled back."""
-    known = connection.execute(text("SELECT 1 FROM pg_available_extensions WHERE name = 'amcheck'")).scalar()
-    if known is None:
+    extension = connection.execute(
+        text("SELECT 1 FROM pg_available_extensions WHERE name = 'amcheck'")
+    ).scalar()
+    if extension is None:
         return
     connection.execute(text("CREATE EXTENSION IF NOT EXISTS amcheck"))
     try:
@@ -85,8 +87,8 @@ def _postgres_damage(connection: Connection) -> Iterator[str]:
     except DBAPIError as error:  # it says what is wrong by raising
         yield f"I6: Postgres finds damage: {error.orig}"
         return
-    for name, said in connection.execute(HEAPS):
-        yield f"I6: Postgres finds damage in {name}: {said}"
+    for name, problem in connection.execute(HEAPS):
+        yield f"I6: Postgres finds damage in {name}: {problem}"
 
 
 def canary_in_rows(session: Session, canary: str) -> Iterator[str]:

@@ -35,7 +35,7 @@ SEEDS = [0, 1]
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Where they call, and what is there."""
 
     url: str
@@ -54,19 +54,19 @@ class Place:
 class Caller(ABC):
     """One client."""
 
-    place: Place
+    target: Target
     answered: int = 0
     """Requests that ended well; of a stream the events it told."""
     cut: int = 0
     """Those that the death of the service cut off in the middle."""
-    kept: int = 0
+    survived: int = 0
     """Those of them whose work stood in SQL or on disk all the same."""
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         limits = httpx.Limits(max_keepalive_connections=0)
         self.http = httpx.Client(
-            base_url=f"{self.place.url}/api/v1", headers=HEADERS, timeout=120, limits=limits
+            base_url=f"{self.target.url}/api/v1", headers=HEADERS, timeout=120, limits=limits
         )
 
     @property
@@ -95,11 +95,11 @@ class Caller(ABC):
 
     def check(self) -> None:
         """At the end: everything is there, once."""
-        self.expect(that=self.answered > 0, sentence="not one request ended well")
+        self.expect(holds=self.answered > 0, sentence="not one request ended well")
 
-    def expect(self, *, that: bool, sentence: str) -> None:
+    def expect(self, *, holds: bool, sentence: str) -> None:
         """Note what is wrong."""
-        if not that:
+        if not holds:
             self.wrong.append(f"{self.name}: {sentence}")
 
 
@@ -126,9 +126,9 @@ class Maker(Caller):
             yield "/experiments", {"name": f"e{number}", "base": QUICK, "variants": VARIANTS, "seeds": SEEDS}
 
     def _children(self) -> Iterator[tuple[str, Any]]:
-        bodies = {"fork": {"step": self.place.step}, "clone": {"seed": 3}, "evaluations": {"prompts": 8}}
+        bodies = {"fork": {"step": self.target.step}, "clone": {"seed": 3}, "evaluations": {"prompts": 8}}
         for verb, body in itertools.cycle(bodies.items()):
-            yield f"/runs/{self.place.run_id}/{verb}", body
+            yield f"/runs/{self.target.run_id}/{verb}", body
 
     def ask(self) -> None:
         self._request, self._key = next(self._requests), uuid4().hex
@@ -139,19 +139,22 @@ class Maker(Caller):
         """The same request as before, if there was one; the answer's text."""
         path, body = self._request
         answer = self.http.post(path, json=body, headers={"Idempotency-Key": self._key})
-        said = answer.json()
-        self.expect(that=answer.status_code in (201, 202), sentence=f"{path} gave {answer.text}")
-        runs = sorted(run["id"] for run in said.get("runs", [said]))
-        known = self._made.setdefault(self._key, runs)
-        self.expect(that=known == runs, sentence=f"{path} gave {runs}, before it was {known}")
+        document = answer.json()
+        self.expect(holds=answer.status_code in (201, 202), sentence=f"{path} gave {answer.text}")
+        runs = sorted(run["id"] for run in document.get("runs", [document]))
+        first_ids = self._made.setdefault(self._key, runs)
+        self.expect(holds=first_ids == runs, sentence=f"{path} gave {runs}, before it was {first_ids}")
         return answer.text
 
     def make_good(self) -> None:
-        found = self._stored().get(self._key, [])
-        whole = len(VARIANTS) * len(SEEDS) if self.experiments else 1
-        self.expect(that=len(found) in (0, whole), sentence=f"{len(found)} runs of {whole} are there")
-        self.kept += bool(found) and self._key not in self._made
-        self.expect(that=self._send() == self._send(), sentence=f"two answers to {self._request}")
+        stored_ids = self._stored().get(self._key, [])
+        expected_count = len(VARIANTS) * len(SEEDS) if self.experiments else 1
+        self.expect(
+            holds=len(stored_ids) in (0, expected_count),
+            sentence=f"{len(stored_ids)} runs of {expected_count} are there",
+        )
+        self.survived += bool(stored_ids) and self._key not in self._made
+        self.expect(holds=self._send() == self._send(), sentence=f"two answers to {self._request}")
 
     def _stored(self) -> dict[str, list[str]]:
         """Ids of the runs in SQL that each key has made, each with its line of history."""
@@ -159,18 +162,18 @@ class Maker(Caller):
         query = select(key, Run.id, func.count(Event.id)).join(Event, Event.run_id == Run.id, isouter=True)
         query = query.join(Experiment, Experiment.id == Run.experiment_id, isouter=True)
         query = query.where(key.is_not(None)).group_by(key, Run.id).order_by(Run.id)
-        found: dict[str, list[str]] = {}
-        with reading(self.place.sessions) as session:
+        ids_by_key: dict[str, list[str]] = {}
+        with reading(self.target.sessions) as session:
             for name, run_id, events in session.execute(query):
-                found.setdefault(name, []).append(run_id)
-                self.expect(that=events == 1, sentence=f"run {run_id} has {events} events")
-        return found
+                ids_by_key.setdefault(name, []).append(run_id)
+                self.expect(holds=events == 1, sentence=f"run {run_id} has {events} events")
+        return ids_by_key
 
     def check(self) -> None:
         stored = self._stored()
         for key, runs in self._made.items():
-            there = stored.get(key, [])
-            self.expect(that=there == runs, sentence=f"answered with {runs}, in SQL are {there}")
+            stored_ids = stored.get(key, [])
+            self.expect(holds=stored_ids == runs, sentence=f"answered with {runs}, in SQL are {stored_ids}")
 
 
 @dataclass
@@ -195,7 +198,7 @@ class Uploader(Caller):
             content=self._pieces(),
             headers={"Content-Type": "application/x-ndjson"},
         )
-        self.expect(that=answer.is_success, sentence=f"an upload gave {answer.text}")
+        self.expect(holds=answer.is_success, sentence=f"an upload gave {answer.text}")
         self._uploaded.add(sha256(self._content).hexdigest())
         return answer.status_code
 
@@ -208,23 +211,26 @@ class Uploader(Caller):
     def make_good(self) -> None:
         self._look()
         is_known = sha256(self._content).hexdigest() in self._uploaded
-        self.kept += self._send() == httpx.codes.OK and not is_known
+        self.survived += self._send() == httpx.codes.OK and not is_known
 
     def _look(self) -> set[str]:
         """The digests of what stands on disk, each a whole file with its label; nothing else may be there."""
-        files = {path.name for path in (self.place.datasets / "uploads").iterdir()} - {".lock"}
-        whole = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
-        strangers = files - {f"{name}{end}" for name in whole for end in (".jsonl", ".json")}
-        self.expect(that=not strangers, sentence=f"half an upload is there: {sorted(strangers)}")
-        self.expect(that=len(files) == 2 * len(whole), sentence=f"labels are missing: {sorted(files)}")
-        for name in whole:
-            content = (self.place.datasets / "uploads" / f"{name}.jsonl").read_bytes()
-            self.expect(that=sha256(content).hexdigest() == name, sentence=f"{name} holds something else")
-        return whole
+        files = {path.name for path in (self.target.datasets / "uploads").iterdir()} - {".lock"}
+        complete = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
+        strangers = files - {f"{name}{end}" for name in complete for end in (".jsonl", ".json")}
+        self.expect(holds=not strangers, sentence=f"half an upload is there: {sorted(strangers)}")
+        self.expect(holds=len(files) == 2 * len(complete), sentence=f"labels are missing: {sorted(files)}")
+        for name in complete:
+            content = (self.target.datasets / "uploads" / f"{name}.jsonl").read_bytes()
+            self.expect(holds=sha256(content).hexdigest() == name, sentence=f"{name} holds something else")
+        return complete
 
     def check(self) -> None:
-        there = self._look()
-        self.expect(that=there == self._uploaded, sentence=f"{len(there ^ self._uploaded)} files differ")
+        stored_names = self._look()
+        self.expect(
+            holds=stored_names == self._uploaded,
+            sentence=f"{len(stored_names ^ self._uploaded)} files differ",
+        )
 
 
 @dataclass
@@ -233,19 +239,19 @@ class Reader(Caller):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        run = f"/runs/{self.place.run_id}"
+        run = f"/runs/{self.target.run_id}"
         curve = self.http.get(f"{run}/metrics.csv").content
-        self._expected = {f"{run}/metrics.csv": curve, f"{run}/files/{self.place.file}": self.place.content}
+        self._expected = {f"{run}/metrics.csv": curve, f"{run}/files/{self.target.file}": self.target.content}
         self._paths = itertools.cycle(self._expected)
 
     def ask(self) -> None:
         path = next(self._paths)
-        found = bytearray()
+        received = bytearray()
         with self.http.stream("GET", path) as answer:
             for piece in answer.iter_bytes(1 << 16):
-                found += piece
+                received += piece
                 time.sleep(0.001)
-        self.expect(that=bytes(found) == self._expected[path], sentence=f"{path} is not what it was")
+        self.expect(holds=bytes(received) == self._expected[path], sentence=f"{path} is not what it was")
         self.answered += 1
 
 
@@ -290,21 +296,21 @@ class Follower(Caller):
         if message.get(b"event") == b"event":
             self._heard.append(int(json.loads(message[b"data"])["id"]))
             self.answered += 1
-        self.expect(that=message.get(b"event") != b"reset", sentence="the stream was told to begin again")
+        self.expect(holds=message.get(b"event") != b"reset", sentence="the stream was told to begin again")
 
     def make_good(self) -> None:
         self._follow(until=self._in_sql()[-1])
 
     def _in_sql(self) -> list[int]:
         query = select(Event.id).where(Event.id > (self._first or 0)).order_by(Event.id)
-        with reading(self.place.sessions) as session:
+        with reading(self.target.sessions) as session:
             return list(session.scalars(query)) or [0]
 
     def check(self) -> None:
-        there = self._in_sql()
-        self._follow(until=there[-1])
+        stored_events = self._in_sql()
+        self._follow(until=stored_events[-1])
         self.expect(
-            that=self._heard == there,
-            sentence=f"{len(there)} events happened, {len(self._heard)} were told, "
-            f"{len(set(there) - set(self._heard))} of them missing",
+            holds=self._heard == stored_events,
+            sentence=f"{len(stored_events)} events happened, {len(self._heard)} were told, "
+            f"{len(set(stored_events) - set(self._heard))} of them missing",
         )

@@ -51,9 +51,9 @@ def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
     ]
 
 
-def references(plant: Plant, wanted: Sequence[dict[str, Any]]) -> list[Record]:
+def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
     """What each run records when nothing interrupts it; trained once in this process."""
-    missing = {json.dumps(config): config for config in wanted if json.dumps(config) not in _references}
+    missing = {json.dumps(config): config for config in run_configs if json.dumps(config) not in _references}
     run_ids = plant.queue(list(missing.values()))
     plant.wait_until_ended(run_ids)
     with reading(plant.sessions) as session:
@@ -61,7 +61,7 @@ def references(plant: Plant, wanted: Sequence[dict[str, Any]]) -> list[Record]:
             _references[key] = record_of(session, run_id)
             moved = [value for (name, *_), value in _references[key].items() if name == "optim/grad_norm"]
             assert sum(1 for _, norm in moved if norm) > len(moved) / 2, "a training that moves nothing"
-    return [_references[json.dumps(config)] for config in wanted]
+    return [_references[json.dumps(config)] for config in run_configs]
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class Round:
 
 def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: int = 18) -> Round:
     """Queue runs, and more where they end too soon, until all faults have struck; then judge."""
-    wanted = configs(runs, steps=steps)
-    expected = references(plant, wanted)
+    run_configs = configs(runs, steps=steps)
+    expected = references(plant, run_configs)
     started = time.monotonic()
     chaos, left = Chaos(plant, seed), list(faults)
     hurt: dict[str, Record] = {}
     while left or not hurt:
-        run_ids = plant.queue(wanted)
+        run_ids = plant.queue(run_configs)
         hurt |= dict(zip(run_ids, expected, strict=True))
         chaos.storm(run_ids, left)
     seconds = time.monotonic() - started
@@ -111,6 +111,6 @@ def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: in
 
 def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:
     """The audit and the comparison, once everything has ended."""
-    found = audit(plant.sessions, plant.settings.state, damaged=plant.damaged)
+    findings = audit(plant.sessions, plant.settings.state, damaged=plant.damaged)
     with reading(plant.sessions) as session:
-        return judge(session, chaos.witness, expected, found)
+        return judge(session, chaos.witness, expected, findings)

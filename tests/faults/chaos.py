@@ -99,11 +99,11 @@ class Chaos:
 
     def _worker_killed(self) -> None:
         victim = self._victim()
-        workers = {one.pid: one for one in self.plant.alive() if one.pid != self.gc_frozen}
+        workers = {process.pid: process for process in self.plant.alive() if process.pid != self.gc_frozen}
         if victim is None or victim.worker_pid not in workers:
             return
         process = workers[victim.worker_pid]
-        orphans = [one.pid for one in self.plant.trainers() if one.worker_pid == process.pid]
+        orphans = [trainer.pid for trainer in self.plant.trainers() if trainer.worker_pid == process.pid]
         process.kill()
         process.wait()
         self.counts["worker_killed"] += 1
@@ -115,7 +115,7 @@ class Chaos:
         victims = self.plant.alive()
         if self._victim() is None:
             return
-        orphans = [one.pid for one in self.plant.trainers()]
+        orphans = [trainer.pid for trainer in self.plant.trainers()]
         for process in victims:
             process.kill()
             process.wait()
@@ -182,13 +182,13 @@ class Chaos:
         if victim is None or not send(victim.pid, signal.SIGSTOP):
             return
         rows = self.rows(victim.run_id)
-        whole = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
-        if len(whole) < 2:
+        undamaged = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
+        if len(undamaged) < 2:
             send(victim.pid, signal.SIGCONT)
             return
-        newest, other = (self.plant.settings.artifacts_of(row.run_id) / row.path for row in whole[:2])
+        newest, older = (self.plant.settings.artifacts_of(row.run_id) / row.path for row in undamaged[:2])
         self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
-        damage(newest, self._random.choice(WAYS), other, self._random)
+        damage(newest, self._random.choice(WAYS), older, self._random)
         send(victim.pid, signal.SIGKILL)
         self.counts.update(("checkpoint_damaged", "trainer_killed"))
 
@@ -199,10 +199,10 @@ class Chaos:
             return list(session.scalars(query.order_by(Checkpoint.step.desc(), Checkpoint.attempt.desc())))
 
 
-def damage(checkpoint: Path, way: str, other: Path, chance: random.Random) -> None:
+def damage(checkpoint: Path, damage_kind: str, older: Path, chance: random.Random) -> None:
     """Flip a bit, cut a file, remove a file or all of it, or put another checkpoint in its place."""
     file = chance.choice(sorted(path for path in checkpoint.rglob("*") if path.is_file()))
-    match way:
+    match damage_kind:
         case "flip":
             content = bytearray(file.read_bytes())
             content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
@@ -215,4 +215,4 @@ def damage(checkpoint: Path, way: str, other: Path, chance: random.Random) -> No
             shutil.rmtree(checkpoint)
         case "swap":
             shutil.rmtree(checkpoint)
-            shutil.copytree(other, checkpoint)
+            shutil.copytree(older, checkpoint)

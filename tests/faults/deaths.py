@@ -44,7 +44,10 @@ def discover(kind: Kind, warm: Path) -> Points:
             references(plant, [CONFIG])
             (run_id,) = plant.queue([CONFIG])
             victims = wait_for(
-                lambda: [one for one in plant.trainers() if one.run_id == run_id and one.step > 2], "a step"
+                lambda: [
+                    trainer for trainer in plant.trainers() if trainer.run_id == run_id and trainer.step > 2
+                ],
+                "a step",
             )
             send(victims[0].pid, signal.SIGKILL)
             plant.wait_until_ended([run_id])
@@ -104,7 +107,7 @@ def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
             plan.give_back(pid)
         elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MOST_KILLS:
             chaos.strike([], "trainer_killed")
-        elif "SlotPool.close" in point and pid in [one.worker_pid for one in plant.trainers()]:
+        elif "SlotPool.close" in point and pid in [trainer.worker_pid for trainer in plant.trainers()]:
             alive[pid].send_signal(signal.SIGTERM)
             wait_for(lambda pid=pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
     while len(plant.alive()) < plant.workers:

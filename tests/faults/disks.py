@@ -25,8 +25,8 @@ ROOM = 6_000_000_000
 class Disk:
     """A file system in a file."""
 
-    def __init__(self, image: Path, place: Path) -> None:
-        self.image, self.place = image, place
+    def __init__(self, image: Path, mount_point: Path) -> None:
+        self.image, self.mount_point = image, mount_point
 
     def make(self) -> None:
         """An empty file system."""
@@ -36,12 +36,12 @@ class Disk:
 
     def mount(self) -> None:
         """After a power cut this replays the file system's own journal."""
-        self.place.mkdir(parents=True, exist_ok=True)
-        _run("mount", "-t", "ext4", "-o", OPTIONS, str(self.image), str(self.place))
+        self.mount_point.mkdir(parents=True, exist_ok=True)
+        _run("mount", "-t", "ext4", "-o", OPTIONS, str(self.image), str(self.mount_point))
 
     def unmount(self) -> None:
         """Everything is forced to the image."""
-        _run("umount", str(self.place))
+        _run("umount", str(self.mount_point))
 
     def copy(self, image: Path) -> None:
         """The image as it is now."""

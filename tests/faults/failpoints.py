@@ -102,8 +102,8 @@ class _Death:
         with self._lock:
             if self._taken is None:
                 self._taken = self._plan.take()
-            wanted, number = self._taken
-            if point == wanted:
+            fatal_point, number = self._taken
+            if point == fatal_point:
                 self._plan.hit(number)
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -128,25 +128,25 @@ def listen(visit: Visit, *, below: str = "/runs/") -> None:
 
 def _listen_to_sql(visit: Visit) -> None:
     def before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        visit(f"before {_place()}: {_brief(statement)}")
+        visit(f"before {_frame()}: {_brief(statement)}")
 
     def after(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        visit(f"after {_place()}: {_brief(statement)}")
+        visit(f"after {_frame()}: {_brief(statement)}")
 
     event.listen(Engine, "before_cursor_execute", before)
     event.listen(Engine, "after_cursor_execute", after)
-    event.listen(Engine, "commit", lambda _: visit(f"before {_place()}: commit"))
-    event.listen(Session, "after_commit", lambda _: visit(f"after {_place()}: commit"))
+    event.listen(Engine, "commit", lambda _: visit(f"before {_frame()}: commit"))
+    event.listen(Session, "after_commit", lambda _: visit(f"after {_frame()}: commit"))
 
 
 def _watched(function: Callable[..., Any], name: str, visit: Visit, below: str) -> Callable[..., Any]:
-    def watched(target: Any, *more: Any, **options: Any) -> Any:
+    def watched(target: Any, *arguments: Any, **options: Any) -> Any:
         path = _path(target, options.get("dir_fd"))
         if below not in path:
-            return function(target, *more, **options)
-        point = f"{_place()}: {name} {_plain(path, below)}"
+            return function(target, *arguments, **options)
+        point = f"{_frame()}: {name} {_plain(path, below)}"
         visit(f"before {point}")
-        result = function(target, *more, **options)
+        result = function(target, *arguments, **options)
         visit(f"after {point}")
         return result
 
@@ -169,11 +169,11 @@ def _plain(path: str, below: str) -> str:
 
 
 def _brief(statement: str) -> str:
-    found = STATEMENT.match(statement)
-    return " ".join(filter(None, found.groups())) if found else statement.split(maxsplit=1)[0]
+    match = STATEMENT.match(statement)
+    return " ".join(filter(None, match.groups())) if match else statement.split(maxsplit=1)[0]
 
 
-def _place() -> str:
+def _frame() -> str:
     """The function of ours that does it and, where that is another, the worker's function it is for."""
     inner = outer = ""
     frame = sys._getframe(1)

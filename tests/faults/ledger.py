@@ -88,11 +88,11 @@ def kills(lines: Iterable[Mapping[str, Any]], database: str) -> int:
 
 
 def _faults(lines: Iterable[Mapping[str, Any]], database: str) -> Counter[str]:
-    found: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     for line in lines:
         if line["database"] == database:
-            found.update(line["faults"])
-    return found
+            faults.update(line["faults"])
+    return faults
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> str:

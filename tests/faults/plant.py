@@ -261,8 +261,8 @@ class Plant:
         )
         with reading(self.sessions) as session:
             rows = session.execute(query).mappings().all()
-        found = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
-        return [trainer for trainer in found if trainer.pid and is_alive(trainer.pid)]
+        recorded = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
+        return [trainer for trainer in recorded if trainer.pid and is_alive(trainer.pid)]
 
     def _process_of(self, pid: int) -> int:
         """The process that trains where its supervisor knows `pid`; 0 when it has not begun."""
@@ -289,8 +289,10 @@ class Plant:
     def end_backends(self) -> None:
         """Every connection of everybody is cut."""
         with self.engine.connect() as connection:
-            others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            connection.execute(text(f"{others} AND backend_type = 'client backend'"))
+            end_others = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            )
+            connection.execute(text(f"{end_others} AND backend_type = 'client backend'"))
 
     def kill_broker(self, *, away_seconds: float = 0.0) -> None:
         """kill -9 of the broker, and a new one."""

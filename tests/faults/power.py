@@ -29,7 +29,7 @@ from tests.faults import failpoints
 from tests.faults.campaign import Round
 from tests.faults.disks import Disk, mounted, room_for_images
 from tests.faults.plant import Kind
-from tests.faults.power_acts import ACTS, Place, furnish
+from tests.faults.power_acts import ACTS, Installation, furnish
 from tests.faults.power_check import Row, check, visible
 from tests.faults.verdict import Record, Verdict, record_of
 from tests.waiting import wait_for
@@ -77,26 +77,28 @@ class Ground:
     syncs: bool = True
     servers: list[int] = field(default_factory=list)
 
-    def disks(self, images: dict[str, Path], place: str) -> list[Disk]:
-        return [Disk(image, self.directory / place / name) for name, image in images.items()]
+    def disks(self, images: dict[str, Path], mount_name: str) -> list[Disk]:
+        return [Disk(image, self.directory / mount_name / name) for name, image in images.items()]
 
     def images(self, name: str) -> dict[str, Path]:
         return {disk: self.directory / f"{name}.{disk}" for disk in ("state", "db")}
 
     @contextmanager
-    def installed(self, images: dict[str, Path], name: str, *, is_new: bool = False) -> Iterator[Place]:
+    def installed(
+        self, images: dict[str, Path], name: str, *, is_new: bool = False
+    ) -> Iterator[Installation]:
         """The disks mounted, and the database's server on them."""
         root = self.directory / name
         with mounted(*self.disks(images, name)):
             if self.database == "sqlite":
                 url = f"sqlite:///{root / 'db/grpolab.db'}" if self.is_apart else ""
-                yield Place(root, self.database, url)
+                yield Installation(root, self.database, url)
                 return
             start = servers.start_postgres if is_new else servers.serve_postgres
             server = start(root / "db/pg", durable=self.syncs)
             self.servers.append(server.pid)
             try:
-                yield Place(root, self.database, server.url)
+                yield Installation(root, self.database, server.url)
             finally:
                 servers.stop(server.pid)
                 self.servers.remove(server.pid)
@@ -113,22 +115,22 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
         base = ground.images("base")
         for disk in ground.disks(base, "base"):
             disk.make()
-        with ground.installed(base, "base", is_new=True) as place:
-            _finish(_fork(lambda: furnish(place, act)), "furnish")
+        with ground.installed(base, "base", is_new=True) as installation:
+            _finish(_fork(lambda: furnish(installation, act)), "furnish")
         ground.syncs = syncs
         points, reference = _undisturbed(ground, base, act)
-        wanted = range(first, points, every)
+        cut_points = range(first, points, every)
         if (
             most
         ):  # none at the end: a life that goes by a clock may have some points fewer than the one before
-            wanted = range(points // most // 2, points, max(points // most, 1))[:most]
+            cut_points = range(points // most // 2, points, max(points // most, 1))[:most]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
-        for cut in _life(ground, base, act, set(wanted)):
-            found = _judged(ground, cut, reference)
-            lost_in += bool(found.lost or found.unfinished)
+        for cut in _life(ground, base, act, set(cut_points)):
+            verdict_of_cut = _judged(ground, cut, reference)
+            lost_in += bool(verdict_of_cut.lost or verdict_of_cut.unfinished)
             faults["power_cut" if syncs else "power_cut_control"] += 1
             if syncs:
-                _add(verdict, found, f"{act}, {cut.point}: ")
+                _add(verdict, verdict_of_cut, f"{act}, {cut.point}: ")
     kind = Kind(database, "none", "none")
     measured = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
     if not syncs:
@@ -154,16 +156,16 @@ def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> I
                 yield cut_power(database, act, every=every, first=first)
 
 
-def _add(verdict: Verdict, found: Verdict, where: str) -> None:
-    for name, value in asdict(found).items():
-        more = [where + sentence for sentence in value] if name == "sentences" else value
-        setattr(verdict, name, getattr(verdict, name) + more)
+def _add(verdict: Verdict, addition: Verdict, where: str) -> None:
+    for name, value in asdict(addition).items():
+        further = [where + sentence for sentence in value] if name == "sentences" else value
+        setattr(verdict, name, getattr(verdict, name) + further)
 
 
-def _copied(ground: Ground, images: dict[str, Path], name: str, place: str) -> dict[str, Path]:
+def _copied(ground: Ground, images: dict[str, Path], name: str, mount_name: str) -> dict[str, Path]:
     copies = ground.images(name)
-    for disk in ground.disks(images, place):
-        disk.copy(copies[disk.place.name])
+    for disk in ground.disks(images, mount_name):
+        disk.copy(copies[disk.mount_point.name])
     return copies
 
 
@@ -171,9 +173,9 @@ def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, 
     """How many points an act has, and the record of the run that it trains."""
     images = _copied(ground, base, "whole", "base")
     count = ground.directory / "count"
-    with ground.installed(images, "whole") as place:
-        _finish(_fork(lambda: _act(ground, place, act, set(), count)), act)
-        engine = open_engine(place.settings.effective_database_url)
+    with ground.installed(images, "whole") as installation:
+        _finish(_fork(lambda: _act(ground, installation, act, set(), count)), act)
+        engine = open_engine(installation.settings.effective_database_url)
         reference: Record = {}
         if act == "training":
             with reading(open_sessions(engine)) as session:
@@ -186,54 +188,58 @@ def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, 
     return int(count.read_text()), reference
 
 
-def _life(ground: Ground, base: dict[str, Path], act: str, wanted: set[int]) -> list[Cut]:
+def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int]) -> list[Cut]:
     """The act once, and what each cut leaves."""
     images, cuts = _copied(ground, base, "life", "base"), []
     note, count = ground.directory / "life.jsonl", ground.directory / "count"
     note.write_text("")
-    with ground.installed(images, "life") as place:
-        child = _fork(lambda: _act(ground, place, act, wanted, count, note))
+    with ground.installed(images, "life") as installation:
+        child = _fork(lambda: _act(ground, installation, act, cut_points, count, note))
         while (status := os.waitpid(child, os.WUNTRACED)[1]) and os.WIFSTOPPED(status):
-            cuts.append(_cut(ground, place, act, images, note, len(cuts)))
+            cuts.append(_cut(ground, installation, act, images, note, len(cuts)))
             os.kill(child, signal.SIGCONT)
         assert os.waitstatus_to_exitcode(status) == 0, f"{act} ended with {status}"
     return cuts
 
 
-def _cut(ground: Ground, place: Place, act: str, images: dict[str, Path], note: Path, number: int) -> Cut:
+def _cut(
+    ground: Ground, installation: Installation, act: str, images: dict[str, Path], note: Path, number: int
+) -> Cut:
     """The child stands still: what it has acknowledged, what anybody could see, what the disks hold."""
     seen: set[Row] = set()
-    if act in SEEN_IN and (ground.database == "postgres" or _database(place).exists()):
-        engine = open_engine(place.settings.effective_database_url)
+    if act in SEEN_IN and (ground.database == "postgres" or _database(installation).exists()):
+        engine = open_engine(installation.settings.effective_database_url)
         with suppress(OperationalError, ProgrammingError):  # not even a schema yet
             seen = visible(open_sessions(engine))
         engine.dispose()
-    said = [json.loads(line) for line in note.read_text().splitlines()]
+    notes = [json.loads(line) for line in note.read_text().splitlines()]
     with _still(ground.servers):
         copies = _copied(ground, images, f"cut{number}", "life")
-    point = next((one[1] for one in reversed(said) if one[0] == "point"), "")
-    return Cut(point, copies, seen, [one for one in said if one[0] != "point"])
+    point = next((note_line[1] for note_line in reversed(notes) if note_line[0] == "point"), "")
+    return Cut(point, copies, seen, [note_line for note_line in notes if note_line[0] != "point"])
 
 
-def _database(place: Place) -> Path:
-    return Path(place.url.removeprefix("sqlite:///") or place.settings.state / "grpolab.db")
+def _database(installation: Installation) -> Path:
+    return Path(installation.url.removeprefix("sqlite:///") or installation.settings.state / "grpolab.db")
 
 
 @contextmanager
 def _still(pids: list[int]) -> Iterator[None]:
     """These servers and all below them stand still, each out of the kernel."""
-    found = [
-        one for pid in pids for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))
+    frozen = [
+        process
+        for pid in pids
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))
     ]
-    for process in found:
+    for process in frozen:
         with suppress(psutil.NoSuchProcess):
             process.suspend()
-    for process in found:
+    for process in frozen:
         wait_for(lambda process=process: _stands(process), "a process stands still")  # type: ignore[misc]
     try:
         yield
     finally:
-        for process in found:
+        for process in frozen:
             with suppress(psutil.NoSuchProcess):
                 process.resume()
 
@@ -249,32 +255,37 @@ def _judged(ground: Ground, cut: Cut, reference: Record) -> Verdict:
     """Mount what the cut left, start everything on it, and look."""
     answer = ground.directory / "answer"
     answer.unlink(missing_ok=True)
-    found: dict[str, Any]
+    fields: dict[str, Any]
     try:
-        with ground.installed(cut.images, "cut") as place:
+        with ground.installed(cut.images, "cut") as installation:
 
             def look() -> None:
-                answer.write_text(json.dumps(check(place, cut.seen, cut.acknowledged, reference)))
+                answer.write_text(json.dumps(check(installation, cut.seen, cut.acknowledged, reference)))
 
             _finish(_fork(look), "check")
-            found = json.loads(answer.read_text())
+            fields = json.loads(answer.read_text())
     except AssertionError as error:  # Postgres does not start, or the check itself failed
-        found = asdict(Verdict(lost=1, sentences=[f"does not go on: {error}"]))
+        fields = asdict(Verdict(lost=1, sentences=[f"does not go on: {error}"]))
     for image in cut.images.values():
         image.unlink()
-    return Verdict(**found)
+    return Verdict(**fields)
 
 
 def _act(
-    ground: Ground, place: Place, act: str, wanted: set[int], count: Path, note: Path | None = None
+    ground: Ground,
+    installation: Installation,
+    act: str,
+    cut_points: set[int],
+    count: Path,
+    note: Path | None = None,
 ) -> None:
     """In the child: the act, standing still at the wanted points."""
     visits = 0
 
-    def say(*words: Any) -> None:
+    def say(*note_fields: Any) -> None:
         if note is not None:
             with note.open("a") as file:
-                file.write(json.dumps(words) + "\n")
+                file.write(json.dumps(note_fields) + "\n")
 
     def visit(point: str) -> None:
         nonlocal visits
@@ -283,22 +294,22 @@ def _act(
         if point.startswith("after ") and _is_statement(point):
             return
         visits += 1
-        if visits - 1 in wanted:
+        if visits - 1 in cut_points:
             say("point", point)
             os.kill(os.getpid(), signal.SIGSTOP)
 
     if not ground.syncs:
         _never_sync()
-    failpoints.listen(visit, below=f"{place.root}/")
-    ACTS[act](place, say)
+    failpoints.listen(visit, below=f"{installation.root}/")
+    ACTS[act](installation, say)
     visit("after the end: commit")
     count.write_text(str(visits))
 
 
 def _is_statement(point: str) -> bool:
     """Statements between commits change nothing on any disk that is promised."""
-    what = point.partition(": ")[2]
-    return what != "commit" and what.split(maxsplit=1)[0] not in failpoints.FILE_OPERATIONS
+    statement = point.partition(": ")[2]
+    return statement != "commit" and statement.split(maxsplit=1)[0] not in failpoints.FILE_OPERATIONS
 
 
 def _never_sync() -> None:
@@ -329,6 +340,6 @@ def _fork(work: Callable[[], None]) -> int:
     return child
 
 
-def _finish(child: int, what: str) -> None:
+def _finish(child: int, description: str) -> None:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code == 0, f"{what} ended with {code}"
+    assert code == 0, f"{description} ended with {code}"

@@ -43,7 +43,7 @@ Acknowledge = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Place:
+class Installation:
     """An installation on two disks."""
 
     root: Path
@@ -73,17 +73,17 @@ class Place:
         os.environ["DATABASE_URL"] = self.url
 
 
-def launching(place: Place, acknowledge: Acknowledge) -> None:
+def launching(installation: Installation, acknowledge: Acknowledge) -> None:
     """The first start, launches, an upload, changes, the trash."""
-    settings = place.settings
+    settings = installation.settings
     check_state_dir(settings)
     acknowledge("schema", migrate(settings) and newest_schema())
     token = token_of(settings, Role.OPERATOR)
     acknowledge("token", token)
     with serving(settings, settings.effective_database_url, token=token) as client:
 
-        def call(method: str, path: str, **more: Any) -> Any:
-            answer = client.request(method, f"/api/v1{path}", **more)
+        def call(method: str, path: str, **options: Any) -> Any:
+            answer = client.request(method, f"/api/v1{path}", **options)
             assert answer.is_success, answer.text
             return answer.json()
 
@@ -105,21 +105,21 @@ def launching(place: Place, acknowledge: Acknowledge) -> None:
         acknowledge("status", runs[1], "stopped")
 
 
-def training(place: Place, acknowledge: Acknowledge) -> None:
+def training(installation: Installation, acknowledge: Acknowledge) -> None:
     """A run from its claim to its end, with checkpoints that come and go."""
-    place.in_environment()
-    sessions = open_sessions(open_engine(place.settings.effective_database_url))
+    installation.in_environment()
+    sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "w", "h")
     assert claim is not None
-    url = place.settings.effective_database_url
+    url = installation.settings.effective_database_url
     train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1, url), threading.Event())
     acknowledge("status", claim.run_id, "finished")
 
 
-def sealing(place: Place, acknowledge: Acknowledge) -> None:
+def sealing(installation: Installation, acknowledge: Acknowledge) -> None:
     """Points become blocks."""
-    sessions = open_sessions(open_engine(place.settings.effective_database_url))
+    sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     while True:
         with reading(sessions) as session:
             tasks = sealable(session)
@@ -131,9 +131,9 @@ def sealing(place: Place, acknowledge: Acknowledge) -> None:
                     acknowledge("sealed", attempt.run_id, attempt.packed_step)
 
 
-def deleting(place: Place, acknowledge: Acknowledge) -> None:
+def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
     """A run with a curve and a checkpoint: into the trash, then for ever."""
-    settings = place.settings
+    settings = installation.settings
     sessions = open_sessions(open_engine(settings.effective_database_url))
     with sessions() as session:
         run_id = session.scalars(select(Run.id).where(Run.status == "finished")).one()
@@ -148,26 +148,26 @@ def deleting(place: Place, acknowledge: Acknowledge) -> None:
     acknowledge("gone", run_id)
 
 
-def backing_up(place: Place, acknowledge: Acknowledge) -> None:
+def backing_up(installation: Installation, acknowledge: Acknowledge) -> None:
     """A backup of everything."""
-    save_backup(place.settings, place.backups / "tuesday")
+    save_backup(installation.settings, installation.backups / "tuesday")
     acknowledge("backup", "tuesday")
 
 
-def restoring(place: Place, acknowledge: Acknowledge) -> None:
+def restoring(installation: Installation, acknowledge: Acknowledge) -> None:
     """An older backup in the place of an installation that has gone on."""
-    restore_backup(place.settings, place.backups / "monday", overwrite=True)
+    restore_backup(installation.settings, installation.backups / "monday", overwrite=True)
     acknowledge("restored")
 
 
-def upgrading(place: Place, acknowledge: Acknowledge) -> None:
+def upgrading(installation: Installation, acknowledge: Acknowledge) -> None:
     """The schema of a new database."""
-    check_state_dir(place.settings)
-    migrate(place.settings)
+    check_state_dir(installation.settings)
+    migrate(installation.settings)
     acknowledge("schema", newest_schema())
 
 
-ACTS: dict[str, Callable[[Place, Acknowledge], None]] = {
+ACTS: dict[str, Callable[[Installation, Acknowledge], None]] = {
     "launching": launching,
     "training": training,
     "sealing": sealing,
@@ -178,11 +178,11 @@ ACTS: dict[str, Callable[[Place, Acknowledge], None]] = {
 }
 
 
-def furnish(place: Place, act: str) -> None:
+def furnish(installation: Installation, act: str) -> None:
     """What is there before the act, forced to the disk with the end of this."""
     if act in ("launching", "upgrading"):
         return
-    settings = place.settings
+    settings = installation.settings
     check_state_dir(settings)
     migrate(settings)
     token_of(settings, Role.OPERATOR)
@@ -201,7 +201,7 @@ def furnish(place: Place, act: str) -> None:
     with Uploads(settings.datasets_dir).draft() as draft:
         draft.file.write(ROWS)
     if act == "restoring":
-        save_backup(settings, place.backups / "monday")
+        save_backup(settings, installation.backups / "monday")
         with open_sessions(engine).begin() as session:
             make_run(session, config={"steps": STEPS})
     if act == "sealing":

@@ -34,7 +34,7 @@ from backend.storage.models import (
 )
 from backend.storage.schema import schema_of
 from tests.faults.audit import audit
-from tests.faults.power_acts import Place
+from tests.faults.power_acts import Installation
 from tests.faults.verdict import Record, Verdict, Witness, judge
 from tests.stored_points import stored_points
 from worker.train import Assignment, train_run
@@ -59,39 +59,50 @@ def visible(sessions: Sessions) -> set[Row]:
         runs = set(session.scalars(select(Run.id))) - doomed
         if doomed:  # events and the experiment of it go too
             keys = keys[2:]
-        found = {(key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))}
-        found |= {
+        visible_rows = {
+            (key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))
+        }
+        visible_rows |= {
             ("Metric", run, point.name, point.step, point.attempt, repr(point.value))
             for run in session.scalars(select(Run.id)).all()
             for point in stored_points(session, run)
         }
         owners = {row.id: row.run_id for row in session.execute(select(RolloutGroup.id, RolloutGroup.run_id))}
-        found |= {
-            ("Completion", owners[group], one.id, hashlib.sha256(repr(one).encode()).hexdigest())
+        visible_rows |= {
+            (
+                "Completion",
+                owners[group],
+                completion.id,
+                hashlib.sha256(repr(completion).encode()).hexdigest(),
+            )
             for group, completions in in_pieces(session, list(owners))
-            for one in completions
+            for completion in completions
         }
         by_step = select(Checkpoint).order_by(Checkpoint.step)
         newest = {row.run_id: row.path for row in session.scalars(by_step)}
-    found = {row for row in found if not doomed.intersection(row)}
-    return found | {("Run", run_id) for run_id in runs} | {("Checkpoint", *one) for one in newest.items()}
+    visible_rows = {row for row in visible_rows if not doomed.intersection(row)}
+    return (
+        visible_rows
+        | {("Run", run_id) for run_id in runs}
+        | {("Checkpoint", *checkpoint) for checkpoint in newest.items()}
+    )
 
 
 def check(
-    place: Place, seen: Collection[Row], acknowledged: Acknowledged, reference: Record
+    installation: Installation, seen: Collection[Row], acknowledged: Acknowledged, reference: Record
 ) -> dict[str, Any]:
     """What is wrong after the cut, as the fields of a `Verdict`."""
-    place.in_environment()
+    installation.in_environment()
     verdict = Verdict()
     try:
-        before = {said[0]: said[1:] for said in acknowledged}.get("schema")
-        if before and _schema(place) != before[0]:
+        before = {acknowledgement[0]: acknowledgement[1:] for acknowledgement in acknowledged}.get("schema")
+        if before and _schema(installation) != before[0]:
             verdict.sentences.append(f"acknowledged but not so: schema {before[0]}")
-        sessions = _start(place)
-        lost = [*verdict.sentences, *_lost_rows(sessions, seen), *_lost(place, sessions, acknowledged)]
+        sessions = _start(installation)
+        lost = [*verdict.sentences, *_lost_rows(sessions, seen), *_lost(installation, sessions, acknowledged)]
         _seal(sessions)
         lost += [] if lost else _lost_rows(sessions, seen)
-        verdict = _ended(place, sessions, reference)
+        verdict = _ended(installation, sessions, reference)
         verdict.sentences = lost + verdict.sentences
         verdict.lost += len(lost)
     except (CannotStart, GrpoLabError, SQLAlchemyError) as error:
@@ -100,8 +111,8 @@ def check(
     return asdict(verdict)
 
 
-def _schema(place: Place) -> str:
-    engine = open_engine(place.settings.effective_database_url)
+def _schema(installation: Installation) -> str:
+    engine = open_engine(installation.settings.effective_database_url)
     try:
         with engine.connect() as connection:
             return schema_of(connection)
@@ -111,12 +122,12 @@ def _schema(place: Place) -> str:
         engine.dispose()
 
 
-def _start(place: Place) -> Sessions:
-    settings = place.settings
+def _start(installation: Installation) -> Sessions:
+    settings = installation.settings
     check_state_dir(settings)
     if (mark := restore_mark(settings)).exists():
         assert mark.read_text().strip(), "a mark of a restore that names nothing"
-        restore_backup(settings, place.backups / "monday", overwrite=True)
+        restore_backup(settings, installation.backups / "monday", overwrite=True)
     check_database(settings)
     migrate(settings)
     Uploads(settings.datasets_dir).sweep()
@@ -136,23 +147,23 @@ def _seal(sessions: Sessions) -> None:
 def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
     with reading(sessions) as session:
         gone = set(seen) - visible(sessions)
-        here = {(row.run_id, row.path) for row in session.scalars(select(Checkpoint))}
-    gone = {row for row in gone if row[0] != "Checkpoint" or row[1:] not in here}
+        stored_checkpoints = {(row.run_id, row.path) for row in session.scalars(select(Checkpoint))}
+    gone = {row for row in gone if row[0] != "Checkpoint" or row[1:] not in stored_checkpoints}
     return [f"lost: {row}" for row in sorted(gone, key=str)[:5]] + ["lost: more"] * max(len(gone) - 5, 0)
 
 
-def _lost(place: Place, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
+def _lost(installation: Installation, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
     """Sentences about acknowledgements that do not hold; of several about one thing the last counts."""
-    last = {tuple(said[:2]): said for said in acknowledged}
+    last = {tuple(acknowledgement[:2]): acknowledgement for acknowledgement in acknowledged}
     return [
-        f"acknowledged but not so: {said}"
-        for said in last.values()
-        if not _holds(place, sessions, said[0], list(said[1:]))
+        f"acknowledged but not so: {acknowledgement}"
+        for acknowledgement in last.values()
+        if not _holds(installation, sessions, acknowledgement[0], list(acknowledgement[1:]))
     ]
 
 
-def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> bool:
-    settings = place.settings
+def _holds(installation: Installation, sessions: Sessions, kind: str, about: list[Any]) -> bool:
+    settings = installation.settings
     uploads = Uploads(settings.datasets_dir)
     with reading(sessions) as session:
         run = session.get(Run, about[0]) if about else None
@@ -182,22 +193,22 @@ def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> boo
                 return bool(session.scalars(steps).one() >= about[1])
             case "restored":
                 return len(runs) == 2
-        verify(place.backups / about[0], read_manifest(place.backups / about[0]))
+        verify(installation.backups / about[0], read_manifest(installation.backups / about[0]))
         return True
 
 
-def _ended(place: Place, sessions: Sessions, reference: Record) -> Verdict:
+def _ended(installation: Installation, sessions: Sessions, reference: Record) -> Verdict:
     """Deletions and the run of the training act carried to their end, then the audit."""
-    settings = place.settings
+    settings = installation.settings
     carry_on(sessions, settings, seconds=60)
     for name in ("monday", "tuesday"):  # what stands under its name is whole, acknowledged or not
-        if (place.backups / name).exists():
-            verify(place.backups / name, read_manifest(place.backups / name))
+        if (installation.backups / name).exists():
+            verify(installation.backups / name, read_manifest(installation.backups / name))
     trained = _train_to_the_end(sessions, settings) if reference else []
-    found = audit(sessions, settings.state)
+    findings = audit(sessions, settings.state)
     with reading(sessions) as session:
-        assert is_postgres(session) == (place.database == "postgres")
-        return judge(session, Witness(), dict.fromkeys(trained, reference), found)
+        assert is_postgres(session) == (installation.database == "postgres")
+        return judge(session, Witness(), dict.fromkeys(trained, reference), findings)
 
 
 def _train_to_the_end(sessions: Sessions, settings: Settings) -> list[str]:

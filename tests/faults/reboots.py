@@ -40,7 +40,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
     started = time.monotonic()
-    witness, seconds, said = Witness(), dict[str, list[float]](), list[str]()
+    witness, seconds, sentences = Witness(), dict[str, list[float]](), list[str]()
     lab = Lab(directory, **settings)
     try:
         lab.wait_until_up()
@@ -57,29 +57,30 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
 
         wait_for(lambda: has_reached(run_ids[0], CONFIG["steps"]), "the uninterrupted run ends", seconds=600)
         ended = 0
-        for way in islice(cycle(ways), times):
+        for shutdown in islice(cycle(ways), times):
             step = chance.randrange(1, CONFIG["steps"])
             wait_for(lambda step=step: has_reached(run_ids[1], step), "a step to reboot at", seconds=600)  # type: ignore[misc]
-            if way == "reboot":
+            if shutdown == "reboot":
                 lab.kill_all()
             else:
                 wait_for(lambda e=ended: _trains(sessions, run_ids[1], e), "it trains", seconds=600)  # type: ignore[misc]
-                seconds.setdefault(way, []).append(_ask(lab, twice=way == "up_asked_twice"))
-                said += _unsaved(sessions, run_ids[1], way)
+                seconds.setdefault(shutdown, []).append(_ask(lab, twice=shutdown == "up_asked_twice"))
+                sentences += _unsaved(sessions, run_ids[1], shutdown)
             with reading(sessions) as session:
                 ended = session.get_one(Run, run_ids[1]).attempt
             lab = Lab(directory, port=lab.port, **settings).wait_until_up()
         wait_for(lambda: has_reached(run_ids[1], 10**9), "the interrupted run ends", seconds=600)
-        found = audit(sessions, directory)
+        findings = audit(sessions, directory)
         with reading(sessions) as session:
-            verdict = judge(session, witness, {run_ids[1]: record_of(session, run_ids[0])}, found)
+            verdict = judge(session, witness, {run_ids[1]: record_of(session, run_ids[0])}, findings)
         engine.dispose()
     finally:
         lab.kill_all()
         shutil.rmtree(directory, ignore_errors=True)
-    verdict.sentences.extend(said)
+    verdict.sentences.extend(sentences)
     measured = {
-        f"{way}_seconds": [round(median(took), 1), round(max(took), 1)] for way, took in seconds.items()
+        f"{shutdown}_seconds": [round(median(took), 1), round(max(took), 1)]
+        for shutdown, took in seconds.items()
     }
     faults = Counter(islice(cycle(ways), times))
     kind = Kind("sqlite", "valkey", "own")
@@ -103,18 +104,18 @@ def _ask(lab: Lab, *, twice: bool) -> float:
         time.sleep(0.3)
         lab.process.send_signal(signal.SIGTERM)
     code = lab.process.wait(END_SECONDS)
-    assert code == 0, lab.said()
+    assert code == 0, lab.output_text()
     return time.monotonic() - asked
 
 
-def _unsaved(sessions: Sessions, run_id: str, way: str) -> list[str]:
+def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
     """What is wrong with a run that was asked to end: it waits again, and asked once, all of it is saved."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
         saved = session.scalar(newest) or 0
     if run.status not in ("queued", "finished"):
-        return [f"after {way} the run is {run.status}"]
-    if way == "up_asked" and saved != run.last_step:
-        return [f"after {way} the run is at step {run.last_step}, its newest checkpoint at {saved}"]
+        return [f"after {shutdown} the run is {run.status}"]
+    if shutdown == "up_asked" and saved != run.last_step:
+        return [f"after {shutdown} the run is at step {run.last_step}, its newest checkpoint at {saved}"]
     return []

@@ -18,7 +18,7 @@ from backend.runs import lifecycle
 from backend.storage.models import Run
 from tests.factories import make_checkpoint, make_run, write_metric
 from tests.faults.audit import audit
-from tests.faults.callers import Caller, Follower, Maker, Place, Reader, Uploader
+from tests.faults.callers import Caller, Follower, Maker, Reader, Target, Uploader
 from tests.faults.campaign import Round
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import ROOT
@@ -98,11 +98,11 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
     chance = random.Random(seed)
     kind = Kind(database, trainers="none")
     with Plant(kind, workers=0) as plant, serving(plant) as service:
-        place = _place(plant, service)
-        callers = [Maker(place), Maker(place, experiments=False), Uploader(place), Reader(place)]
+        target = _target(plant, service)
+        callers = [Maker(target), Maker(target, experiments=False), Uploader(target), Reader(target)]
         for caller in callers:
             caller.ask()
-        everybody: list[Caller] = [*callers, Follower(place)]
+        everybody: list[Caller] = [*callers, Follower(target)]
         started = time.monotonic()
         for _ in range(times):
             _storm(service, everybody, chance.uniform(*SECONDS))
@@ -117,7 +117,7 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
         "cut": sum(caller.cut for caller in everybody),
         "answered": {caller.name: caller.answered for caller in everybody},
         "cut_by": {caller.name: caller.cut for caller in everybody},
-        "kept": {caller.name: caller.kept for caller in everybody if caller.kept},
+        "kept": {caller.name: caller.survived for caller in everybody if caller.survived},
     }
     return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, measured)
 
@@ -133,7 +133,7 @@ def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
     service.start()
 
 
-def _place(plant: Plant, service: Service) -> Place:
+def _target(plant: Plant, service: Service) -> Target:
     """A finished run with a curve and a checkpoint."""
     with plant.sessions.begin() as session:
         run = make_run(session, config={"steps": STEPS})
@@ -146,4 +146,4 @@ def _place(plant: Plant, service: Service) -> Place:
         session.execute(update(Run).where(Run.id == run.id).values(last_step=STEPS))
         lifecycle.finish_run(session, run.id, 1, "finished")
     file = f"{checkpoint.path}/model.safetensors"
-    return Place(service.client.base, plant.sessions, service.datasets, run.id, step, file, CONTENT)
+    return Target(service.client.base, plant.sessions, service.datasets, run.id, step, file, CONTENT)

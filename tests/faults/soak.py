@@ -24,10 +24,10 @@ GROWTH = {
 
 def soak(kind: Kind, warm: Path | None, *, seed: int, minutes: float, every_seconds: float) -> Round:
     """Runs follow one another for so many minutes, one fault each `every_seconds`."""
-    wanted = configs(4)
+    run_configs = configs(4)
     started = time.monotonic()
     with Plant(kind, warm, slots=1) as plant:
-        expected = references(plant, wanted)
+        expected = references(plant, run_configs)
         chaos, hurt = Chaos(plant, seed), dict[str, Record]()
         chaos.gc_frozen = plant.crew[0].pid
         faults = plan(kind, seed, int(60 * minutes / every_seconds) + 1)
@@ -36,7 +36,7 @@ def soak(kind: Kind, warm: Path | None, *, seed: int, minutes: float, every_seco
         deadline += 60 * minutes
         while time.monotonic() < deadline:
             if len(plant.unended(list(hurt))) < plant.workers:
-                hurt |= dict(zip(plant.queue(wanted), expected, strict=True))
+                hurt |= dict(zip(plant.queue(run_configs), expected, strict=True))
             if time.monotonic() > next_fault and chaos.strike(list(hurt), faults[0]):
                 next_fault += every_seconds
                 faults = faults[1:] or plan(kind, seed + 1, 1)
@@ -49,19 +49,19 @@ def soak(kind: Kind, warm: Path | None, *, seed: int, minutes: float, every_seco
         chaos.look(list(hurt))
         verdict = verdict_of(plant, chaos, hurt)
     measured = {name: _course(values) for name, values in samples.items()}
-    for name, (factor, more) in GROWTH.items():
+    for name, (factor, allowance) in GROWTH.items():
         first, last = measured[name]
-        if last > first * factor + more:
+        if last > first * factor + allowance:
             verdict.sentences.append(f"{name} grew from {first:g} to {last:g}")
     return Round(kind, seed, chaos.counts, verdict, time.monotonic() - started, {"course": measured})
 
 
 def _measures(plant: Plant) -> dict[str, Callable[[], float]]:
-    worker, own = psutil.Process(plant.crew[0].pid), psutil.Process()
+    worker, this_process = psutil.Process(plant.crew[0].pid), psutil.Process()
     return {
         "worker_rss_mb": lambda: worker.memory_info().rss / 1e6,
         "worker_fds": lambda: float(worker.num_fds()),
-        "reconciler_fds": lambda: float(own.num_fds()),
+        "reconciler_fds": lambda: float(this_process.num_fds()),
         "log_mb": lambda: _log_bytes(plant) / 1e6,
     }
 

@@ -48,10 +48,10 @@ def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
             getattr(enders, WAYS[number % len(WAYS)])(victim)
         plant.wait_until_ended(run_ids)
         verdict = verdict_of(plant, enders.chaos, dict.fromkeys(run_ids, expected))
-    verdict.sentences.extend(enders.said)
+    verdict.sentences.extend(enders.sentences)
     measured: dict[str, Any] = {
-        f"{way}_seconds": [round(median(took), 2), round(max(took), 2)]
-        for way, took in enders.seconds.items()
+        f"{ending}_seconds": [round(median(took), 2), round(max(took), 2)]
+        for ending, took in enders.seconds.items()
         if took
     }
     measured["late_stops"] = enders.late
@@ -64,8 +64,8 @@ class Enders:
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
         self.chaos = Chaos(plant, seed)
-        self.seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-        self.said: list[str] = []
+        self.seconds: dict[str, list[float]] = {ending: [] for ending in WAYS}
+        self.sentences: list[str] = []
         self.late = 0
         """Runs that took longer to stop than a step and `STOP_SECONDS`."""
         self._random = random.Random(seed)
@@ -76,7 +76,11 @@ class Enders:
         def found() -> list[Trainer]:
             if not self.plant.unended(run_ids):
                 run_ids.extend(self.plant.queue([config]))
-            return [one for one in self.plant.trainers() if one.step > max(one.began_at, 0) + steps]
+            return [
+                trainer
+                for trainer in self.plant.trainers()
+                if trainer.step > max(trainer.began_at, 0) + steps
+            ]
 
         steps = self._random.randrange(3)
         return wait_for(found, "a trainer gets on")[0]
@@ -111,15 +115,15 @@ class Enders:
         self._ask()
         wait_for(lambda: has_pending(victim.pid, signal.SIGTERM), "the worker asks its trainer to end")
         if not psutil.pid_exists(stub) or not self.plant.alive():
-            self.said.append("one SIGTERM did not wait for a trainer that does not react")
+            self.sentences.append("one SIGTERM did not wait for a trainer that does not react")
         self._end(victim, "worker_asked_twice", frozen=stub)
         self._note("worker_asked_twice", asked)
         self.plant.start_worker()
 
-    def _note(self, way: str, asked: float) -> float:
+    def _note(self, ending: str, asked: float) -> float:
         took = time.monotonic() - asked
-        self.seconds[way].append(took)
-        self.chaos.counts[way] += 1
+        self.seconds[ending].append(took)
+        self.chaos.counts[ending] += 1
         return took
 
     def _ask(self) -> "subprocess.Popen[bytes]":
@@ -127,26 +131,28 @@ class Enders:
         worker.send_signal(signal.SIGTERM)
         return worker
 
-    def _end(self, victim: Trainer, way: str, *, frozen: int = 0) -> None:
+    def _end(self, victim: Trainer, ending: str, *, frozen: int = 0) -> None:
         worker = self._ask()
         if frozen:  # a forked trainer stands outside the session that its supervisor kills
             wait_for(lambda: not psutil.pid_exists(frozen), "a trainer that does not react is ended")
             send(victim.pid, signal.SIGKILL)
         if code := worker.wait(180):
-            self.said.append(f"{way}: the worker ended with code {code}")
+            self.sentences.append(f"{ending}: the worker ended with code {code}")
         with reading(self.plant.sessions) as session:
             if session.scalar(select(Worker.id).where(Worker.pid == worker.pid).limit(1)):
-                self.said.append(f"{way}: the worker left itself in the record")
+                self.sentences.append(f"{ending}: the worker left itself in the record")
         if (status := self.plant.read(victim.run_id).status) not in ("queued", "finished"):
-            self.said.append(f"{way}: the run is {status}")
+            self.sentences.append(f"{ending}: the run is {status}")
 
-    def _check_saved(self, way: str, victim: Trainer) -> None:
+    def _check_saved(self, ending: str, victim: Trainer) -> None:
         run = self.plant.read(victim.run_id)
         newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
         with reading(self.plant.sessions) as session:
             saved = session.scalar(newest)
         if saved != run.last_step:
-            self.said.append(f"{way}: the run is at step {run.last_step}, its newest checkpoint at {saved}")
+            self.sentences.append(
+                f"{ending}: the run is at step {run.last_step}, its newest checkpoint at {saved}"
+            )
 
     def _longest_step(self, victim: Trainer) -> float:
         with reading(self.plant.sessions) as session:

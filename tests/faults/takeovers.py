@@ -35,7 +35,7 @@ def take_over(kind: Kind, warm: Path | None, *, times: int) -> Round:
                 run_ids += plant.queue([config])
             (victim,) = wait_for(plant.trainers, "a trainer")[:1]
             chaos.look(run_ids)
-            worker = next(one for one in plant.alive() if one.pid == victim.worker_pid)
+            worker = next(process for process in plant.alive() if process.pid == victim.worker_pid)
             worker.kill()
             died = time.time()
             wait_for(lambda pid=victim.pid: not is_alive(pid), "a trainer follows its worker")  # type: ignore[misc]

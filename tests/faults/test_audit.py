@@ -43,16 +43,16 @@ def run_id(database, state_dir):
 
 
 @pytest.fixture
-def found(database, state_dir, run_id):
+def audited(database, state_dir, run_id):
     """What the audit says after a change, each sentence by its number."""
 
-    def found(*statements, **options):
+    def audited(*statements, **options):
         with database.sessions.begin() as session:
             for statement in statements:
                 session.execute(statement)
         return [sentence[:2] for sentence in audit(database.sessions, state_dir, **options)]
 
-    return found
+    return audited
 
 
 def test_a_run_that_was_killed_and_continued_has_no_violation(database, state_dir, run_id):
@@ -68,85 +68,87 @@ def sealed(database, run_id):
 
 
 @pytest.mark.usefixtures("sealed")
-def test_a_block_that_was_damaged_is_seen(database, found):
-    assert found() == []
+def test_a_block_that_was_damaged_is_seen(database, audited):
+    assert audited() == []
     with database.sessions() as session:
         data = session.scalar(select(MetricBlock.data).where(MetricBlock.attempt == 2))
-    assert found(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=data[:-1] + b"?"))[0] == "I1"
+    assert (
+        audited(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=data[:-1] + b"?"))[0] == "I1"
+    )
 
 
 @pytest.mark.usefixtures("sealed")
-def test_a_lost_block_and_a_row_that_should_be_in_one_are_seen(database, found, run_id):
+def test_a_lost_block_and_a_row_that_should_be_in_one_are_seen(database, audited, run_id):
     with database.sessions.begin() as session:
         (key,) = session.scalars(select(MetricBlock.key_id).distinct())
         session.add(Metric(run_id=run_id, key_id=key, step=2, attempt=1, kind=0, value=0.2))
-    assert found() == ["I1"]
-    assert found(delete(Metric), delete(MetricBlock).where(MetricBlock.attempt == 2)) != []
+    assert audited() == ["I1"]
+    assert audited(delete(Metric), delete(MetricBlock).where(MetricBlock.attempt == 2)) != []
 
 
-def test_a_lost_step_is_seen(found):
-    assert found(delete(Metric).where(Metric.step == 1)) == ["I1", "I1"]  # its rollouts have no metrics now
+def test_a_lost_step_is_seen(audited):
+    assert audited(delete(Metric).where(Metric.step == 1)) == ["I1", "I1"]  # its rollouts have no metrics now
 
 
-def test_a_step_behind_the_last_one_is_seen(found):
-    assert found(update(Run).values(last_step=3)) == ["I1"]
+def test_a_step_behind_the_last_one_is_seen(audited):
+    assert audited(update(Run).values(last_step=3)) == ["I1"]
 
 
-def test_a_second_valid_row_of_a_step_is_seen(found):
+def test_a_second_valid_row_of_a_step_is_seen(audited):
     """As if attempt 2 had written a step that it never trained."""
-    assert found(update(Attempt).where(Attempt.number == 2).values(from_step=3)) == ["I1", "I1"]
+    assert audited(update(Attempt).where(Attempt.number == 2).values(from_step=3)) == ["I1", "I1"]
 
 
-def test_rollouts_of_another_attempt_than_the_metrics_are_seen(database, found):
+def test_rollouts_of_another_attempt_than_the_metrics_are_seen(database, audited):
     with database.sessions.begin() as session:
         run = session.query(Run).one()
         make_group(session, run, step=2, attempt=2, prompt_index=1)
-    assert found(update(Attempt).where(Attempt.number == 2).values(from_step=1)) != []
+    assert audited(update(Attempt).where(Attempt.number == 2).values(from_step=1)) != []
 
 
-def test_a_missing_attempt_is_seen(found):
-    assert found(delete(Attempt).where(Attempt.number == 1)) == ["I2"]
+def test_a_missing_attempt_is_seen(audited):
+    assert audited(delete(Attempt).where(Attempt.number == 1)) == ["I2"]
 
 
-def test_an_attempt_that_never_ended_is_seen(found):
-    assert found(update(Attempt).where(Attempt.number == 1).values(ended_at=None)) == ["I2"]
+def test_an_attempt_that_never_ended_is_seen(audited):
+    assert audited(update(Attempt).where(Attempt.number == 1).values(ended_at=None)) == ["I2"]
 
 
-def test_two_attempts_at_the_same_time_are_seen(found):
+def test_two_attempts_at_the_same_time_are_seen(audited):
     overlap = update(Attempt).where(Attempt.number == 1).values(ended_at=Attempt.ended_at + 60)
-    assert found(overlap) == ["I2"]
-    assert found(clock_jumped=True) == []
+    assert audited(overlap) == ["I2"]
+    assert audited(clock_jumped=True) == []
 
 
-def test_a_word_of_an_old_attempt_after_a_new_one_began_is_seen(database, found, run_id):
+def test_a_word_of_an_old_attempt_after_a_new_one_began_is_seen(database, audited, run_id):
     with database.sessions.begin() as session:
         session.add(Event(run_id=run_id, attempt=1, kind="data", message="still here"))
-    assert found() == ["I2"]
+    assert audited() == ["I2"]
 
 
-def test_rows_of_an_attempt_that_never_was_are_seen(database, found):
+def test_rows_of_an_attempt_that_never_was_are_seen(database, audited):
     with database.sessions.begin() as session:
         write_metric(session, session.query(Run).one(), "loss/total", {4: 1.0}, attempt=7)
-    assert found() == ["I1", "I2"]
+    assert audited() == ["I1", "I2"]
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "swap manifest", "remove all"])
-def test_a_damaged_checkpoint_is_seen(state_dir, run_id, found, damage):
-    one, other = (state_dir / "runs" / run_id / name for name in ("s000004-a2", "s000002-a1"))
+def test_a_damaged_checkpoint_is_seen(state_dir, run_id, audited, damage):
+    checkpoint, older = (state_dir / "runs" / run_id / name for name in ("s000004-a2", "s000002-a1"))
     match damage:
         case "flip":
-            (one / "model.safetensors").write_bytes(b"weighTs")
+            (checkpoint / "model.safetensors").write_bytes(b"weighTs")
         case "cut":
-            (one / "model.safetensors").write_bytes(b"weig")
+            (checkpoint / "model.safetensors").write_bytes(b"weig")
         case "remove":
-            (one / "model.safetensors").unlink()
+            (checkpoint / "model.safetensors").unlink()
         case "swap manifest":
-            (one / "manifest.json").write_text('{"files": {}}')
+            (checkpoint / "manifest.json").write_text('{"files": {}}')
         case "remove all":
-            shutil.rmtree(one)
-    assert other.is_dir()
-    assert found() == ["I3"]
-    assert found(damaged={f"{run_id}/s000004-a2"}) == []
+            shutil.rmtree(checkpoint)
+    assert older.is_dir()
+    assert audited() == ["I3"]
+    assert audited(damaged={f"{run_id}/s000004-a2"}) == []
 
 
 @pytest.mark.parametrize(
@@ -157,25 +159,25 @@ def test_a_damaged_checkpoint_is_seen(state_dir, run_id, found, damage):
         {"from": "queued", "to": "done"},
     ],
 )
-def test_a_move_that_is_not_allowed_or_does_not_follow_is_seen(database, found, run_id, move):
+def test_a_move_that_is_not_allowed_or_does_not_follow_is_seen(database, audited, run_id, move):
     with database.sessions.begin() as session:
         session.add(Event(run_id=run_id, kind="lifecycle", message="?", data=move))
-    assert set(found()) == {"I4"}
+    assert set(audited()) == {"I4"}
 
 
-def test_a_status_that_no_move_led_to_is_seen(found):
-    assert found(update(Run).values(status="paused")) == ["I4"]
-    assert found(update(Run).values(status="lost")) == ["I4", "I4"]
+def test_a_status_that_no_move_led_to_is_seen(audited):
+    assert audited(update(Run).values(status="paused")) == ["I4"]
+    assert audited(update(Run).values(status="lost")) == ["I4", "I4"]
 
 
-def test_rows_of_a_run_that_is_not_there_are_seen(database, found):
+def test_rows_of_a_run_that_is_not_there_are_seen(database, audited):
     with database.sessions.begin() as session:
         (key_id,) = session.scalars(select(Metric.key_id).distinct())
         session.add(Metric(run_id="nobody", key_id=key_id, step=1, attempt=1, kind=0, value=1.0))
-    assert found() == ["I5"]
+    assert audited() == ["I5"]
 
 
-def test_tokens_of_no_group_are_seen(database, found):
+def test_tokens_of_no_group_are_seen(database, audited):
     lose = "UPDATE rollout_tokens SET group_id = 'z' || substr(group_id, 2)"
     if "postgres" in database.url:
         with psycopg.connect(database.url.replace("+psycopg", ""), autocommit=True) as connection:
@@ -184,13 +186,13 @@ def test_tokens_of_no_group_are_seen(database, found):
     else:
         with closing(sqlite3.connect(database.engine.url.database, isolation_level=None)) as plain:
             plain.execute(lose)
-    assert set(found()) == ({"I5"} if "postgres" in database.url else {"I5", "I6"})
+    assert set(audited()) == ({"I5"} if "postgres" in database.url else {"I5", "I6"})
 
 
-def test_a_directory_of_no_run_and_a_file_of_no_checkpoint_are_seen(state_dir, run_id, found):
+def test_a_directory_of_no_run_and_a_file_of_no_checkpoint_are_seen(state_dir, run_id, audited):
     (state_dir / "runs" / "nobody").mkdir()
     (state_dir / "runs" / run_id / ".s000004-a1.77.draft").mkdir()
-    assert found() == ["I5", "I5"]
+    assert audited() == ["I5", "I5"]
 
 
 def test_a_column_that_no_model_knows_is_seen(sqlite_url, state_dir):
@@ -201,13 +203,13 @@ def test_a_column_that_no_model_knows_is_seen(sqlite_url, state_dir):
     engine.dispose()
 
 
-@pytest.mark.parametrize("place", ["row", "file"])
-def test_the_canary_is_seen(database, state_dir, run_id, found, place):
-    if place == "row":
+@pytest.mark.parametrize("location", ["row", "file"])
+def test_the_canary_is_seen(database, state_dir, run_id, audited, location):
+    if location == "row":
         with database.sessions.begin() as session:
             session.add(LogChunk(run_id=run_id, attempt=1, number=1, text="password: hunter2"))
     else:
         (state_dir / "worker.log").write_text("password: hunter2")
         (state_dir / "token").write_text("hunter2")
-    assert found() == []
-    assert found(canary="hunter2") == ["I7"]
+    assert audited() == []
+    assert audited(canary="hunter2") == ["I7"]

@@ -53,17 +53,21 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
         (trainer,) = wait_for(plant.trainers, "a trainer")
         send(trainer.pid, signal.SIGSTOP)
         rows = chaos.rows(run_id)
-        for row, way in zip(rows, random.sample([way for way in WAYS if way != "swap"], 3), strict=False):
+        for row, damage_kind in zip(
+            rows,
+            random.sample([damage_kind for damage_kind in WAYS if damage_kind != "swap"], 3),
+            strict=False,
+        ):
             directory = plant.settings.artifacts_of(run_id) / row.path
-            damage(directory, way, directory, random.Random())
+            damage(directory, damage_kind, directory, random.Random())
             plant.damaged.add(f"{run_id}/{row.path}")
         send(trainer.pid, signal.SIGKILL)
         plant.wait_until_ended([run_id])
         run = plant.read(run_id)
         with reading(plant.sessions) as session:
-            said = session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all()
+            messages_told = session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all()
         assert run.status == "failed"
         assert "none of the run's 3 checkpoints is whole" in run.reason
-        assert len([message for message in said if message.startswith("refused: ")]) == 3
+        assert len([message for message in messages_told if message.startswith("refused: ")]) == 3
         assert run.last_step >= rows[0].step  # nothing was trained on top of it
         assert audit(plant.sessions, plant.settings.state, damaged=plant.damaged) == []

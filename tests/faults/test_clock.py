@@ -47,7 +47,7 @@ def plant_on(clock, database, **options):
     return Plant(kind, workers=0, slots=1, lease_seconds=LEASE, trainer=trainer_on(clock), **options)
 
 
-def trains(plant, run_id, *, attempt, more=1):
+def trains(plant, run_id, *, attempt, further=1):
     """Waits until this attempt has got on by so many steps."""
     before = plant.read(run_id)
     behind = before.last_step if before.attempt == attempt else 0
@@ -55,7 +55,7 @@ def trains(plant, run_id, *, attempt, more=1):
     def has_got_on():
         run = plant.read(run_id)
         assert run.attempt <= attempt, "it was taken away"
-        return run.attempt == attempt and run.last_step >= behind + more
+        return run.attempt == attempt and run.last_step >= behind + further
 
     wait_for(has_got_on, "it trains")
 
@@ -78,7 +78,10 @@ def check(plant, run_id):
     run = plant.read(run_id)
     with reading(plant.sessions) as session:
         attempts = session.scalars(select(Attempt).where(Attempt.run_id == run_id)).all()
-    spans = [(run.started_at, run.finished_at), *((each.started_at, each.ended_at) for each in attempts)]
+    spans = [
+        (run.started_at, run.finished_at),
+        *((attempt.started_at, attempt.ended_at) for attempt in attempts),
+    ]
     assert all(begin is not None and end is not None and begin <= end for begin, end in spans)
     assert audit(plant.sessions, plant.settings.state, clock_jumped=True) == []
 
@@ -110,7 +113,7 @@ def check_pages(client, run_id):
     """The service answers, and tells of nothing that ended before it began."""
     assert all(answers(client, path) for path in ("/queue", "/workers", "/status"))
     run = client.get(f"/runs/{run_id}").json()
-    spans = [(each["started_at"], each["ended_at"]) for each in run["attempts"]]
+    spans = [(attempt["started_at"], attempt["ended_at"]) for attempt in run["attempts"]]
     assert all(begin <= end for begin, end in [*spans, (run["started_at"], run["finished_at"])])
 
 
@@ -158,9 +161,11 @@ def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
         trains(plant, run_id, attempt=2)
         stop(plant, run_id)
         check_pages(client, run_id)
-        said = clock_events(plant, run_id)
-        jumps = re.findall(r"the database's clock (jumped ahead|went back) by ([\d,]+) s: ", "\n".join(said))
-        assert [way for way, _ in jumps] == ["jumped ahead", "went back", "went back"], said
+        events = clock_events(plant, run_id)
+        jumps = re.findall(
+            r"the database's clock (jumped ahead|went back) by ([\d,]+) s: ", "\n".join(events)
+        )
+        assert [direction for direction, _ in jumps] == ["jumped ahead", "went back", "went back"], events
         seconds = [float(number.replace(",", "")) for _, number in jumps]
         assert seconds == pytest.approx([HOUR, 2 * HOUR, 2 * HOUR], abs=60)
         check(plant, run_id)

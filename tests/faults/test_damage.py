@@ -35,8 +35,8 @@ def trained(sessions, settings, queued, train):  # noqa: F811 - fixtures
     with Recorder(sessions, run_id, claim.attempt, config=config) as recorder:
 
         def continuing(root):
-            own = {"run_id": run_id, "attempt": claim.attempt, "config": config}
-            checkpoints = Checkpoints(root, recorder, **own)
+            owner = {"run_id": run_id, "attempt": claim.attempt, "config": config}
+            checkpoints = Checkpoints(root, recorder, **owner)
             return Trainer(
                 config,
                 recorder,
@@ -56,7 +56,7 @@ def restored(trainer):
     except BadCheckpoint as error:
         return 0, error.detail.rpartition(": ")[2]
     weights = [parameter.detach() for parameter in trainer.policy.model.parameters()]
-    moments = [value for part in trainer.parts.values() for value in part.tensors().values()]
+    moments = [value for component in trainer.parts.values() for value in component.tensors().values()]
     return step, float(sum(value.double().sum() for value in [*weights, *moments]))
 
 
@@ -67,12 +67,12 @@ def refusals(sessions):  # noqa: F811
 
 
 def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path):  # noqa: F811
-    whole, continuing, recorder = trained
-    names = sorted((path.name for path in whole.iterdir()), reverse=True)
+    undamaged, continuing, recorder = trained
+    names = sorted((path.name for path in undamaged.iterdir()), reverse=True)
     assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]
     good = {0: "none of the run's 3 checkpoints is whole"}
     for step in (3, 2, 1):
-        root = shutil.copytree(whole, tmp_path / f"good{step}")
+        root = shutil.copytree(undamaged, tmp_path / f"good{step}")
         for name in names[: 3 - step]:
             shutil.rmtree(root / name)
         good[step] = restored(continuing(root))[1]
@@ -80,14 +80,14 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
     before, done = refusals(sessions), 0
     chance = random.Random(0)
     while done < TIMES:
-        root = shutil.copytree(whole, tmp_path / "damaged")
+        root = shutil.copytree(undamaged, tmp_path / "damaged")
         bad = chance.choice((1, 1, 2, 3))
         for name in names[:bad]:
-            other = chance.choice(
-                [other for other in names if other != name and (root / other).is_dir()] or [""]
+            donor = chance.choice(
+                [donor for donor in names if donor != name and (root / donor).is_dir()] or [""]
             )
-            ways = WAYS if other else [way for way in WAYS if way != "swap"]
-            damage(root / name, chance.choice(ways), whole / other, chance)
+            ways = WAYS if donor else [damage_kind for damage_kind in WAYS if damage_kind != "swap"]
+            damage(root / name, chance.choice(ways), undamaged / donor, chance)
         step, state = restored(continuing(root))
         assert step == 3 - bad
         assert state == good[step]

@@ -16,9 +16,9 @@ SAMPLE = 4
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def test_a_process_may_die_at_any_statement(warm, database):
     kind = Kind(database, "filesystem")
-    found = discover(kind, warm)
-    assert min(len(points) for points in found.values()) >= 25
-    for role, points in found.items():
+    points_by_role = discover(kind, warm)
+    assert min(len(points) for points in points_by_role.values()) >= 25
+    for role, points in points_by_role.items():
         certain = [point for point in points if is_certain(point)]
         played, missed = die_at(kind, warm, role, certain[:: len(certain) // SAMPLE][:SAMPLE])
         assert played.verdict.sentences == []

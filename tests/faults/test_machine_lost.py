@@ -25,11 +25,11 @@ def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, sto
     faults = ["machine_lost"] * TIMES + ["trainer_killed"] * TIMES
     random.shuffle(faults)
     with Plant(Kind("sqlite", "valkey"), warm, artifacts_url=url) as plant:
-        wanted = configs(3)
-        expected = references(plant, wanted)
+        run_configs = configs(3)
+        expected = references(plant, run_configs)
         chaos, hurt = Chaos(plant, random.randrange(10**9)), {}
         while faults:
-            run_ids = plant.queue(wanted)
+            run_ids = plant.queue(run_configs)
             hurt |= dict(zip(run_ids, expected, strict=True))
             chaos.storm(run_ids, faults)
         store = artifact_store(plant.settings)

@@ -25,7 +25,7 @@ Record = dict[tuple[Any, ...], Any]
 def record_of(session: Session, run_id: str) -> Record:
     """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
     limits = limits_of(session, [run_id]).get(run_id, ())
-    (part,) = run_points_of(session, [Stretch(run_id)])
+    (segment,) = run_points_of(session, [Stretch(run_id)])
     groups = {
         group.id: group
         for group in session.scalars(
@@ -34,13 +34,21 @@ def record_of(session: Session, run_id: str) -> Record:
     }
     record: Record = {
         (point.name, point.step): to_stored(point.value)
-        for point in all_points(session, part)
+        for point in all_points(session, segment)
         if not point.name.startswith(OF_THE_MACHINE)
     }
-    for one in (each for _, them in in_pieces(session, list(groups)) for each in them):
-        group = groups[one.group_id]
-        place = ("completion", group.step, group.kind, group.prompt_index, one.position)
-        record[place] = (one.text, one.reward, one.advantage, one.tokens, one.finish_reason)
+    for completion in (
+        completion for _, completions in in_pieces(session, list(groups)) for completion in completions
+    ):
+        group = groups[completion.group_id]
+        key = ("completion", group.step, group.kind, group.prompt_index, completion.position)
+        record[key] = (
+            completion.text,
+            completion.reward,
+            completion.advantage,
+            completion.tokens,
+            completion.finish_reason,
+        )
     return record
 
 
@@ -63,8 +71,8 @@ class Witness:
         seen = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])
-        (part,) = run_points_of(session, [Stretch(run_id)])
-        valid = {point.step for point in all_points(session, part)}
+        (segment,) = run_points_of(session, [Stretch(run_id)])
+        valid = {point.step for point in all_points(session, segment)}
         vanished = len(seen - now.steps.get(run_id, set()))
         return vanished + len({step for step, _ in seen} - valid)
 
@@ -95,9 +103,9 @@ class Verdict:
         return not (self.lost or self.unequal or self.unfinished or self.double or self.sentences)
 
 
-def judge(session: Session, witness: Witness, references: dict[str, Record], found: list[str]) -> Verdict:
-    """Compare each run with the record of the uninterrupted one; `found` is what the audit said."""
-    verdict = Verdict(sentences=list(found), double=len({s for s in found if s.startswith("I2")}))
+def judge(session: Session, witness: Witness, references: dict[str, Record], findings: list[str]) -> Verdict:
+    """Compare each run with the record of the uninterrupted one; `findings` is what the audit said."""
+    verdict = Verdict(sentences=list(findings), double=len({s for s in findings if s.startswith("I2")}))
     for run_id, reference in references.items():
         run = session.get_one(Run, run_id)
         record = record_of(session, run_id)

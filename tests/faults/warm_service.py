@@ -15,7 +15,7 @@ from backend.service import cli
 from backend.service.process.gc_freeze import gc_frozen
 
 with gc_frozen():
-    for _name in ("main", "db.migrate", "process.server"):
+    for _name in ("service.main", "storage.migrate", "service.process.server"):
         import_module(f"backend.{_name}")
 
 LOG = "SERVICE_LOG"

@@ -66,7 +66,7 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str, o
         seen_long = patch.object(live_workers, "SILENT_SECONDS", ROUND_SECONDS)
         with running(directory / "state", url, **limits) as service, seen_long:
             _furnish(service)
-            found = _schemathesis(service, directory, TOKENS[client], seed, examples, phases, only)
+            report = _schemathesis(service, directory, TOKENS[client], seed, examples, phases, only)
             statuses = _answered() - before
     return Round(
         seed=seed,
@@ -77,7 +77,7 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str, o
         requests=statuses.total(),
         statuses=dict(sorted(statuses.items())),
         server_errors=sum(count for status, count in statuses.items() if status >= "5"),
-        violations={each["type"]: each["operations"] for each in found["failures"]},
+        violations={failure["type"]: failure["operations"] for failure in report["failures"]},
         versions={name: version(name) for name in ("schemathesis", "fastapi", "pydantic", "sqlalchemy")}
         | {"python": platform.python_version()},
     )
@@ -133,7 +133,7 @@ def _schemathesis(
         raise RuntimeError(output.stdout[-2000:] + output.stderr[-2000:]) from None
     if report["failures"] or report["errors"]:
         print(output.stdout)
-    report["failures"] += [{"type": "error", "operations": [str(each)]} for each in report["errors"]]
+    report["failures"] += [{"type": "error", "operations": [str(error)]} for error in report["errors"]]
     return report
 
 
@@ -146,12 +146,12 @@ def _document(service: Service, directory: Path) -> str:
 
 def _answered() -> Counter[str]:
     """How many answers of each status this process has given."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for metric in REQUESTS.collect():
         for sample in metric.samples:
             if sample.name.endswith("_count"):
-                found[sample.labels["status"]] += int(sample.value)
-    return found
+                counts[sample.labels["status"]] += int(sample.value)
+    return counts
 
 
 def total() -> int:
@@ -173,24 +173,24 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="regular expression: paths to fuzz; not entered in the ledger"
     )
-    given = parser.parse_args()
-    rounds = [each for each in ROUNDS if given.database in (None, each[0])]
+    options = parser.parse_args()
+    rounds = [round_kind for round_kind in ROUNDS if options.database in (None, round_kind[0])]
     is_clean = True
     for number in itertools.count():
-        if total() >= given.goal and not given.only:
+        if total() >= options.goal and not options.only:
             break
         database, client = rounds[number % len(rounds)]
-        seed = given.seed + number
+        seed = options.seed + number
         print(f"seed {seed}: {client} on {database} ...", flush=True)
         done = play(
-            database, client, seed, given.examples, phases="coverage,fuzzing,stateful", only=given.only
+            database, client, seed, options.examples, phases="coverage,fuzzing,stateful", only=options.only
         )
         print(
             f"  {done.requests:,} requests, {done.server_errors} x 5xx, {done.violations}, {done.seconds} s",
             flush=True,
         )
         is_clean &= not (done.server_errors or done.violations)
-        if given.only:
+        if options.only:
             break
         with LEDGER.open("a") as ledger:
             ledger.write(json.dumps(done._asdict()) + "\n")

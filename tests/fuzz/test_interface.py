@@ -59,24 +59,24 @@ def assert_refused(answer, about):
     assert json.loads(answer.text)["detail"], about
 
 
-@pytest.mark.parametrize("what", BODIES)
-def test_a_body_that_is_no_object_is_refused(client, what):
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_body_that_is_no_object_is_refused(client, kind):
     for method, path in routes():
         answer = client.request(
-            method, path, content=BODIES[what], headers={"Content-Type": "application/json"}
+            method, path, content=BODIES[kind], headers={"Content-Type": "application/json"}
         )
-        may_be_empty = what in ("nothing", "null") and path.endswith(("/clone", "/evaluations"))
-        assert_refused(answer, (what, path))
+        may_be_empty = kind in ("nothing", "null") and path.endswith(("/clone", "/evaluations"))
+        assert_refused(answer, (kind, path))
         assert answer.status_code == 404 or not may_be_empty
 
 
-@pytest.mark.parametrize("what", VALUES)
-def test_a_value_that_no_column_holds_is_refused_in_every_field(client, what):
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_value_that_no_column_holds_is_refused_in_every_field(client, kind):
     for method, path in routes():
         for field in FIELDS:
-            body = b'{"%s": %s}' % (field.encode(), VALUES[what])
+            body = b'{"%s": %s}' % (field.encode(), VALUES[kind])
             answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
-            assert_refused(answer, (what, path, field))
+            assert_refused(answer, (kind, path, field))
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -88,11 +88,11 @@ def test_a_body_of_another_type_is_refused(client, kind):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("database", "who"), [("sqlite", "operator"), ("postgres", "viewer")])
-def test_schemathesis_finds_nothing(database, who, capsys):
-    done = play(database, who, seed=1, examples=4, phases="fuzzing,stateful")
+@pytest.mark.parametrize(("database", "client_role"), [("sqlite", "operator"), ("postgres", "viewer")])
+def test_schemathesis_finds_nothing(database, client_role, capsys):
+    done = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
     with capsys.disabled():
-        print(f"\n{done.requests} fuzzed requests as {who} on {database}: {done.statuses}")
+        print(f"\n{done.requests} fuzzed requests as {client_role} on {database}: {done.statuses}")
     assert done.server_errors == 0
     assert done.violations == {}
     assert done.requests > 150

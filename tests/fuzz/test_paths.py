@@ -116,10 +116,10 @@ def in_queries(document):
     """(method, path, parameter) of every text in a query."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            for each in operation.get("parameters", []):
-                is_text = "string" in str(each["schema"]) and each["in"] == "query"
+            for parameter in operation.get("parameters", []):
+                is_text = "string" in str(parameter["schema"]) and parameter["in"] == "query"
                 if is_text and path != "/api/v1/stream":
-                    yield method.upper(), filled_in(path.replace("{name}", "{name:path}")), each["name"]
+                    yield method.upper(), filled_in(path.replace("{name}", "{name:path}")), parameter["name"]
 
 
 CONFIGS = (
@@ -247,14 +247,14 @@ def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
 
     async def everything():
         nonlocal count
-        for _, place in places:  # what is imported when first needed is imported now
-            await attack(*place("x"))
+        for _, request_of in places:  # what is imported when first needed is imported now
+            await attack(*request_of("x"))
         watch.is_on = True
-        for number, (leads, place) in enumerate(places):
-            for other, text in enumerate(attacks):
-                if is_everything or (number + other) % (6 if leads else 40) == 0:
+        for number, (leads, request_of) in enumerate(places):
+            for attack_number, text in enumerate(attacks):
+                if is_everything or (number + attack_number) % (6 if leads else 40) == 0:
                     count += 1
-                    await attack(*place(text))
+                    await attack(*request_of(text))
         watch.is_on = False
 
     try:
@@ -262,8 +262,8 @@ def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
     finally:
         watch.is_on = False
     with capsys.disabled():
-        what = f"{len(attacks)} paths and names in {len(places)} places: {count:,} requests"
-        print(f"\n{what}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
+        summary = f"{len(attacks)} paths and names in {len(places)} places: {count:,} requests"
+        print(f"\n{summary}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
     assert (shown, watch.escapes[:20]) == ([], [])
     assert watch.opened > 0
     assert {200, 404, 422} <= statuses

@@ -134,7 +134,7 @@ PROOFS = {
 class Call(NamedTuple):
     """A call that a checker can reach."""
 
-    place: str
+    location: str
     code: str
     reason: str
 
@@ -161,7 +161,7 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
         if function in seen or not inspect.isfunction(function):
             continue
         seen.add(function)
-        place = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        location = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
             if not isinstance(node, ast.Call):
                 continue
@@ -170,8 +170,8 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
                 waiting += methods(target) if inspect.isclass(target) else [target]
             elif target is None:
                 waiting += same_name(node.func, function, cls)
-            if (reason := complaint(node, target)) and (place, ast.unparse(node)) not in PROOFS:
-                yield Call(place, ast.unparse(node), reason)
+            if (reason := complaint(node, target)) and (location, ast.unparse(node)) not in PROOFS:
+                yield Call(location, ast.unparse(node), reason)
 
 
 def resolved(node: ast.expr, function: Any, cls: type | None) -> Any:
@@ -194,19 +194,25 @@ def is_own(target: Any) -> bool:
 
 
 def methods(cls: type) -> list[Any]:
-    found = [inspect.getattr_static(cls, name) for name in dir(cls)]
-    unwrapped = [getattr(one, "__func__", getattr(one, "fget", one)) for one in found]
-    return [one for one in unwrapped if inspect.isfunction(one) and one.__module__.startswith(LIBRARY)]
+    attributes = [inspect.getattr_static(cls, name) for name in dir(cls)]
+    unwrapped = [
+        getattr(attribute, "__func__", getattr(attribute, "fget", attribute)) for attribute in attributes
+    ]
+    return [
+        method for method in unwrapped if inspect.isfunction(method) and method.__module__.startswith(LIBRARY)
+    ]
 
 
 def same_name(node: ast.expr, function: Any, cls: type | None) -> list[Any]:
     """Methods of the library's classes in sight that a call on an unknown object could be."""
     name = node.attr if isinstance(node, ast.Attribute) else ""
-    classes = [one for one in function.__globals__.values() if inspect.isclass(one) and is_own(one)]
+    classes = [
+        member for member in function.__globals__.values() if inspect.isclass(member) and is_own(member)
+    ]
     return [
         method
-        for one in {*classes, *([cls] if cls else [])}
-        for method in methods(one)
+        for owner in {*classes, *([cls] if cls else [])}
+        for method in methods(owner)
         if method.__name__ == name
     ]
 

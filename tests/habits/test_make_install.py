@@ -53,18 +53,18 @@ def make(project, *targets):
         )
         for target in targets
     ]
-    said = [process.communicate(timeout=60)[0] for process in processes]
-    return [process.returncode for process in processes], said
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    return [process.returncode for process in processes], outputs
 
 
 @pytest.mark.parametrize("targets", [("runtime", "runtime"), ("dev", "runtime")])
 def test_of_two_that_install_at_once_one_does_it_and_the_other_waits(project, targets):
-    codes, said = make(project, *targets)
-    assert codes == [0, 0], said
-    first, *rest = (project / "said").read_text().split()
+    codes, outputs = make(project, *targets)
+    assert codes == [0, 0], outputs
+    first, *further = (project / "said").read_text().split()
     assert first == "venv"
-    assert rest in (["begin", "end"] * 3, ["begin", "end"] * 6)  # each lock has three steps
-    assert len(rest) == 6 or targets[0] == "dev"
+    assert further in (["begin", "end"] * 3, ["begin", "end"] * 6)  # each lock has three steps
+    assert len(further) == 6 or targets[0] == "dev"
 
 
 def test_what_is_installed_is_left_alone_until_its_lock_changes(project):

@@ -51,7 +51,7 @@ PARTS = {
 def blocks(text: str) -> list[list[str]]:
     """Each package's line, and its hashes."""
     joined = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
-    return [[part.strip() for part in line.split("\0")] for line in joined]
+    return [[piece.strip() for piece in line.split("\0")] for line in joined]
 
 
 def pins(text: str) -> dict[str, str]:
@@ -122,18 +122,25 @@ def test_a_lock_is_complete_on_every_machine(lock):
     """With hashes pip takes nothing that is not listed; torch's own libraries come with it."""
     pinned = pins(LOCKS[lock])
     for name, machine in itertools.product(pinned, MACHINES):
-        for wanted in needs(name):
-            if wanted.marker is None or wanted.marker.evaluate({**machine, "extra": ""}):
-                assert canonicalize_name(wanted.name) in pinned, f"{name} needs {wanted} on {machine}"
+        for requirement in needs(name):
+            if requirement.marker is None or requirement.marker.evaluate({**machine, "extra": ""}):
+                assert canonicalize_name(requirement.name) in pinned, (
+                    f"{name} needs {requirement} on {machine}"
+                )
 
 
 def test_what_torch_needs_beside_its_own_libraries_is_in_the_lock():
     pinned = pins(LOCKS["requirements.lock"])
-    own = ("nvidia-", "cuda-", "triton")
-    wanted = [Requirement(text) for text in requires("torch") or [] if "extra ==" not in text]
-    others = [one for one in wanted if not one.name.startswith(own)]
-    assert others
-    assert all(one.specifier.contains(pinned[canonicalize_name(one.name)]) for one in others)
+    of_torch = ("nvidia-", "cuda-", "triton")
+    requirements = [Requirement(text) for text in requires("torch") or [] if "extra ==" not in text]
+    other_requirements = [
+        requirement for requirement in requirements if not requirement.name.startswith(of_torch)
+    ]
+    assert other_requirements
+    assert all(
+        requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+        for requirement in other_requirements
+    )
 
 
 def test_the_tests_run_on_the_versions_that_are_shipped():
@@ -156,12 +163,17 @@ def test_every_direct_dependency_is_pinned_inside_its_range():
 
 def test_what_is_installed_without_its_dependencies_finds_all_but_the_one_that_needs_a_compiler():
     pinned = pins(LOCKS["requirements.lock"] + NODEPS + TORCH)
-    wanted = [
+    requirements = [
         Requirement(text) for name in pins(NODEPS) for text in requires(name) or [] if "extra ==" not in text
     ]
-    assert {one.name for one in wanted if canonicalize_name(one.name) not in pinned} == {"pycosat"}
-    others = [one for one in wanted if one.name != "pycosat"]
-    assert all(one.specifier.contains(pinned[canonicalize_name(one.name)]) for one in others)
+    assert {
+        requirement.name for requirement in requirements if canonicalize_name(requirement.name) not in pinned
+    } == {"pycosat"}
+    other_requirements = [requirement for requirement in requirements if requirement.name != "pycosat"]
+    assert all(
+        requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+        for requirement in other_requirements
+    )
 
 
 def test_the_service_imports_only_what_it_declares():

@@ -40,14 +40,18 @@ def main() -> int:
     arguments = _arguments()
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
-        what = (
+        obstacle = (
             f"apt-get install {' '.join(missing)}" if missing else "only root may build in chroot isolation"
         )
-        print(f"skipped: the images are not built here ({what})")
+        print(f"skipped: the images are not built here ({obstacle})")
         return 0
     base = arguments.base or _make_base(arguments.suite)
-    flags = [part for volume in arguments.volume for part in ("--volume", volume)]
-    flags += [part for given in [f"BASE={base}", *arguments.build_arg] for part in ("--build-arg", given)]
+    flags = [argument for volume in arguments.volume for argument in ("--volume", volume)]
+    flags += [
+        argument
+        for build_arg in [f"BASE={base}", *arguments.build_arg]
+        for argument in ("--build-arg", build_arg)
+    ]
     for target in ("api", "worker"):
         _buildah(
             "build", "--isolation", "chroot", *flags, "--target", target, "--tag", _tag(target), str(ROOT)
@@ -154,7 +158,7 @@ def _train() -> None:
 
 def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
     places = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
-    given = {
+    variables = {
         "STATE_DIR": "/state",
         "MODELS_DIR": "/models",
         "DATASETS_DIR": "/datasets",
@@ -162,8 +166,13 @@ def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
         "BROKER_URL": "redis+socket:///redis/redis.sock",
         **environment,
     }
-    flags = [part for name, place in places.items() for part in ("--volume", f"{shared / name}:{place}")]
-    return [*flags, *(part for name, value in given.items() for part in ("--env", f"{name}={value}"))]
+    flags = [
+        argument for name, target in places.items() for argument in ("--volume", f"{shared / name}:{target}")
+    ]
+    return [
+        *flags,
+        *(argument for name, value in variables.items() for argument in ("--env", f"{name}={value}")),
+    ]
 
 
 @contextmanager

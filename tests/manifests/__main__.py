@@ -34,11 +34,11 @@ def main() -> None:
         )
         for accelerators, names, nodes in itertools.product(("", "H100:1"), ({}, NAMES), (1, 2))
     ]
-    found = run(python_of("manifests"), JUDGE, {"jobs": jobs, "tasks": tasks, "threads": 1})
-    for line in found["refused"]:
+    report = run(python_of("manifests"), JUDGE, {"jobs": jobs, "tasks": tasks, "threads": 1})
+    for line in report["refused"]:
         print(f"refused: {line}")
-    print(f"{found['valid']} valid, {len(found['refused'])} refused ({found['by']})")
-    if found["refused"]:
+    print(f"{report['valid']} valid, {len(report['refused'])} refused ({report['by']})")
+    if report["refused"]:
         raise SystemExit(1)
 
 

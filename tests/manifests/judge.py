@@ -48,12 +48,12 @@ def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -
 
 
 def main() -> None:
-    given = json.load(sys.stdin)
+    order = json.load(sys.stdin)
     refused = [
-        *verdicts(kubernetes, given["jobs"], "job"),
-        *verdicts(skypilot, given["tasks"], "task"),
+        *verdicts(kubernetes, order["jobs"], "job"),
+        *verdicts(skypilot, order["tasks"], "task"),
     ]
-    count = len(given["jobs"]) + len(given["tasks"])
+    count = len(order["jobs"]) + len(order["tasks"])
     by = ", ".join(f"{name} {version(name)}" for name in ("kubernetes-validate", "skypilot"))
     print(json.dumps({"valid": count - len(refused), "refused": refused, "by": by}))
 

@@ -42,7 +42,7 @@ def processes():
 def test_a_first_start_killed_while_it_makes_the_schema_is_done_by_the_next(empty_url, processes):
     *killed, last = processes("die", 1 if IS_LONG else 20, empty_url)
     assert len(killed) >= (70 if IS_LONG else 4)
-    assert {(each["code"], each["schema"]) for each in killed} == {(-signal.SIGKILL, "")}, killed
+    assert {(death["code"], death["schema"]) for death in killed} == {(-signal.SIGKILL, "")}, killed
     assert (last["code"], last["schema"]) == (0, newest_schema())
     engine = open_engine(empty_url, pool_size=1)
     assert set(inspect(engine).get_table_names()) >= set(Base.metadata.tables)

@@ -32,9 +32,9 @@ def is_mapped(name, kind, _parents):
 
 def tables(url):
     engine = open_engine(url, pool_size=1)
-    found = set(inspect(engine).get_table_names())
+    names = set(inspect(engine).get_table_names())
     engine.dispose()
-    return {name for name in found - {"alembic_version", "sqlite_sequence"} if not is_index(name)}
+    return {name for name in names - {"alembic_version", "sqlite_sequence"} if not is_index(name)}
 
 
 def test_a_sqlite_database_that_is_about_to_change_is_copied_first(tmp_path, monkeypatch):

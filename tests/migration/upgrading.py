@@ -36,13 +36,13 @@ def main() -> None:
 
 
 def _die(url: str, every: int) -> Iterator[dict[str, Any]]:
-    place = 0
+    visit_number = 0
     while True:
-        ended = _ended(url, *_start(url, _death_at(place)))
+        ended = _ended(url, *_start(url, _death_at(visit_number)))
         yield ended
         if not ended["code"]:
             return
-        place += every
+        visit_number += every
 
 
 def _race(url: str, number: int) -> Iterator[dict[str, Any]]:
@@ -50,8 +50,8 @@ def _race(url: str, number: int) -> Iterator[dict[str, Any]]:
         yield _ended(url, child, end)
 
 
-def _death_at(place: int) -> Visit:
-    left = place
+def _death_at(visit_number: int) -> Visit:
+    left = visit_number
 
     def visit(point: str) -> None:
         nonlocal left
@@ -91,8 +91,8 @@ def _watch_copy(visit: Visit) -> None:
 
 
 def _ended(url: str, child: int, end: int) -> dict[str, Any]:
-    with os.fdopen(end, "rb") as said:
-        point = said.read().decode()
+    with os.fdopen(end, "rb") as pipe:
+        point = pipe.read().decode()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     engine = open_engine(url, pool_size=1)
     with engine.connect() as connection:

@@ -134,9 +134,9 @@ def published(name: str, *, vocabulary: int, **changes: Any) -> Any:
 
 def tokenizer() -> PreTrainedTokenizerBase:
     """The built-in policies' character tokenizer with a chat template."""
-    found = AutoTokenizer.from_pretrained(BUILT_IN["tiny"])
-    found.chat_template = TEMPLATE
-    return found
+    loaded = AutoTokenizer.from_pretrained(BUILT_IN["tiny"])
+    loaded.chat_template = TEMPLATE
+    return loaded
 
 
 def save(name: str, directory: Path, *, vocabulary: int, **changes: Any) -> None:

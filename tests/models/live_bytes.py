@@ -25,8 +25,8 @@ class LiveBytes(TorchDispatchMode):
     def ignore(self, tensors: Any) -> None:
         """Leave out tensors that were there before."""
         for tensor in tensors:
-            for part in plain_parts(tensor):
-                self._known[part.untyped_storage()] = 0
+            for plain in plain_parts(tensor):
+                self._known[plain.untyped_storage()] = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -35,8 +35,8 @@ class LiveBytes(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
-                for part in plain_parts(tensor):
-                    self._see(part if part.is_mkldnn else part.untyped_storage())
+                for plain in plain_parts(tensor):
+                    self._see(plain if plain.is_mkldnn else plain.untyped_storage())
         return result
 
     def _see(self, storage: Any) -> None:
@@ -58,4 +58,4 @@ def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     if not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()
-    return [part for name in names for part in plain_parts(getattr(tensor, name))]
+    return [plain for name in names for plain in plain_parts(getattr(tensor, name))]

@@ -127,7 +127,7 @@ def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, floa
     longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
     memory = phases_of(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     held = ("context", "weights", "optimizer")
-    estimated = sum(size for part, size in memory.parts.items() if part not in held)
+    estimated = sum(size for purpose, size in memory.parts.items() if purpose not in held)
     return sampling_peak(model, longer, prompt_tokens=PROMPT), estimated
 
 
@@ -153,16 +153,16 @@ def learning_peak(model: Any, config: RunConfig) -> int:
     parts = Microbatches(config.resources, is_packed=is_packed(model)).parts(batch)
 
     def step() -> None:
-        for part in parts:
-            token_logprobs(model, batch.rows(part), temperature=1.0).logprobs.sum().backward()
+        for rows in parts:
+            token_logprobs(model, batch.rows(rows), temperature=1.0).logprobs.sum().backward()
             optimizer.take_gradients()
         optimizer.step(1)
 
     step()
-    there = [*model.parameters(), *optimizer.masters.values()]
-    there += [value for state in optimizer.adam.state.values() for value in state.values()]
-    held = {part.untyped_storage().data_ptr(): part for tensor in there for part in plain_parts(tensor)}
-    size = sum(part.untyped_storage().nbytes() for part in held.values())
+    resident = [*model.parameters(), *optimizer.masters.values()]
+    resident += [value for state in optimizer.adam.state.values() for value in state.values()]
+    held = {plain.untyped_storage().data_ptr(): plain for tensor in resident for plain in plain_parts(tensor)}
+    size = sum(plain.untyped_storage().nbytes() for plain in held.values())
     if model.device.type == "cuda":
         step()  # the last kernels are compiled
         before = torch.cuda.memory_allocated()

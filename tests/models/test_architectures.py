@@ -51,9 +51,9 @@ def policy(request, architecture, dtype):
     model = build(architecture, vocabulary=VOCABULARY, dtype=dtype)
     if request.param:
         adapt(model, architecture)
-    found = as_policy(model, tokenizer(), name=architecture)
-    check_decoder(found, name=architecture)
-    return replace(found, form=prompt_form(found.tokenizer, PolicyConfig(chat_template=True)))
+    built = as_policy(model, tokenizer(), name=architecture)
+    check_decoder(built, name=architecture)
+    return replace(built, form=prompt_form(built.tokenizer, PolicyConfig(chat_template=True)))
 
 
 def adapt(model, name):
@@ -75,7 +75,9 @@ def completions(policy):
 def batch(policy, completions):
     prompts = [policy.encode(text, room=16) for text in PROMPTS for _ in range(3)]
     return token_batch(
-        prompts, [one.ids.tolist() for group in completions for one in group], pad_id=policy.pad_id
+        prompts,
+        [completion.ids.tolist() for group in completions for completion in group],
+        pad_id=policy.pad_id,
     )
 
 
@@ -93,9 +95,9 @@ def gradient(policy, batch, rows):
     policy.model.zero_grad()
     sums = {}
     for first in range(0, len(batch), rows):
-        part = batch.rows(torch.arange(first, min(first + rows, len(batch))))
-        found = token_logprobs(policy.model, part, temperature=DECODING.temperature).logprobs
-        (found * weights[first : first + rows, None]).sum().backward()
+        rows_of_batch = batch.rows(torch.arange(first, min(first + rows, len(batch))))
+        logprobs = token_logprobs(policy.model, rows_of_batch, temperature=DECODING.temperature).logprobs
+        (logprobs * weights[first : first + rows, None]).sum().backward()
         for name, weight in policy.model.named_parameters():
             if weight.grad is not None:
                 sums[name] = sums.get(name, 0) + weight.grad.float()
@@ -106,17 +108,19 @@ def gradient(policy, batch, rows):
 def test_the_sampler_reports_the_models_own_log_probabilities(policy, completions):
     for text, group in zip(PROMPTS, completions, strict=True):
         prompt = policy.encode(text, room=16)
-        for one in group:
-            wanted = plain(policy, prompt + one.ids.tolist(), len(prompt))
-            found = torch.from_numpy(one.sampler_logprobs)
-            torch.testing.assert_close(found, wanted, atol=ROUNDING[policy.model.dtype], rtol=0)
+        for completion in group:
+            expected = plain(policy, prompt + completion.ids.tolist(), len(prompt))
+            reported = torch.from_numpy(completion.sampler_logprobs)
+            torch.testing.assert_close(reported, expected, atol=ROUNDING[policy.model.dtype], rtol=0)
 
 
 def test_the_learner_computes_the_models_own_log_probabilities(policy, batch):
-    found = token_logprobs(policy.model, batch, temperature=DECODING.temperature).logprobs.detach()
+    logprobs = token_logprobs(policy.model, batch, temperature=DECODING.temperature).logprobs.detach()
     for row, (prompt, length) in enumerate(zip(batch.prompt_lengths, batch.lengths, strict=True)):
-        wanted = plain(policy, batch.ids[row, : prompt + length].tolist(), int(prompt))
-        torch.testing.assert_close(found[row, :length], wanted, atol=ROUNDING[policy.model.dtype], rtol=0)
+        expected = plain(policy, batch.ids[row, : prompt + length].tolist(), int(prompt))
+        torch.testing.assert_close(
+            logprobs[row, :length], expected, atol=ROUNDING[policy.model.dtype], rtol=0
+        )
 
 
 def test_a_merged_adapter_says_the_same(policy, batch):
@@ -124,14 +128,14 @@ def test_a_merged_adapter_says_the_same(policy, batch):
         pytest.skip("for adapters, whose sum with the weights bfloat16 would round")
     row = batch.ids[:1, : int(batch.prompt_lengths[0] + batch.lengths[0])]
     with torch.no_grad():
-        found, wanted = (
+        merged, expected = (
             model(row, use_cache=False).logits for model in (merged_copy(policy.model), policy.model)
         )
-    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(merged, expected, atol=1e-3, rtol=1e-3)
 
 
 def test_micro_batches_change_no_gradient_but_by_rounding(policy, batch):
-    whole, parts = gradient(policy, batch, len(batch)), gradient(policy, batch, 2)
-    deviation = float((whole - parts).norm() / whole.norm())
-    assert whole.norm() > 0
+    at_once, parts = gradient(policy, batch, len(batch)), gradient(policy, batch, 2)
+    deviation = float((at_once - parts).norm() / at_once.norm())
+    assert at_once.norm() > 0
     assert deviation < (1e-4 if policy.model.dtype == torch.float32 else 0.05), deviation

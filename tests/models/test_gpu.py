@@ -94,10 +94,10 @@ def peak_of(work):
 def little_memory():
     """A function that leaves this process so many bytes beyond those in use."""
 
-    def limit(more):
+    def limit(further_bytes):
         torch.cuda.empty_cache()
         total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + more) / total)
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + further_bytes) / total)
 
     yield limit
     torch.cuda.set_per_process_memory_fraction(1.0)
@@ -111,25 +111,27 @@ def test_sampler_and_learner_have_the_models_own_numbers_in_bfloat16(name):
     groups = Sampler(policy).sample(PROMPTS, 2, DECODING, torch.Generator().manual_seed(1))
     prompts = [policy.encode(prompt, room=16) for prompt in PROMPTS]
     for prompt, group in zip(prompts, groups, strict=True):
-        for one in group:
-            ids = one.ids.tolist()
+        for completion in group:
+            ids = completion.ids.tolist()
             with torch.no_grad():
                 logits = model(torch.tensor([[*prompt, *ids]], device=DEVICE), use_cache=False).logits
             chances = (logits[0, len(prompt) - 1 : -1].float() / DECODING.temperature).log_softmax(dim=-1)
-            wanted = chances.gather(1, torch.tensor(ids, device=DEVICE)[:, None]).squeeze(1).cpu()
+            expected = chances.gather(1, torch.tensor(ids, device=DEVICE)[:, None]).squeeze(1).cpu()
             learned = token_logprobs(
                 model,
                 token_batch([prompt], [ids], pad_id=0, device=DEVICE),
                 temperature=DECODING.temperature,
             ).logprobs
-            torch.testing.assert_close(torch.from_numpy(one.sampler_logprobs), wanted, atol=ROUNDING, rtol=0)
-            torch.testing.assert_close(learned[0].detach().cpu(), wanted, atol=ROUNDING, rtol=0)
+            torch.testing.assert_close(
+                torch.from_numpy(completion.sampler_logprobs), expected, atol=ROUNDING, rtol=0
+            )
+            torch.testing.assert_close(learned[0].detach().cpu(), expected, atol=ROUNDING, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
 def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
     batch = batch_of(4, 48)
-    found = {}
+    by_device = {}
     for device in ("cpu", DEVICE):
         model = build("qwen3")
         quantise_base(model, kind, device)
@@ -138,7 +140,7 @@ def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
         with torch.no_grad():
             for weight in adapter_weights(model).values():
                 weight.copy_(0.05 * torch.randn(weight.shape))
-        own = (
+        tokens = (
             batch_of(4, 48)
             if device == DEVICE
             else token_batch(
@@ -148,14 +150,17 @@ def test_a_quantised_base_has_the_numbers_of_a_cpu_and_trains_its_adapter(kind):
         policy = as_policy(model, tokenizer(), name="qwen3")
         groups = Sampler(policy).sample(PROMPTS, 2, DECODING, torch.Generator().manual_seed(1))
         assert all(
-            math.isfinite(value) for group in groups for one in group for value in one.sampler_logprobs
+            math.isfinite(value)
+            for group in groups
+            for completion in group
+            for value in completion.sampler_logprobs
         )
-        scored = token_logprobs(model, own, temperature=1.0).logprobs
+        scored = token_logprobs(model, tokens, temperature=1.0).logprobs
         scored.sum().backward()
         gradient = torch.cat([weight.grad.flatten().cpu() for weight in adapter_weights(model).values()])
-        found[device] = scored.detach().cpu(), gradient
-    torch.testing.assert_close(found[DEVICE][0], found["cpu"][0], atol=1e-2, rtol=0)
-    assert (found[DEVICE][1] - found["cpu"][1]).norm() < 0.02 * found["cpu"][1].norm()
+        by_device[device] = scored.detach().cpu(), gradient
+    torch.testing.assert_close(by_device[DEVICE][0], by_device["cpu"][0], atol=1e-2, rtol=0)
+    assert (by_device[DEVICE][1] - by_device["cpu"][1]).norm() < 0.02 * by_device["cpu"][1].norm()
 
 
 def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
@@ -174,14 +179,14 @@ def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
 def test_memory_that_runs_out_halves_the_micro_batches(little_memory):
     model, batch = sized(MIDDLE), batch_of(16, 512)
     learn(model, batch.rows(torch.arange(1)))
-    whole = peak_of(lambda: learn(model, batch))
+    peak = peak_of(lambda: learn(model, batch))
     model.zero_grad(set_to_none=False)
     parts = Microbatches(ResourcesConfig())
-    little_memory(0.6 * whole)
+    little_memory(0.6 * peak)
 
     def work(rows):
-        for part in rows:
-            learn(model, batch.rows(part))
+        for rows_of_pass in rows:
+            learn(model, batch.rows(rows_of_pass))
         return len(rows)
 
     assert parts.run(batch, work, undo=lambda: model.zero_grad(set_to_none=False)) >= 2
@@ -197,30 +202,30 @@ def test_memory_that_runs_out_halves_the_rows_of_the_sampler(little_memory):
         sampler = Sampler(policy, rows_at_once=rows_at_once, limit=limit)
         return sampler.sample(PROMPTS[:1] * 8, 32, decoding, generator)
 
-    whole = peak_of(lambda: sample(256, RowLimit()))
-    little_memory(0.6 * whole)
-    found = sample(256, limit)
+    peak = peak_of(lambda: sample(256, RowLimit()))
+    little_memory(0.6 * peak)
+    completions = sample(256, limit)
     assert limit.halvings >= 1
-    assert [len(group) for group in found] == [32] * 8
+    assert [len(group) for group in completions] == [32] * 8
 
 
 def test_the_driver_says_what_the_gpu_does():
     load = GpuLoad(f"GPU-{torch.cuda.get_device_properties(0).uuid}", seconds=0.1)
     try:
         matrix = torch.randn(4096, 4096, device=DEVICE)
-        found: dict[str, float] = {}
-        while not found.get("gpu_frac"):
+        reading: dict[str, float] = {}
+        while not reading.get("gpu_frac"):
             for _ in range(50):
                 matrix = torch.nn.functional.normalize(matrix @ matrix)
             torch.cuda.synchronize()
-            found = load.read()
+            reading = load.read()
     finally:
         load.close()
     total = torch.cuda.get_device_properties(0).total_memory
-    assert found["gpu_memory_total_bytes"] == pytest.approx(total, rel=0.1)
-    assert torch.cuda.memory_allocated() < found["gpu_memory_bytes"] <= found["gpu_memory_total_bytes"]
-    assert 0 < found["gpu_frac"] <= 1
-    assert found["gpu_watts"] > 0
+    assert reading["gpu_memory_total_bytes"] == pytest.approx(total, rel=0.1)
+    assert torch.cuda.memory_allocated() < reading["gpu_memory_bytes"] <= reading["gpu_memory_total_bytes"]
+    assert 0 < reading["gpu_frac"] <= 1
+    assert reading["gpu_watts"] > 0
 
 
 def test_utilisation_lies_between_nothing_and_the_peak():

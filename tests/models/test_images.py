@@ -73,9 +73,11 @@ def test_an_adapter_leaves_the_rest_alone(named):
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_what_reads_images_is_not_quantised(named, kind):
     plain, rounded = opened(named), opened(named, adapter=LoraAdapter(rank=2), quantization=kind)
-    kept = {name: weight for name, weight in rounded.model.named_parameters() if is_beside_text(name)}
-    assert kept.keys() == {name for name, _ in plain.model.named_parameters() if is_beside_text(name)}
-    assert all(weight.dtype == plain.model.dtype and weight.is_floating_point() for weight in kept.values())
+    beside_text = {name: weight for name, weight in rounded.model.named_parameters() if is_beside_text(name)}
+    assert beside_text.keys() == {name for name, _ in plain.model.named_parameters() if is_beside_text(name)}
+    assert all(
+        weight.dtype == plain.model.dtype and weight.is_floating_point() for weight in beside_text.values()
+    )
 
 
 def test_the_estimate_counts_the_weights_that_are_loaded(named):
@@ -100,9 +102,9 @@ def test_a_published_config_may_leave_out_what_transformers_adds():
 
 
 def test_models_that_open_whole_are_those_of_transformers():
-    found = {
+    kinds = {
         kind
         for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()
         if kind.startswith(("gemma", "qwen")) and "ConditionalGeneration" in name
     }
-    assert found == OPENED_WHOLE
+    assert kinds == OPENED_WHOLE

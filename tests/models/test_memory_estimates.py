@@ -61,10 +61,10 @@ def test_an_estimate_knows_a_base_in_fewer_bits(kind, recomputed):
 
 
 def test_live_bytes_are_those_of_tensors_that_are_still_there():
-    kept = torch.zeros(1000)
+    tensor = torch.zeros(1000)
     with LiveBytes() as live:
-        live.ignore([kept])
-        twice = kept * 2
+        live.ignore([tensor])
+        twice = tensor * 2
         view = twice[:10]
         del twice
         assert live.now == 4000

@@ -46,9 +46,9 @@ def launched(service, config):
     assert answer.is_success, answer.text
     run = answer.json()["runs"][0]["id"]
     deadline = time.monotonic() + 300
-    while (found := service.get(f"/runs/{run}"))["status"] not in ENDED and time.monotonic() < deadline:
+    while (shown := service.get(f"/runs/{run}"))["status"] not in ENDED and time.monotonic() < deadline:
         time.sleep(0.2)
-    return found
+    return shown
 
 
 @pytest.mark.parametrize(("name", "dtype", "adapter"), CASES if IS_WHOLE else CUT)
@@ -80,6 +80,6 @@ def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
     model = AutoModelForCausalLM.from_pretrained(opened, dtype=getattr(torch, dtype))
     first = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
     pairs = zip(model.named_parameters(), first.named_parameters(), strict=True)
-    assert any(not torch.equal(mine, other) for (_, mine), (_, other) in pairs)
+    assert any(not torch.equal(mine, theirs) for (_, mine), (_, theirs) in pairs)
     ids = AutoTokenizer.from_pretrained(opened)("1+1=?", return_tensors="pt").input_ids
     assert model(input_ids=ids).logits.isfinite().all()

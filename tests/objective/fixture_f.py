@@ -61,10 +61,10 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "reference_logprobs": padded(REFERENCE),
         "correct": torch.tensor(REWARDS[0]) == 1,
     }
-    found = PolicyBatch(**(fields | changes))
+    built = PolicyBatch(**(fields | changes))
     for over in ("step", "minibatch"):
-        found = whiten(found, objective.advantage, over=over)
-    return with_covariance_choice(found, objective.surrogate, torch.Generator().manual_seed(0))
+        built = whiten(built, objective.advantage, over=over)
+    return with_covariance_choice(built, objective.surrogate, torch.Generator().manual_seed(0))
 
 
 def run(

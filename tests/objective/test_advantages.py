@@ -52,11 +52,11 @@ def test_opo_weighs_the_mean_of_a_group_by_tokens():
     rewards = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
     lengths = torch.tensor([[6.0, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
     everyone = torch.ones_like(rewards, dtype=torch.bool)
-    found = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
-    assert found.tolist() == [[0.25, -0.75, -0.75], [0, 0, 0]]
+    advantages = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    assert advantages.tolist() == [[0.25, -0.75, -0.75], [0, 0, 0]]
     everyone[0, 2] = False
-    found = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
-    assert found[0].tolist() == pytest.approx([1 / 7, -6 / 7, 0])
+    advantages = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    assert advantages[0].tolist() == pytest.approx([1 / 7, -6 / 7, 0])
     with pytest.raises(ValueError, match="needs lengths of completions"):
         estimate_advantages(rewards, everyone, knobs.OptimalBaseline())
 
@@ -65,8 +65,8 @@ def test_remax_takes_off_the_reward_of_the_greedy_completion():
     rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     everyone = torch.ones_like(rewards, dtype=torch.bool)
     greedy = torch.tensor([1.0, 0.25, math.nan], dtype=torch.float64)
-    found = estimate_advantages(rewards, everyone, knobs.GreedyBaseline(), greedy=greedy).advantages
-    assert found.tolist() == [[0, -1], [0.75, 0.75], [0, 0]]
+    advantages = estimate_advantages(rewards, everyone, knobs.GreedyBaseline(), greedy=greedy).advantages
+    assert advantages.tolist() == [[0, -1], [0.75, 0.75], [0, 0]]
     with pytest.raises(ValueError, match="needs rewards of greedy completions"):
         estimate_advantages(rewards, everyone, knobs.GreedyBaseline())
 
@@ -76,8 +76,8 @@ def test_the_optimal_token_baseline_weighs_by_the_energy_up_to_a_token():
     everyone = torch.ones_like(rewards, dtype=torch.bool)
     mask = torch.tensor([[True, True, True], [True, True, False]])
     energies = torch.tensor([[1.0, 1.0, 9.0], [1.0, 5.0, 7.0]], dtype=torch.float64)
-    found = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
-    assert found == [[0.5, 0.75, 1.0], [-0.5, -0.25, 0.0]]
+    advantages = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
+    assert advantages == [[0.5, 0.75, 1.0], [-0.5, -0.25, 0.0]]
     everyone[0, 1] = False
     alone = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
     assert alone == [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
@@ -99,9 +99,9 @@ def test_only_the_best_of_a_group_is_rewarded_by_its_lead():
 
 
 def test_lite_ppo_scales_by_the_whole_batch():
-    found = values(TWO_GROUPS, knobs.GroupMean(scale=knobs.BatchStd()))
-    assert found[0] == pytest.approx([0.9659, 0.9659, -0.9659, -0.9659], abs=6e-5)
-    assert found[1] == pytest.approx([1.4489, -0.4830, -0.4830, -0.4830], abs=6e-5)
+    advantages = values(TWO_GROUPS, knobs.GroupMean(scale=knobs.BatchStd()))
+    assert advantages[0] == pytest.approx([0.9659, 0.9659, -0.9659, -0.9659], abs=6e-5)
+    assert advantages[1] == pytest.approx([1.4489, -0.4830, -0.4830, -0.4830], abs=6e-5)
 
 
 def test_scalerl_scales_by_the_deviation_of_what_the_baseline_left():
@@ -152,8 +152,8 @@ def test_a_group_of_one_gets_zero(knob):
 
 
 def test_a_completion_that_was_not_scored_gets_zero_and_moves_nobody():
-    found = values([[1, 1, 0, 0, float("nan")]], unscored=[(0, 4)])
-    assert found[0] == pytest.approx([0.8659, 0.8659, -0.8659, -0.8659, 0], abs=6e-5)
+    advantages = values([[1, 1, 0, 0, float("nan")]], unscored=[(0, 4)])
+    assert advantages[0] == pytest.approx([0.8659, 0.8659, -0.8659, -0.8659, 0], abs=6e-5)
 
 
 def test_a_group_without_any_score_gets_zeros():
@@ -167,13 +167,13 @@ def test_rewards_that_do_not_vary_are_never_divided_by_epsilon(scale):
 
 def test_reweighting_leaves_likely_tokens_and_mutes_rare_ones():
     old = torch.tensor([[0.1, 0.5, 0.9]]).log()
-    found = reweighted_by_probability(torch.ones(1, 1), old, alpha=0.3)
-    assert found.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
+    weighed = reweighted_by_probability(torch.ones(1, 1), old, alpha=0.3)
+    assert weighed.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
 
 
-def whitened_groups(scale, *, lengths, over, unscored=(), **rest):
+def whitened_groups(scale, *, lengths, over, unscored=(), **options):
     """The advantages of TWO_GROUPS with completions of these lengths."""
-    knob = knobs.GroupMean(scale=scale, **rest)
+    knob = knobs.GroupMean(scale=scale, **options)
     estimate = advantages(TWO_GROUPS, knob, unscored=unscored).advantages
     scored = torch.ones(8, dtype=torch.bool)
     for prompt, completion in unscored:
@@ -192,22 +192,22 @@ LENGTHS = [[2, 3, 1, 4], [1, 1, 2, 2]]
 
 
 def test_magistral_whitens_the_completions_of_a_minibatch():
-    found = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
-    assert found[:4] == pytest.approx([0.9998, 0.9998, -0.9998, -0.9998], abs=6e-5)
-    assert found[4:] == pytest.approx([1.4997, -0.4999, -0.4999, -0.4999], abs=6e-5)
+    advantages = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
+    assert advantages[:4] == pytest.approx([0.9998, 0.9998, -0.9998, -0.9998], abs=6e-5)
+    assert advantages[4:] == pytest.approx([1.4997, -0.4999, -0.4999, -0.4999], abs=6e-5)
     population = knobs.SeqWhiten(ddof=0, eps=0)
-    found = whitened_groups(population, lengths=LENGTHS, over="minibatch")
-    assert found[:4] == pytest.approx([1.0690, 1.0690, -1.0690, -1.0690], abs=6e-5)
-    assert found[4:] == pytest.approx([1.6036, -0.5345, -0.5345, -0.5345], abs=6e-5)
+    advantages = whitened_groups(population, lengths=LENGTHS, over="minibatch")
+    assert advantages[:4] == pytest.approx([1.0690, 1.0690, -1.0690, -1.0690], abs=6e-5)
+    assert advantages[4:] == pytest.approx([1.6036, -0.5345, -0.5345, -0.5345], abs=6e-5)
 
 
 def test_prorl_whitens_over_all_tokens_of_the_step():
-    found = whitened_groups(knobs.TokenWhiten(ddof=0), lengths=LENGTHS, over="step")
-    assert found[:4] == pytest.approx([1.1594, 1.1594, -1.0230, -1.0230], abs=6e-5)
-    assert found[4:] == pytest.approx([1.7050, -0.4774, -0.4774, -0.4774], abs=6e-5)
-    found = whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="step")
-    assert found[:4] == pytest.approx([1.1226, 1.1226, -0.9905, -0.9905], abs=6e-5)
-    assert found[4:] == pytest.approx([1.6508, -0.4622, -0.4622, -0.4622], abs=6e-5)
+    advantages = whitened_groups(knobs.TokenWhiten(ddof=0), lengths=LENGTHS, over="step")
+    assert advantages[:4] == pytest.approx([1.1594, 1.1594, -1.0230, -1.0230], abs=6e-5)
+    assert advantages[4:] == pytest.approx([1.7050, -0.4774, -0.4774, -0.4774], abs=6e-5)
+    advantages = whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="step")
+    assert advantages[:4] == pytest.approx([1.1226, 1.1226, -0.9905, -0.9905], abs=6e-5)
+    assert advantages[4:] == pytest.approx([1.6508, -0.4622, -0.4622, -0.4622], abs=6e-5)
 
 
 def test_each_whitening_acts_once_and_where_it_says():
@@ -224,17 +224,19 @@ def test_whitening_keeps_the_groups_sum_rule():
 
 
 def test_an_unscored_completion_takes_no_part_in_whitening():
-    found = whitened_groups(knobs.SeqWhiten(eps=0), lengths=LENGTHS, over="minibatch", unscored=[(1, 0)])
-    assert found[4:] == [0, 0, 0, 0]
-    assert found[:2] == pytest.approx([0.5 / (1 / 6) ** 0.5] * 2)  # seven completions, four of them +-0.5
+    advantages = whitened_groups(knobs.SeqWhiten(eps=0), lengths=LENGTHS, over="minibatch", unscored=[(1, 0)])
+    assert advantages[4:] == [0, 0, 0, 0]
+    assert advantages[:2] == pytest.approx(
+        [0.5 / (1 / 6) ** 0.5] * 2
+    )  # seven completions, four of them +-0.5
 
 
 def test_whitening_over_tokens_that_have_advantages_of_their_own():
     """PPO's whitened GAE advantages."""
     gae = torch.tensor([[0.7372, 0.5655, 0.4900, 0.2000, float("nan")]], dtype=torch.float64)
     mask = torch.tensor([[True, True, True, True, False]])
-    found = whitened(gae, mask, ddof=1, eps=1e-8)
-    assert found.tolist()[0] == pytest.approx([1.0667, 0.3004, -0.0365, -1.3306, 0], abs=3e-4)
+    advantages = whitened(gae, mask, ddof=1, eps=1e-8)
+    assert advantages.tolist()[0] == pytest.approx([1.0667, 0.3004, -0.0365, -1.3306, 0], abs=3e-4)
 
 
 def test_whitening_equal_advantages_gives_zeros():
@@ -252,25 +254,25 @@ def gdpo(*terms, weights, unscored=()):
     """GDPO's advantages of reward terms (P, G), each with its weight."""
     values = torch.tensor(terms, dtype=torch.float64)
     scored = torch.ones_like(values, dtype=torch.bool)
-    for place in unscored:
-        scored[place] = False
+    for index in unscored:
+        scored[index] = False
     apart = RewardTerms(values, scored, torch.tensor(weights, dtype=torch.float64)[:, None].expand(-1, 2))
     return estimate_advantages(values.sum(dim=0), scored.all(dim=0), GDPO, terms=apart).advantages.tolist()
 
 
 def test_gdpo_keeps_apart_what_the_sum_of_rewards_ties():
-    found = gdpo(CORRECT, FORMAT, weights=[1, 1])
-    assert found[0] == pytest.approx([1.2247, 0, 0, -1.2247], abs=6e-5)
-    assert found[1] == pytest.approx([1.4141, 0, 0, -1.4141], abs=6e-5)
+    advantages = gdpo(CORRECT, FORMAT, weights=[1, 1])
+    assert advantages[0] == pytest.approx([1.2247, 0, 0, -1.2247], abs=6e-5)
+    assert advantages[1] == pytest.approx([1.4141, 0, 0, -1.4141], abs=6e-5)
     summed = values([[2, 1, 1, 0], [2, 1, 1, 0]])
     for group in summed:
         assert group == pytest.approx([1.2246, 0, 0, -1.2246], abs=6e-5)
 
 
 def test_gdpo_weighs_normalised_rewards():
-    found = gdpo(CORRECT, FORMAT, weights=[1, 0.5])
-    assert found[0] == pytest.approx([1.1788, 0.3929, -0.3929, -1.1788], abs=6e-5)
-    assert found[1] == pytest.approx([1.5879, -0.2268, -0.2268, -1.1342], abs=6e-5)
+    advantages = gdpo(CORRECT, FORMAT, weights=[1, 0.5])
+    assert advantages[0] == pytest.approx([1.1788, 0.3929, -0.3929, -1.1788], abs=6e-5)
+    assert advantages[1] == pytest.approx([1.5879, -0.2268, -0.2268, -1.1342], abs=6e-5)
 
 
 def test_gdpo_with_one_group_normalises_again_within_it():
@@ -287,9 +289,9 @@ def test_gdpo_with_one_group_normalises_again_within_it():
 
 
 def test_gdpo_leaves_out_completions_that_a_term_could_not_score():
-    found = gdpo(CORRECT, FORMAT, weights=[1, 1], unscored=[(1, 0, 3)])
-    assert found[0][3] == 0
-    assert sum(found[0]) + sum(found[1]) == pytest.approx(0, abs=1e-9)
+    advantages = gdpo(CORRECT, FORMAT, weights=[1, 1], unscored=[(1, 0, 3)])
+    assert advantages[0][3] == 0
+    assert sum(advantages[0]) + sum(advantages[1]) == pytest.approx(0, abs=1e-9)
 
 
 def test_gdpo_refuses_another_scale_and_kl_in_the_reward():

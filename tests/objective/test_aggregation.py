@@ -21,9 +21,9 @@ RESULTS = [
 ]
 
 
-def weights(aggregation, mask=MASK, **rest):
+def weights(aggregation, mask=MASK, **options):
     return denominators(
-        mask, GROUPS[: len(mask)], Objective(aggregation=aggregation), max_new_tokens=10, **rest
+        mask, GROUPS[: len(mask)], Objective(aggregation=aggregation), max_new_tokens=10, **options
     )
 
 
@@ -35,10 +35,10 @@ def test_two_prompts_with_known_token_losses(aggregation, result):
 
 @pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
 def test_two_micro_batches_add_up_to_the_whole(aggregation):
-    whole = weights(aggregation)
+    full = weights(aggregation)
     per_completion = (LOSSES * MASK).sum(dim=1)
-    halves = [per_completion[rows] @ whole.rows(rows).weights for rows in (slice(0, 3), slice(3, 4))]
-    assert sum(halves).item() == pytest.approx((per_completion @ whole.weights).item(), abs=1e-15)
+    halves = [per_completion[rows] @ full.rows(rows).weights for rows in (slice(0, 3), slice(3, 4))]
+    assert sum(halves).item() == pytest.approx((per_completion @ full.weights).item(), abs=1e-15)
 
 
 def test_an_empty_completion_adds_nothing_but_still_counts():

@@ -39,13 +39,13 @@ def test_groups_that_were_left_out_count_in_the_divisor():
 
 def test_the_soft_penalty_ramps_over_the_last_tokens():
     lengths = torch.tensor([[16384, 17408, 18432, 20480, 21000]])
-    found = shaping.soft_overlong(lengths, l_max=20480, l_cache=4096)
-    assert found.tolist() == [[0, -0.25, -0.5, -1, -1]]
+    penalties = shaping.soft_overlong(lengths, l_max=20480, l_cache=4096)
+    assert penalties.tolist() == [[0, -0.25, -0.5, -1, -1]]
 
 
 def test_magistrals_penalty_is_a_tenth_of_it():
-    found = shaping.magistral_penalty(torch.tensor([[80, 90, 100, 120]]), l_max=100, l_cache=20)
-    assert found.tolist()[0] == pytest.approx([0, -0.05, -0.1, -0.1])
+    penalties = shaping.magistral_penalty(torch.tensor([[80, 90, 100, 120]]), l_max=100, l_cache=20)
+    assert penalties.tolist()[0] == pytest.approx([0, -0.05, -0.1, -0.1])
 
 
 def test_truncated_rewards_are_scaled():

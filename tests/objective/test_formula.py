@@ -124,8 +124,10 @@ def test_a_whitening_says_over_what():
 
 @pytest.mark.parametrize("scale", members(knobs.Scale))
 def test_every_scale_has_a_formula_of_its_own(scale):
-    others = [other for other in members(knobs.Scale) if other is not scale]
-    texts = [formula(Objective(advantage=knobs.GroupMean(scale=kind())))["text"] for kind in (scale, *others)]
+    other_scales = [other_scale for other_scale in members(knobs.Scale) if other_scale is not scale]
+    texts = [
+        formula(Objective(advantage=knobs.GroupMean(scale=kind())))["text"] for kind in (scale, *other_scales)
+    ]
     assert texts.count(texts[0]) == 1
 
 
@@ -281,11 +283,11 @@ def test_passes_and_optimizer_steps_are_told_where_there_are_several():
 
 def test_weight_decay_says_what_decays():
     assert not any("θ" in line for line in lines_of())
-    some = lines_of(optimizer={"weight_decay": 0.1})
-    assert some[-1] == "θ ← (1 − 0.1 lr) θ for weights of two or more dimensions"
+    update_lines = lines_of(optimizer={"weight_decay": 0.1})
+    assert update_lines[-1] == "θ ← (1 − 0.1 lr) θ for weights of two or more dimensions"
     assert "θ ← (1 − 0.01 lr) θ for all weights" in text_of("grpo_book")
-    both = lines_of(preset="ppo", optimizer={"weight_decay": 0.1, "decayed": "all"})
-    assert "θ_V ← (1 − 0.1 lr) θ_V for all weights" in both
+    lines_with_critic = lines_of(preset="ppo", optimizer={"weight_decay": 0.1, "decayed": "all"})
+    assert "θ_V ← (1 − 0.1 lr) θ_V for all weights" in lines_with_critic
 
 
 def test_trpo_shows_its_trust_region():
@@ -322,15 +324,15 @@ def test_dcpos_recursion_is_the_one_that_trains():
     """One earlier visit with mean 0.5 and variance 0.3; now one of two is right."""
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     past = Visits(*(torch.full((1, 1), value, dtype=torch.float64) for value in (1.0, 0.5, 0.3)))
-    found = smooth_standardised(rewards, rewards >= 0, past, ddof=1)
+    standardised = smooth_standardised(rewards, rewards >= 0, past, ddof=1)
     n, mu, v, mean, std = 1, 0.5, 0.3, 0.5, 0.5**0.5
     mu_after = (n * mu + mean) / (n + 1)
     v_after = (n * v + std**2 + n / (n + 1) * (mean - mu) ** 2) / (n + 1)
     a_new, a_tot = (1 - mean) / std, (1 - mu_after) / v_after**0.5
     s_new, s_tot = (n * a_new + a_tot) / (n + 1), (a_new + n * a_tot) / (n + 1)
     smaller = s_new if abs(s_new) <= abs(s_tot) else s_tot
-    assert float(found.advantages[0, 0]) == pytest.approx(smaller)
-    assert [float(part) for part in found.visits] == pytest.approx([n + 1, mu_after, v_after])
+    assert float(standardised.advantages[0, 0]) == pytest.approx(smaller)
+    assert [float(visit) for visit in standardised.visits] == pytest.approx([n + 1, mu_after, v_after])
 
 
 def test_scalerl_divides_by_the_deviation_of_what_is_left_after_the_baseline():

@@ -85,9 +85,9 @@ def configs():
 def test_every_symbol_has_a_meaning_and_every_meaning_a_symbol():
     terms = {"correctness", "think_format", "boxed_format", "language", "length"}
     seen = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
-    known = MEANINGS.keys() | PARTICULAR.keys()
-    assert seen - terms == known
-    assert not known & ELEMENTARY
+    explained = MEANINGS.keys() | PARTICULAR.keys()
+    assert seen - terms == explained
+    assert not explained & ELEMENTARY
     assert not MEANINGS.keys() & PARTICULAR.keys()
 
 
@@ -98,9 +98,9 @@ SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
 def test_no_letter_of_a_formula_is_left_without_a_meaning():
     """Read off the text itself: a symbol that was written as a mere word would not be in the legend."""
     for config in configs():
-        found = formula(config)
-        entries = {entry["symbol"] for entry in found["legend"]} | ELEMENTARY
-        text = "\n".join(found["text"].splitlines()[: -len(found["notes"]) or None])
+        explained = formula(config)
+        entries = {entry["symbol"] for entry in explained["legend"]} | ELEMENTARY
+        text = "\n".join(explained["text"].splitlines()[: -len(explained["notes"]) or None])
         text = re.sub("[²ᵏᵐ]", " ", text)
         for symbol in sorted(entries, key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(symbol)}(?![\w′])", " ", text)
@@ -110,8 +110,8 @@ def test_no_letter_of_a_formula_is_left_without_a_meaning():
 
 
 def test_entries_come_in_the_order_in_which_their_symbols_appear():
-    found = " ".join(entry["symbol"] for entry in formula(resolve({"preset": "grpo"}))["legend"])
-    assert found == (
+    symbols = " ".join(entry["symbol"] for entry in formula(resolve({"preset": "grpo"}))["legend"])
+    assert symbols == (
         "L B ∑ᵢ |oᵢ| ∑ₜ rᵢₜ Aᵢ clip kᵢₜ Rᵢ mean R_group std correctness π oᵢₜ π_old xᵢₜ π_ref ∇L"
     )
 

@@ -154,9 +154,9 @@ def test_the_formula_of_r_is_what_the_worker_computes():
     for _, tokens, reason, score, boxed, think in COMPLETIONS:
         correctness = 2 * score - 1
         penalty = min(max((6 - tokens) / 4, -1), 0)
-        whole = correctness + 0.5 * boxed + 0.2 * think
-        factor = 0.5 if reason == "length" and whole > 0 else 1
-        rewards.append(0 if think <= 0 else factor * whole + penalty)
+        total = correctness + 0.5 * boxed + 0.2 * think
+        factor = 0.5 if reason == "length" and total > 0 else 1
+        rewards.append(0 if think <= 0 else factor * total + penalty)
     assert list(computed(SHAPED).rewards) == pytest.approx(rewards)
     assert rewards == pytest.approx([1.7, 1.2, -0.15, -1.8, 0])
 
@@ -173,8 +173,8 @@ def test_the_terms_of_gdpo_add_up_to_that_too():
     by_completion = [sum(terms[at : at + 3]) for at in range(0, len(terms), 3)]
     penalties = [min(max((6 - tokens) / 4, -1), 0) for _, tokens, *_ in COMPLETIONS]
     expected = [
-        0 if think <= 0 else kept + penalty
-        for (*_, think), kept, penalty in zip(COMPLETIONS, by_completion, penalties, strict=True)
+        0 if think <= 0 else reward + penalty
+        for (*_, think), reward, penalty in zip(COMPLETIONS, by_completion, penalties, strict=True)
     ]
     assert total == pytest.approx(expected)
 

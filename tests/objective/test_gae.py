@@ -25,19 +25,19 @@ def row(values):
     ],
 )
 def test_advantages_are_those_of_the_table(gamma, lambda_, advantages):
-    found = generalized_advantages(REWARDS, VALUES, ALL, gamma=gamma, lambda_=lambda_)
-    assert found[0].tolist() == row(advantages)
+    estimated = generalized_advantages(REWARDS, VALUES, ALL, gamma=gamma, lambda_=lambda_)
+    assert estimated[0].tolist() == row(advantages)
 
 
 @pytest.mark.parametrize(("lambda_", "returns"), [(0.95, [0.9372, 0.9655, 0.9900, 1.0]), (1.0, [1, 1, 1, 1])])
 def test_returns_are_advantages_on_top_of_values(lambda_, returns):
-    found = generalized_advantages(REWARDS, VALUES, ALL, lambda_=lambda_) + VALUES
-    assert found[0].tolist() == row(returns)
+    estimated = generalized_advantages(REWARDS, VALUES, ALL, lambda_=lambda_) + VALUES
+    assert estimated[0].tolist() == row(returns)
 
 
 def test_whitened_over_tokens():
-    found = generalized_advantages(REWARDS, VALUES, ALL, lambda_=0.95)
-    assert whitened(found, ALL, ddof=1, eps=1e-8)[0].tolist() == row([1.0667, 0.3004, -0.0365, -1.3306])
+    estimated = generalized_advantages(REWARDS, VALUES, ALL, lambda_=0.95)
+    assert whitened(estimated, ALL, ddof=1, eps=1e-8)[0].tolist() == row([1.0667, 0.3004, -0.0365, -1.3306])
 
 
 def test_lambda_that_adapts_to_the_length():
@@ -48,8 +48,8 @@ def test_lambda_that_adapts_to_the_length():
 def test_vapos_policy_and_critic_see_different_lambdas():
     lambda_ = length_adaptive_lambda(torch.tensor([4]), alpha=0.5)
     assert lambda_.tolist() == [0.5]
-    found = generalized_advantages(REWARDS, VALUES, ALL, lambda_=lambda_)
-    assert found[0].tolist() == row([0.35, 0.30, 0.40, 0.20])
+    estimated = generalized_advantages(REWARDS, VALUES, ALL, lambda_=lambda_)
+    assert estimated[0].tolist() == row([0.35, 0.30, 0.40, 0.20])
 
 
 def test_masked_tokens_pass_on_what_stands_behind_them():
@@ -58,14 +58,14 @@ def test_masked_tokens_pass_on_what_stands_behind_them():
     rewards = torch.tensor([[0.0, 0.0, nan, nan, 0.0, 1.0, nan]], dtype=torch.float64)
     values = torch.tensor([[0.2, 0.4, nan, nan, 0.5, 0.8, nan]], dtype=torch.float64)
     mask = torch.tensor([[True, True, False, False, True, True, False]])
-    found = generalized_advantages(rewards, values, mask, gamma=0.99, lambda_=0.95)
-    assert found[0].tolist() == row([0.7100, 0.5465, 0, 0, 0.4801, 0.2000, 0])
+    estimated = generalized_advantages(rewards, values, mask, gamma=0.99, lambda_=0.95)
+    assert estimated[0].tolist() == row([0.7100, 0.5465, 0, 0, 0.4801, 0.2000, 0])
 
 
 def test_each_completion_may_have_its_own_lambda():
-    twice = [part.expand(2, 4) for part in (REWARDS, VALUES, ALL)]
-    found = generalized_advantages(*twice, lambda_=torch.tensor([1.0, 0.0], dtype=torch.float64))
-    assert found.tolist() == [row([0.8, 0.6, 0.5, 0.2]), row([0.2, 0.1, 0.3, 0.2])]
+    twice = [row_of_table.expand(2, 4) for row_of_table in (REWARDS, VALUES, ALL)]
+    estimated = generalized_advantages(*twice, lambda_=torch.tensor([1.0, 0.0], dtype=torch.float64))
+    assert estimated.tolist() == [row([0.8, 0.6, 0.5, 0.2]), row([0.2, 0.1, 0.3, 0.2])]
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_each_completion_may_have_its_own_lambda():
 )
 def test_n_steps_look_that_far_ahead(n_step, advantages):
     """With lambda 1: n rewards and then the critic's value, less the value here."""
-    found = generalized_advantages(REWARDS, VALUES, ALL, lambda_=1.0, n_step=n_step)
-    assert found[0].tolist() == row(advantages)
+    estimated = generalized_advantages(REWARDS, VALUES, ALL, lambda_=1.0, n_step=n_step)
+    assert estimated[0].tolist() == row(advantages)
 
 
 def test_n_steps_count_only_tokens_that_count():
     mask = torch.tensor([[True, False, True, True]])
     values = torch.tensor([[0.2, 9.0, 0.5, 0.8]], dtype=torch.float64)
-    found = generalized_advantages(REWARDS, values, mask, lambda_=1.0, n_step=1)
-    assert found[0].tolist() == row([0.3, 0, 0.3, 0.2])
+    estimated = generalized_advantages(REWARDS, values, mask, lambda_=1.0, n_step=1)
+    assert estimated[0].tolist() == row([0.3, 0, 0.3, 0.2])
 
 
 def test_the_reward_stands_on_the_last_token_that_counts():
     mask = torch.tensor([[True, True, False], [False, False, False], [True, False, True]])
-    found = on_last_token(torch.tensor([1.0, 2.0, 3.0]), mask)
-    assert found.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 3]]
+    rewards = on_last_token(torch.tensor([1.0, 2.0, 3.0]), mask)
+    assert rewards.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 3]]

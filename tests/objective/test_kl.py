@@ -130,8 +130,8 @@ def test_kl_in_the_reward_comes_off_before_leave_one_out():
     rewards = torch.tensor(f.REWARDS).double() - penalty
     assert rewards.tolist()[0] == pytest.approx([1.0030, 1.0000, -0.0060, 0.0030])
     scored = torch.ones_like(rewards, dtype=torch.bool)
-    found = estimate_advantages(rewards, scored, knobs.LeaveOneOut()).advantages.tolist()[0]
-    assert found == pytest.approx([0.6707, 0.6667, -0.6747, -0.6627], abs=6e-5)
+    advantages = estimate_advantages(rewards, scored, knobs.LeaveOneOut()).advantages.tolist()[0]
+    assert advantages == pytest.approx([0.6707, 0.6667, -0.6747, -0.6627], abs=6e-5)
 
 
 def test_kl_in_the_reward_leaves_the_loss_alone():

@@ -21,8 +21,8 @@ def preset(name: str) -> Objective:
     return resolve({"preset": name}).objective
 
 
-def ppo(low=0.2, high=0.2, **rest) -> Objective:
-    return Objective(surrogate=knobs.PpoClip(eps_low=low, eps_high=high), **rest)
+def ppo(low=0.2, high=0.2, **options) -> Objective:
+    return Objective(surrogate=knobs.PpoClip(eps_low=low, eps_high=high), **options)
 
 
 def gspo(low, high) -> Objective:
@@ -241,11 +241,11 @@ def test_35_the_token_mask_silences_the_tokens_that_ppo_would():
 
 def test_30_lopti_trains_rare_tokens_first_and_the_others_after():
     lopti = preset("lopti").with_(kl=knobs.NoKl())
-    rare, others = updates_of(f.batch(lopti), lopti.token_weight)
+    rare, frequent = updates_of(f.batch(lopti), lopti.token_weight)
     assert given(rare.trained, "tokens")[f.MASK].tolist() == [
         bit == 1 for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)
     ]
-    first, second = (f.run(lopti, trained=half.trained) for half in (rare, others))
+    first, second = (f.run(lopti, trained=half.trained) for half in (rare, frequent))
     assert first[0].loss.item() == pytest.approx(-0.0772, abs=6e-5)
     assert second[0].loss.item() == pytest.approx(0.0320, abs=6e-5)
     assert first[0].loss.item() + second[0].loss.item() == pytest.approx(-0.0452, abs=6e-5)

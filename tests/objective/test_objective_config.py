@@ -94,12 +94,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "path", "words"), REFUSED)
-def test_a_combination_without_sense_is_refused_at_its_field(objective, path, words):
+@pytest.mark.parametrize(("objective", "path", "phrase"), REFUSED)
+def test_a_combination_without_sense_is_refused_at_its_field(objective, path, phrase):
     with pytest.raises(InvalidConfig) as refused:
         resolve({"objective": objective})
     messages = [(error.path, error.message) for error in refused.value.errors]
-    assert any(found.startswith(f"objective.{path}") and words in message for found, message in messages)
+    assert any(
+        error_path.startswith(f"objective.{path}") and phrase in message for error_path, message in messages
+    )
 
 
 CAUTIONED = [
@@ -111,9 +113,9 @@ CAUTIONED = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "words"), CAUTIONED)
-def test_a_doubtful_combination_is_allowed_with_a_warning(objective, words):
-    assert any(words in warning for warning in objective.warnings())
+@pytest.mark.parametrize(("objective", "phrase"), CAUTIONED)
+def test_a_doubtful_combination_is_allowed_with_a_warning(objective, phrase):
+    assert any(phrase in warning for warning in objective.warnings())
 
 
 def test_the_defaults_have_no_warning():
@@ -140,8 +142,8 @@ def test_a_target_of_the_kl_is_per_completion_where_the_kl_is_a_sum():
 def test_rows_of_a_file_may_have_domains_that_the_config_does_not_name():
     problems = [{"name": "file", "path": "a.jsonl", "domain": "data"}]
     kl = {"type": "k3", "coef": {"data": 0.1, "algebra": 0}}
-    found = resolve({"problems": problems, "objective": {"kl": kl}}).objective.kl
-    assert found == knobs.KlK3(coef={"data": 0.1, "algebra": 0})
+    kl_setting = resolve({"problems": problems, "objective": {"kl": kl}}).objective.kl
+    assert kl_setting == knobs.KlK3(coef={"data": 0.1, "algebra": 0})
 
 
 def test_a_domain_may_not_take_the_name_of_a_kl_metric():

@@ -36,13 +36,13 @@ def test_against_the_old_policy_it_is_masked_at_a_tenth_and_not_at_a_half():
 
 def test_good_completions_are_never_masked_however_far_they_are():
     drift = torch.tensor([[9.0], [9.0]])
-    kept = off_policy_masks.near_enough(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
-    assert kept.tolist() == [[True], [False]]
+    mask = off_policy_masks.near_enough(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
+    assert mask.tolist() == [[True], [False]]
 
 
 def test_where_advantages_differ_between_tokens_the_mask_does_too():
-    kept = off_policy_masks.near_enough(torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5)
-    assert kept.tolist() == [[True, False, True]]
+    mask = off_policy_masks.near_enough(torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5)
+    assert mask.tolist() == [[True, False, True]]
 
 
 def test_a_masked_completion_keeps_its_kl():

@@ -91,11 +91,11 @@ def test_a_reference_term_without_reference_is_refused():
 def test_two_minibatches_are_averaged_and_two_micro_batches_are_added():
     objective = resolve({"preset": "grpo"}).objective
     batch = f.batch(objective)
-    whole = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     rows = [slice(0, 1), slice(1, 4)]
-    micro = [policy_loss(f.NEW[r], batch.rows(r), objective, whole.rows(r)) for r in rows]
-    together = MetricSums.merged(part.metrics for part in micro).values()
-    once = policy_loss(f.NEW, batch, objective, whole)
+    micro = [policy_loss(f.NEW[r], batch.rows(r), objective, weights.rows(r)) for r in rows]
+    together = MetricSums.merged(loss_of_rows.metrics for loss_of_rows in micro).values()
+    once = policy_loss(f.NEW, batch, objective, weights)
     assert together == pytest.approx(once.metrics.values())
     twice = (once.metrics + once.metrics).values()
     assert twice == pytest.approx(once.metrics.values())
@@ -171,7 +171,7 @@ def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has():
     ]
     for objective, learns in (
         (plain, [True, False, False, True]),
-        *((other, [True] * 4) for other in pulled),
+        *((pulling, [True] * 4) for pulling in pulled),
     ):
         assert has_gradient(f.batch(objective, advantages=advantages), objective).tolist() == learns
 
@@ -201,15 +201,15 @@ def test_everything_stays_on_the_device_of_the_batch(preset):
     new = f.NEW.to("meta").requires_grad_()
     result = policy_loss(new, batch, objective, weights, entropy=f.NEW.to("meta"))
     result.loss.backward()
-    parts = [part for metric in result.metrics.metrics.values() for part in metric.parts()]
-    assert {part.device.type for part in [*parts, *result.per_token.values(), new.grad]} == {"meta"}
+    parts = [tensor for metric in result.metrics.metrics.values() for tensor in metric.parts()]
+    assert {tensor.device.type for tensor in [*parts, *result.per_token.values(), new.grad]} == {"meta"}
 
 
 def test_the_covariance_is_that_of_log_probability_and_advantage_over_tokens():
     new, advantages = f.padded(f.OLD), f.advantages().unsqueeze(1).expand(4, 4)
-    found = metrics_of(Objective(), new)["policy/covariance"]
+    covariance = metrics_of(Objective(), new)["policy/covariance"]
     chosen = torch.stack([new[f.MASK], advantages[f.MASK]])
-    assert found == pytest.approx(float(torch.cov(chosen, correction=0)[0, 1]), rel=1e-5)
+    assert covariance == pytest.approx(float(torch.cov(chosen, correction=0)[0, 1]), rel=1e-5)
 
 
 def test_the_kl_share_is_that_of_the_gradients_of_both_terms():
@@ -217,8 +217,8 @@ def test_the_kl_share_is_that_of_the_gradients_of_both_terms():
     plain = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
     pulled = Objective.model_validate({**plain, "kl": {"type": "k2", "coef": 0.5}})
     alone = Objective.model_validate({**plain, "kl": {"type": "none"}})
-    both, without = -f.run(pulled)[1], -f.run(alone)[1]
-    pull = (both - without).abs().sum()
+    with_kl, without = -f.run(pulled)[1], -f.run(alone)[1]
+    pull = (with_kl - without).abs().sum()
     share = f.run(pulled)[0].metrics.values()["optim/kl_share"]
     assert share == pytest.approx(float(pull / (pull + without.abs().sum())), rel=1e-5)
     assert 0.01 < share < 0.99

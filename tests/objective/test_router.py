@@ -11,12 +11,12 @@ NEW = torch.tensor([[[[0.1, 0.6, 0.2], [0.4, 0.3, 0.3]]]]).log()  # (B, T, L, E)
 EXPERTS = torch.tensor([[[[1, 2], [0, 1]]]])
 
 
-def batch(**given):
+def batch(**fields):
     return PolicyBatch(
         mask=torch.ones(1, 1, dtype=torch.bool),
         advantages=torch.ones(1),
         group_index=torch.tensor([0]),
-        **given,
+        **fields,
     )
 
 
@@ -55,9 +55,9 @@ def test_the_weights_that_open_a_step_have_gamma_one():
 
 
 def test_the_shift_of_a_batch_is_that_of_its_old_experts():
-    given = with_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD), NEW)
-    assert given.router_shift is not None
-    assert given.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
-    assert router_metrics(given, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
+    shifted = with_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD), NEW)
+    assert shifted.router_shift is not None
+    assert shifted.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
+    assert router_metrics(shifted, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
         "router/expert_change_frac": 0.25
     }

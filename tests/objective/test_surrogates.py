@@ -12,9 +12,9 @@ from worker.objective import ratios, surrogates
 def at(ratio, advantage, rule, **knobs):
     """Objective and gradient weight d(objective)/d(log r) / A at one ratio."""
     log_ratio = torch.tensor([[ratio]], dtype=torch.float64).log().requires_grad_()
-    found = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
-    (slope,) = torch.autograd.grad(found.objective.sum(), log_ratio)
-    return found.objective.item(), slope.item() / advantage, found
+    terms = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
+    (slope,) = torch.autograd.grad(terms.objective.sum(), log_ratio)
+    return terms.objective.item(), slope.item() / advantage, terms
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def at(ratio, advantage, rule, **knobs):
     ],
 )
 def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
-    found, weight, _ = at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
-    assert found == pytest.approx(objective)
+    value, weight, _ = at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
+    assert value == pytest.approx(objective)
     assert bool(weight) is flows
 
 
@@ -38,15 +38,15 @@ def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
     [(0.5, -1, -0.5, True), (1.5, -1, -1.2, False), (1.5, 1, 1.2, False), (0.5, 1, 0.5, True)],
 )
 def test_the_books_rule_bounds_from_above_only(ratio, advantage, objective, flows):
-    found, weight, _ = at(ratio, advantage, surrogates.book_signed, eps_high=0.2)
-    assert found == pytest.approx(objective)
+    value, weight, _ = at(ratio, advantage, surrogates.book_signed, eps_high=0.2)
+    assert value == pytest.approx(objective)
     assert bool(weight) is flows
 
 
 @pytest.mark.parametrize(("c", "objective"), [(3.0, -3), (4.0, -4), (0.0, -5)])
 def test_dual_clip_caps_a_bad_token(c, objective):
-    found, _, flags = at(5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c)
-    assert found == pytest.approx(objective)
+    value, _, flags = at(5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c)
+    assert value == pytest.approx(objective)
     assert c == 0 or flags.dual.item() is True
 
 
@@ -62,8 +62,8 @@ def test_dual_clip_caps_a_bad_token(c, objective):
     ],
 )
 def test_sapos_gate_and_its_weight(tau, ratio, gate, weight):
-    found, slope, flags = at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
-    assert found == pytest.approx(gate, abs=6e-5)
+    value, slope, flags = at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
+    assert value == pytest.approx(gate, abs=6e-5)
     assert flags.gate.item() == pytest.approx(weight, abs=6e-5)
     assert slope == pytest.approx(weight * ratio, abs=1e-4)
 
@@ -86,10 +86,10 @@ def test_dcpos_bounds_widen_for_rare_tokens(q, low, high):
 
 def test_a_capped_weight_still_has_the_gradient_of_log_p():
     logprobs = torch.tensor([[-1.0]], requires_grad=True)
-    found = surrogates.weight_cap(logprobs, torch.tensor([[9.0]]), torch.tensor([[2.0]]), cap=5.0)
-    found.objective.sum().backward()
+    terms = surrogates.weight_cap(logprobs, torch.tensor([[9.0]]), torch.tensor([[2.0]]), cap=5.0)
+    terms.objective.sum().backward()
     assert logprobs.grad.item() == 10
-    assert found.high.item() is True
+    assert terms.high.item() is True
 
 
 LOG_RATIO = torch.where(f.MASK, f.padded(f.DRIFT), 0.0)
@@ -112,8 +112,8 @@ def test_ratios_of_whole_completions():
 )
 def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
     signs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
-    found = surrogates.geo_token(LOG_RATIO, signs, f.MASK, eps_low=eps, eps_high=eps)
-    assert found.ratio.flatten().tolist() == pytest.approx(expected, abs=6e-5)
+    terms = surrogates.geo_token(LOG_RATIO, signs, f.MASK, eps_low=eps, eps_high=eps)
+    assert terms.ratio.flatten().tolist() == pytest.approx(expected, abs=6e-5)
 
 
 def test_log_ratios_are_clamped_before_exp():
@@ -136,7 +136,7 @@ def test_log_ratios_are_clamped_before_exp():
 def test_a_divergence_mask_ends_the_gradient_of_tokens_that_have_left_the_region(old, new, advantage, flows):
     q, p = (torch.tensor([[value]], dtype=torch.float64).log() for value in (old, new))
     p.requires_grad_()
-    found = surrogates.divergence_mask(
+    terms = surrogates.divergence_mask(
         p,
         q,
         torch.tensor([[float(advantage)]], dtype=torch.float64),
@@ -145,9 +145,9 @@ def test_a_divergence_mask_ends_the_gradient_of_tokens_that_have_left_the_region
         measure="tv",
         cap=20.0,
     )
-    (slope,) = torch.autograd.grad(found.objective.sum(), p)
+    (slope,) = torch.autograd.grad(terms.objective.sum(), p)
     assert slope.item() == pytest.approx(advantage * min(new / old, 20) if flows else 0)
-    assert (found.low.item() or found.high.item()) is not flows
+    assert (terms.low.item() or terms.high.item()) is not flows
 
 
 def test_a_binary_kl_is_that_of_two_coins_and_0_where_nothing_moved():
@@ -164,30 +164,30 @@ def test_vespo_weighs_a_completion_by_how_far_it_has_moved(w, advantage, weight)
     policy = torch.tensor([[-0.5, -1.0]], dtype=torch.float64, requires_grad=True)
     ratio, a = (torch.tensor([[float(value)]], dtype=torch.float64) for value in (w, advantage))
     shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
-    found = surrogates.vespo(policy, ratio, a, **shapes)
-    (slope,) = torch.autograd.grad(found.objective.sum(), policy)
+    terms = surrogates.vespo(policy, ratio, a, **shapes)
+    (slope,) = torch.autograd.grad(terms.objective.sum(), policy)
     assert slope.tolist() == [pytest.approx([advantage * weight] * 2)]
-    assert found.gate.item() == pytest.approx(weight)
+    assert terms.gate.item() == pytest.approx(weight)
 
 
 def test_vespo_forgets_a_completion_that_has_become_impossible():
     ratio = torch.tensor([[0.0], [1e30]], dtype=torch.float64)
     shape = surrogates.GammaShape(2.0, 3.0)
-    found = surrogates.vespo(
+    terms = surrogates.vespo(
         torch.full((2, 1), -1.0, dtype=torch.float64),
         ratio,
         torch.ones(2, 1, dtype=torch.float64),
         positive=shape,
         negative=shape,
     )
-    assert found.gate.max().item() < 1e-13
+    assert terms.gate.max().item() < 1e-13
 
 
 def test_later_tokens_count_half_after_the_half_life():
-    found = surrogates.future_log_ratio(
+    future = surrogates.future_log_ratio(
         torch.tensor([[0.0, 0.4, 0.0, 0.8]], dtype=torch.float64), half_life=2.0
     )
-    assert found.tolist() == [pytest.approx([0.4 * 0.5**0.5 + 0.8 * 0.5**1.5, 0.8, 0.8 * 0.5**0.5, 0.8])]
+    assert future.tolist() == [pytest.approx([0.4 * 0.5**0.5 + 0.8 * 0.5**1.5, 0.8, 0.8 * 0.5**0.5, 0.8])]
 
 
 @pytest.mark.parametrize(("advantage", "weight"), [(1.0, 1.2), (-1.0, 1.0)])
@@ -195,7 +195,7 @@ def test_a_bad_token_that_has_become_far_likelier_gets_no_extra_weight(advantage
     log_ratio = torch.tensor([[math.log(5.0)]], dtype=torch.float64)
     a = torch.tensor([[advantage]], dtype=torch.float64)
     clipped = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
-    found = surrogates.influenced(
+    terms = surrogates.influenced(
         clipped,
         log_ratio,
         a,
@@ -204,4 +204,4 @@ def test_a_bad_token_that_has_become_far_likelier_gets_no_extra_weight(advantage
         safety=4.0,
         dual_clip=0.0,
     )
-    assert found.gate.item() == pytest.approx(weight)
+    assert terms.gate.item() == pytest.approx(weight)

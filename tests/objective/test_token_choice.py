@@ -29,7 +29,7 @@ def test_the_old_probabilities_decide_what_is_rare():
 def test_a_negative_eta_trains_the_rare_tokens_last():
     batch = f.batch(Objective())
     forwards, backwards = (
-        [given(part.trained, "tokens") for part in updates_of(batch, knobs.Lopti(eta=eta))]
+        [given(token_update.trained, "tokens") for token_update in updates_of(batch, knobs.Lopti(eta=eta))]
         for eta in (0.5, -0.5)
     )
     assert torch.equal(forwards[0], backwards[1])
@@ -77,11 +77,11 @@ def test_lopti_needs_the_old_log_probs():
 
 
 def test_the_most_uncertain_fifth_of_ten_tokens_is_two_and_what_equals_the_second():
-    kept = most_uncertain(ENTROPY, f.MASK, q=0.1)
-    assert kept[f.MASK].tolist() == [False, True] + [False] * 8
-    kept = most_uncertain(ENTROPY, f.MASK, q=0.2)
-    assert kept[f.MASK].nonzero().flatten().tolist() == [1, 3, 8]
-    assert not kept[~f.MASK].any()
+    chosen = most_uncertain(ENTROPY, f.MASK, q=0.1)
+    assert chosen[f.MASK].tolist() == [False, True] + [False] * 8
+    chosen = most_uncertain(ENTROPY, f.MASK, q=0.2)
+    assert chosen[f.MASK].nonzero().flatten().tolist() == [1, 3, 8]
+    assert not chosen[~f.MASK].any()
     assert torch.equal(most_uncertain(ENTROPY, f.MASK, q=1.0), f.MASK)
     assert not most_uncertain(ENTROPY, torch.zeros_like(f.MASK), q=0.2).any()
 
@@ -116,8 +116,8 @@ GOOD_AND_BAD = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
 
 def test_a_covariance_is_what_a_token_adds_to_that_of_all():
     """Mean log-probability -2, mean advantage 0: two tokens of the first completion, one of the second."""
-    found = covariances(LOGPROBS, GOOD_AND_BAD, COUNTED)
-    assert found.tolist() == [[1.0, -1.0], [0.0, 0.0]]
+    contributions = covariances(LOGPROBS, GOOD_AND_BAD, COUNTED)
+    assert contributions.tolist() == [[1.0, -1.0], [0.0, 0.0]]
 
 
 def test_at_least_one_token_is_singled_out_and_none_of_nothing():
@@ -130,6 +130,6 @@ def test_at_least_one_token_is_singled_out_and_none_of_nothing():
 def test_tokens_are_drawn_inside_the_band_only():
     covariance, dice = torch.tensor([[0.5, 3.0], [2.0, 9.0]]), torch.Generator().manual_seed(1)
     drawn = [drawn_from_band(covariance, COUNTED, dice, share=0.1, low=1.0, high=5.0) for _ in range(20)]
-    assert {int(one.sum()) for one in drawn} == {1}
+    assert {int(mask.sum()) for mask in drawn} == {1}
     assert torch.stack(drawn).any(dim=0).tolist() == [[False, True], [True, False]]
     assert not drawn_from_band(covariance, COUNTED, dice, share=0.1, low=10.0, high=20.0).any()

@@ -12,15 +12,15 @@ ALL = torch.ones(1, 4, dtype=torch.bool)
 
 
 def test_the_clipped_loss_is_the_larger_of_both_errors():
-    found = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.2)
-    assert found.losses.mean().item() == pytest.approx(0.0653, abs=6e-5)
-    assert found.clipped.double().mean() == 0.25
+    loss = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.2)
+    assert loss.losses.mean().item() == pytest.approx(0.0653, abs=6e-5)
+    assert loss.clipped.double().mean() == 0.25
 
 
 def test_without_a_clip_it_is_half_the_squared_error():
-    found = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.0)
-    assert found.losses.mean().item() == pytest.approx(0.0541, abs=6e-5)
-    assert not found.clipped.any()
+    loss = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.0)
+    assert loss.losses.mean().item() == pytest.approx(0.0541, abs=6e-5)
+    assert not loss.clipped.any()
 
 
 def test_a_clipped_token_has_no_gradient():
@@ -33,9 +33,9 @@ def test_a_clipped_token_has_no_gradient():
 def test_masked_tokens_have_neither_loss_nor_gradient():
     values = torch.tensor([[0.5, float("nan")]], requires_grad=True)
     mask = torch.tensor([[True, False]])
-    found = value_loss(values, values.detach(), torch.tensor([[1.0, float("inf")]]), mask, clip=0.2)
-    found.losses.sum().backward()
-    assert found.losses.tolist() == [[0.125, 0.0]]
+    loss = value_loss(values, values.detach(), torch.tensor([[1.0, float("inf")]]), mask, clip=0.2)
+    loss.losses.sum().backward()
+    assert loss.losses.tolist() == [[0.125, 0.0]]
     assert values.grad.tolist() == [[-0.5, 0.0]]
 
 

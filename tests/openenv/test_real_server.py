@@ -33,8 +33,10 @@ def url(tmp_path_factory):
     port = free_port()
     script = str(Path(__file__).with_name("environment.py"))
     log = tmp_path_factory.mktemp("openenv") / "log"
-    with log.open("wb") as words:
-        process = subprocess.Popen([str(PYTHON), script, str(port), str(PLACES)], stdout=words, stderr=words)
+    with log.open("wb") as log_file:
+        process = subprocess.Popen(
+            [str(PYTHON), script, str(port), str(PLACES)], stdout=log_file, stderr=log_file
+        )
     url = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + START_SECONDS
     while True:

@@ -53,9 +53,13 @@ class Sample:
         parts = [torch.arange(len(leaf))] if rows is None else rows
         losses = [
             policy_loss(
-                leaf[part], self.batch.rows(part), objective, weights.rows(part), entropy=self.entropy[part]
+                leaf[rows_of_part],
+                self.batch.rows(rows_of_part),
+                objective,
+                weights.rows(rows_of_part),
+                entropy=self.entropy[rows_of_part],
             ).loss
-            for part in parts
+            for rows_of_part in parts
         ]
         total = torch.stack(losses).sum()
         (slope,) = torch.autograd.grad(total, leaf)
@@ -71,18 +75,22 @@ class Sample:
         if isinstance(advantage, knobs.Critic):
             mask = batch.mask & scored.unsqueeze(1)
             of_tokens = rewards.unsqueeze(1) * torch.ones_like(self.entropy)
-            found = estimate_token_advantages(of_tokens, self.entropy, mask, advantage).advantages
-            return replace(self, batch=replace(batch, mask=mask, advantages=found))
-        table, known = rewards.view(prompts, -1), scored.view(prompts, -1)
+            advantages = estimate_token_advantages(of_tokens, self.entropy, mask, advantage).advantages
+            return replace(self, batch=replace(batch, mask=mask, advantages=advantages))
+        table, is_scored = rewards.view(prompts, -1), scored.view(prompts, -1)
         terms = RewardTerms(
-            torch.stack([table, table.sign()]), torch.stack([known, known]), torch.ones(2, prompts).double()
+            torch.stack([table, table.sign()]),
+            torch.stack([is_scored, is_scored]),
+            torch.ones(2, prompts).double(),
         )
         if isinstance(advantage, knobs.OptimalTokenBaseline):
-            found = estimate_against_tokens(table, known, batch.mask, self.entropy)
-            return replace(self, batch=replace(batch, advantages=found))
+            advantages = estimate_against_tokens(table, is_scored, batch.mask, self.entropy)
+            return replace(self, batch=replace(batch, advantages=advantages))
         lengths = batch.mask.sum(dim=1).double().view(prompts, -1)
         greedy = table.mean(dim=1) / 2
-        estimate = estimate_advantages(table, known, advantage, terms=terms, lengths=lengths, greedy=greedy)
+        estimate = estimate_advantages(
+            table, is_scored, advantage, terms=terms, lengths=lengths, greedy=greedy
+        )
         values = estimate.advantages.flatten()
         batch = whiten(replace(batch, advantages=values), advantage, over="step")
         return replace(self, batch=whiten(batch, advantage, over="minibatch"))

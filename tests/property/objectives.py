@@ -27,7 +27,7 @@ def members(annotation: Any) -> list[type[Frozen]]:
     """The models that a field may hold."""
     if isinstance(annotation, type):
         return [annotation] if issubclass(annotation, Frozen) else []
-    return [member for part in typing.get_args(annotation) for member in members(part)]
+    return [member for argument in typing.get_args(annotation) for member in members(argument)]
 
 
 def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
@@ -72,9 +72,9 @@ def variants(model: type[Frozen]) -> list[Frozen]:
 def every_pair() -> Iterator[Objective]:
     """Each member of each union beside each member of each other, wherever that is allowed."""
     unions = {name: members(Objective.model_fields[name].annotation) for name in FIELDS}
-    for one, other in itertools.combinations(FIELDS, 2):
-        for chosen in itertools.product(unions[one], unions[other]):
-            if objective := allowed({one: chosen[0](), other: chosen[1]()}):
+    for first_field, second_field in itertools.combinations(FIELDS, 2):
+        for chosen in itertools.product(unions[first_field], unions[second_field]):
+            if objective := allowed({first_field: chosen[0](), second_field: chosen[1]()}):
                 yield objective
 
 

@@ -48,9 +48,9 @@ reward = st.sampled_from([0.0, 1.0, 0.2, -1.0]) | st.floats(-100, 100)
 def scores(draw):
     prompts, group = draw(st.integers(1, 3)), draw(st.integers(1, 6))
     values = draw(st.lists(reward, min_size=prompts * group, max_size=prompts * group))
-    known = draw(st.lists(st.booleans(), min_size=prompts * group, max_size=prompts * group))
+    is_scored = draw(st.lists(st.booleans(), min_size=prompts * group, max_size=prompts * group))
     shape = (prompts, group)
-    return torch.tensor(values, dtype=torch.float64).view(shape), torch.tensor(known).view(shape)
+    return torch.tensor(values, dtype=torch.float64).view(shape), torch.tensor(is_scored).view(shape)
 
 
 def advantages(values, scored, knob):
@@ -72,17 +72,17 @@ def tolerance(values):
 @given(scores(), st.sampled_from(GROUP_CENTRED))
 def test_group_centred_advantages_add_up_to_zero(drawn, knob):
     values, scored = drawn
-    found = advantages(values, scored, knob)
-    assert found.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(found) * 10)
+    estimated = advantages(values, scored, knob)
+    assert estimated.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(estimated) * 10)
 
 
 @given(scores(), st.sampled_from(SHIFT_FREE))
 def test_a_constant_on_top_of_all_rewards_changes_nothing(drawn, knob):
     values, scored = drawn
     values = values.round(decimals=2)
-    found = advantages(values, scored, knob)
+    estimated = advantages(values, scored, knob)
     shifted = advantages(values + 64, scored, knob)
-    torch.testing.assert_close(shifted, found, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(shifted, estimated, rtol=1e-6, atol=1e-6)
 
 
 @given(scores(), st.sampled_from(COMBINATIONS), st.randoms(use_true_random=False))
@@ -90,14 +90,14 @@ def test_permuting_a_group_permutes_its_advantages(drawn, knob, dice):
     values, scored = drawn
     order = list(range(values.shape[1]))
     dice.shuffle(order)
-    found = advantages(values, scored, knob)
+    estimated = advantages(values, scored, knob)
     permuted = advantages(values[:, order], scored[:, order], knob)
-    torch.testing.assert_close(permuted, found[:, order], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(permuted, estimated[:, order], rtol=1e-6, atol=1e-6)
 
 
 @given(scores(), st.sampled_from(COMBINATIONS))
 def test_every_baseline_with_every_scale_is_finite_and_zero_where_not_scored(drawn, knob):
     values, scored = drawn
-    found = advantages(values.where(scored, torch.nan), scored, knob)
-    assert found.isfinite().all()
-    assert (found[~scored] == 0).all()
+    estimated = advantages(values.where(scored, torch.nan), scored, knob)
+    assert estimated.isfinite().all()
+    assert (estimated[~scored] == 0).all()

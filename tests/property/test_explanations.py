@@ -18,37 +18,37 @@ IN_A_CIRCLE = ("repetition", "broken_format", "length_blowup")
 
 
 def sets_of(causes):
-    each = st.builds(
+    findings = st.builds(
         finding,
         st.sampled_from(causes),
         st.integers(0, 12),
         st.integers(0, 4),
         st.sampled_from(["specific", "consistent"]),
     )
-    return st.lists(each, unique_by=lambda finding: finding.cause)
+    return st.lists(findings, unique_by=lambda finding: finding.cause)
 
 
 @given(sets_of(list(DETECTORS)) | sets_of([*IN_A_CIRCLE, "update_size"]), st.floats(5, 20))
-def test_every_explanation_leads_to_a_cause_of_its_own(found, width):
-    explained = {each.finding.cause: each.explained_by for each in ranked(found, Log({}), width)}
-    assert explained.keys() == {each.cause for each in found}
+def test_every_explanation_leads_to_a_cause_of_its_own(findings, width):
+    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, Log({}), width)}
+    assert explained.keys() == {given_finding.cause for given_finding in findings}
     for cause in explained:
         chain = [cause]
         while explained[chain[-1]]:
             assert chain[-1] in CONSEQUENCES[explained[chain[-1]]]
             chain.append(explained[chain[-1]])
-            assert len(chain) <= len(found)
+            assert len(chain) <= len(findings)
 
 
 def test_a_circle_of_effects_ends_at_what_began_it():
-    found = [
+    findings = [
         finding("update_size", 21, 1, "specific"),
         finding("repetition", 22, 3, "specific"),
         finding("broken_format", 22, 2, "specific"),
         finding("length_blowup", 23, 3, "specific"),
     ]
-    explained = {each.finding.cause: each.explained_by for each in ranked(found, Log({}), 5.0)}
+    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, Log({}), 5.0)}
     effects = dict.fromkeys(IN_A_CIRCLE, "update_size")
     assert explained == {"update_size": "", **effects}
-    explained = {each.finding.cause: each.explained_by for each in ranked(found[1:], Log({}), 5.0)}
+    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], Log({}), 5.0)}
     assert [cause for cause, by in explained.items() if not by] == ["broken_format"]

@@ -21,28 +21,28 @@ def rows(draw):
     return *parts, mask
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+def close(estimated, expected):
+    torch.testing.assert_close(estimated, expected, rtol=1e-10, atol=1e-12)
 
 
 @given(rows(), shares, shares, st.integers(0, 8))
 def test_masked_tokens_may_as_well_not_be_there(drawn, gamma, lambda_, n_step):
-    found = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
-    assert (found[~drawn[2]] == 0).all()
+    estimated = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
+    assert (estimated[~drawn[2]] == 0).all()
     for row, (rewards, values, mask) in enumerate(zip(*drawn, strict=True)):
-        kept = [part[mask][None] for part in (rewards, values, mask)]
+        unmasked = [tensor[mask][None] for tensor in (rewards, values, mask)]
         if mask.any():
-            alone = generalized_advantages(*kept, gamma=gamma, lambda_=lambda_, n_step=n_step)
-            close(found[row][mask], alone[0])
+            alone = generalized_advantages(*unmasked, gamma=gamma, lambda_=lambda_, n_step=n_step)
+            close(estimated[row][mask], alone[0])
 
 
 @given(rows())
 def test_with_lambda_1_an_advantage_is_the_reward_still_to_come_less_the_value(drawn):
     rewards, values, mask = drawn
-    found = generalized_advantages(*drawn, lambda_=1.0)
+    estimated = generalized_advantages(*drawn, lambda_=1.0)
     paid = rewards.where(mask, 0.0)
     to_come = paid.flip(1).cumsum(dim=1).flip(1)
-    close(found, (to_come - values.where(mask, 0.0)).where(mask, 0.0))
+    close(estimated, (to_come - values.where(mask, 0.0)).where(mask, 0.0))
 
 
 @given(rows(), shares)
@@ -56,6 +56,6 @@ def test_one_step_ahead_is_lambda_0(drawn, lambda_):
 def test_a_critic_that_is_always_right_leaves_no_advantage(drawn):
     rewards, _, mask = drawn
     values = rewards.where(mask, 0.0).flip(1).cumsum(dim=1).flip(1)
-    found = generalized_advantages(rewards, values, mask, lambda_=0.95)
-    close(found, torch.zeros_like(found))
-    assert (whitened(found, mask, ddof=1, eps=1e-8).abs() < 1e-6).all() or not mask.any()
+    estimated = generalized_advantages(rewards, values, mask, lambda_=0.95)
+    close(estimated, torch.zeros_like(estimated))
+    assert (whitened(estimated, mask, ddof=1, eps=1e-8).abs() < 1e-6).all() or not mask.any()

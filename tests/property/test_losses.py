@@ -39,8 +39,8 @@ OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
 objectives = st.sampled_from(sorted(OBJECTIVES)).map(OBJECTIVES.__getitem__) | any_objective()
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+def close(estimated, expected):
+    torch.testing.assert_close(estimated, expected, rtol=1e-10, atol=1e-12)
 
 
 @given(samples(), objectives, st.sampled_from([0.0, 1e30, float("nan"), float("inf")]), st.integers(0, 3))
@@ -93,10 +93,10 @@ def test_the_metrics_of_micro_batches_merge_into_those_of_the_whole(sample, obje
             sample.new[rows], batch.rows(rows), objective, weights.rows(rows), entropy=sample.entropy[rows]
         ).metrics
 
-    whole = part(slice(None)).values()
+    metrics_of_batch = part(slice(None)).values()
     pieces = [part(rows) for rows in (slice(0, cut), slice(cut, None)) if len(sample.new[rows])]
     joined = sum(pieces[1:], start=pieces[0]).values()
-    assert joined == pytest.approx(whole, rel=1e-5, abs=1e-6)
+    assert joined == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
 
 
 def rules():
@@ -177,6 +177,6 @@ def test_any_objective_that_is_accepted_has_a_formula(objective):
 
 
 def test_the_pairs_hold_every_member_of_every_union():
-    found = {type(getattr(objective, name)) for objective in every_pair() for name in Objective.model_fields}
+    paired = {type(getattr(objective, name)) for objective in every_pair() for name in Objective.model_fields}
     offered = {member for field in Objective.model_fields.values() for member in members(field.annotation)}
-    assert offered - found == set()
+    assert offered - paired == set()

@@ -14,59 +14,59 @@ rules = st.fixed_dictionaries({"keep": st.integers(1, 5), "spaced": st.integers(
 
 def life(gaps, accuracies, rule):
     """What is there after each save of a run."""
-    step, there = 0, {}
+    step, saved = 0, {}
     for number, gap in enumerate(gaps):
         step += gap
-        there[str(step)] = SavedCheckpoint(str(step), step, 1, accuracies[number])
-        stay = kept(there.values(), **rule)
-        there = {name: one for name, one in there.items() if name in stay}
-        yield step, dict(there)
+        saved[str(step)] = SavedCheckpoint(str(step), step, 1, accuracies[number])
+        stay = kept(saved.values(), **rule)
+        saved = {name: checkpoint for name, checkpoint in saved.items() if name in stay}
+        yield step, dict(saved)
 
 
 @given(gaps, accuracies, rules)
 def test_so_many_stay_as_the_form_says_and_the_newest_are_among_them(gaps, accuracies, rule):
     saved = []
-    for step, there in life(gaps, accuracies, rule):
+    for step, remaining in life(gaps, accuracies, rule):
         saved.append(step)
-        assert len(there) <= most_kept(**rule)
-        assert {str(step) for step in saved[-rule["keep"] :]} <= there.keys()
+        assert len(remaining) <= most_kept(**rule)
+        assert {str(step) for step in saved[-rule["keep"] :]} <= remaining.keys()
 
 
 @given(gaps, accuracies, rules)
 def test_the_best_by_held_out_accuracy_stays(gaps, accuracies, rule):
     best = -1.0
-    for number, (_, there) in enumerate(life(gaps, accuracies, rule)):
+    for number, (_, remaining) in enumerate(life(gaps, accuracies, rule)):
         best = max(best, -1.0 if accuracies[number] is None else accuracies[number])
-        assert best < 0 or best in {one.accuracy for one in there.values()}
+        assert best < 0 or best in {checkpoint.accuracy for checkpoint in remaining.values()}
 
 
 @given(gaps, accuracies, rules.filter(lambda rule: rule["spaced"] > 0))
 def test_whenever_a_run_collapses_something_from_before_is_left(gaps, accuracies, rule):
-    for number, (_, there) in enumerate(life(gaps, accuracies, rule)):
+    for number, (_, remaining) in enumerate(life(gaps, accuracies, rule)):
         first = gaps[0]
-        assert str(first) in there
-        assert number >= rule["keep"] + rule["spaced"] or len(there) == number + 1
+        assert str(first) in remaining
+        assert number >= rule["keep"] + rule["spaced"] or len(remaining) == number + 1
 
 
 @given(gaps, accuracies, rules)
 def test_asking_again_changes_nothing(gaps, accuracies, rule):
-    for _, there in life(gaps, accuracies, rule):
-        assert kept(there.values(), **rule) == there.keys()
+    for _, remaining in life(gaps, accuracies, rule):
+        assert kept(remaining.values(), **rule) == remaining.keys()
 
 
 def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
     """Each kept age is at most so many times the one after it, however long the run has become."""
-    for spaced, most in ((4, 8.0), (8, 2.5)):
+    for spaced, limit in ((4, 8.0), (8, 2.5)):
         worst = 0.0
-        for step, there in life([1] * 300, [None] * 300, {"keep": 3, "spaced": spaced}):
-            ages = sorted(step - one.step + 1 for one in there.values())
+        for step, remaining in life([1] * 300, [None] * 300, {"keep": 3, "spaced": spaced}):
+            ages = sorted(step - checkpoint.step + 1 for checkpoint in remaining.values())
             worst = max(worst, *(old / young for young, old in pairwise(ages)), 0)
-        assert worst <= most, worst
+        assert worst <= limit, worst
 
 
 def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():
-    *_, (_, there) = life([25] * 40, [None] * 40, {"keep": 3, "spaced": 4})
-    assert sorted(one.step for one in there.values()) == [25, 375, 725, 850, 950, 975, 1000]
+    *_, (_, remaining) = life([25] * 40, [None] * 40, {"keep": 3, "spaced": 4})
+    assert sorted(checkpoint.step for checkpoint in remaining.values()) == [25, 375, 725, 850, 950, 975, 1000]
 
 
 def test_what_other_runs_begin_with_stays():

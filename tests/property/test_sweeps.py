@@ -28,7 +28,7 @@ axes = st.fixed_dictionaries(
 
 def sweep_of(values, **changes):
     return Sweep.model_validate(
-        {"knobs": [{"path": path, "values": each} for path, each in values.items()], **changes}
+        {"knobs": [{"path": path, "values": knob_values} for path, knob_values in values.items()], **changes}
     )
 
 
@@ -39,8 +39,8 @@ def cells_of(values, variants=(VARIANT,), **changes):
 @given(axes)
 def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
     cells = cells_of(values)
-    distinct = {path: list(dict.fromkeys(each)) for path, each in values.items()}
-    assert len(cells) == prod(len(each) for each in distinct.values())
+    distinct = {path: list(dict.fromkeys(axis_values)) for path, axis_values in values.items()}
+    assert len(cells) == prod(len(axis_values) for axis_values in distinct.values())
     assert len({cell.values for cell in cells}) == len({cell.variant["name"] for cell in cells}) == len(cells)
     places = [
         [distinct[path].index(value) for path, value in zip(values, cell.values, strict=True)]
@@ -52,7 +52,7 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
 @given(axes)
 def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
     cell = cells_of(values)[-1]
-    swept, plain = (resolve({}, one).model_dump(mode="json") for one in (cell.variant, VARIANT))
+    swept, plain = (resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, VARIANT))
     for path, value in zip(values, cell.values, strict=True):
         assert value_at(swept, path) == value
         *above, last = path.split(".")

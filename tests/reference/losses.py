@@ -57,17 +57,17 @@ def group_centred(groups):
 def group_decoupled(groups, weights):
     sums = []
     for group in groups:
-        own = [0.0] * len(group)
+        advantages = [0.0] * len(group)
         for k, weight in enumerate(weights):
             rewards = [c.terms[k] for c in group]
             if max(rewards) > min(rewards):
                 for i, r in enumerate(rewards):
-                    own[i] += weight * (r - mean(rewards)) / (sample_std(rewards) + EPS)
-        sums.append(own)
-    every = [s for own in sums for s in own]
+                    advantages[i] += weight * (r - mean(rewards)) / (sample_std(rewards) + EPS)
+        sums.append(advantages)
+    every = [s for advantages in sums for s in advantages]
     if max(every) == min(every):
-        return [[0.0] * len(own) for own in sums]
-    return [[(s - mean(every)) / (sample_std(every) + EPS) for s in own] for own in sums]
+        return [[0.0] * len(advantages) for advantages in sums]
+    return [[(s - mean(every)) / (sample_std(every) + EPS) for s in advantages] for advantages in sums]
 
 
 def smoothed(groups):
@@ -79,8 +79,8 @@ def smoothed(groups):
 
 
 def leave_one_out(groups, rewards):
-    for own in rewards:
-        yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
+    for group_rewards in rewards:
+        yield [r - mean(group_rewards[:i] + group_rewards[i + 1 :]) for i, r in enumerate(group_rewards)]
 
 
 def centred_by_tokens(groups):
@@ -117,9 +117,9 @@ def centred_by_group_scaled_by_batch(groups):
 
 def centred_in_units_of_their_deviation(groups):
     centred = list(group_centred(groups))
-    deviation = sample_std([a for own in centred for a in own])
-    for own in centred:
-        yield [a / (deviation + EPS) for a in own]
+    deviation = sample_std([a for advantages in centred for a in advantages])
+    for advantages in centred:
+        yield [a / (deviation + EPS) for a in advantages]
 
 
 def gae(c: Completion, rewards, gamma, lam):
@@ -241,10 +241,10 @@ def vapo(groups, max_new_tokens):
 def _grpo(groups, eps, beta, advantages=None):
     loss = 0.0
     for c, a in completions(groups, advantages or group_normalised(groups)):
-        own = 0.0
+        completion_loss = 0.0
         for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
-            own -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new, reference)
-        loss += own / len(c.new)
+            completion_loss -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new, reference)
+        loss += completion_loss / len(c.new)
     return loss / count(groups)
 
 
@@ -317,20 +317,22 @@ def opo(groups, max_new_tokens):
 def against_each_token(group):
     """A token's advantages, with the entropies in place of energies: any positive numbers will do."""
     for c in group:
-        own = []
+        advantages = []
         for t in range(len(c.new)):
-            going = [other for other in group if len(other.new) > t]
-            weights = [sum(other.entropy[: t + 1]) for other in going]
-            baseline = sum(w * other.reward for w, other in zip(weights, going, strict=True)) / sum(weights)
-            own.append(c.reward - (baseline if len(going) > 1 else 0.0))
-        yield c, own
+            unfinished = [sibling for sibling in group if len(sibling.new) > t]
+            weights = [sum(sibling.entropy[: t + 1]) for sibling in unfinished]
+            baseline = sum(w * sibling.reward for w, sibling in zip(weights, unfinished, strict=True)) / sum(
+                weights
+            )
+            advantages.append(c.reward - (baseline if len(unfinished) > 1 else 0.0))
+        yield c, advantages
 
 
 def otb(groups, max_new_tokens):
     loss = 0.0
     for group in groups:
-        for c, own in against_each_token(group):
-            for ratio, a in zip(ratios(c), own, strict=True):
+        for c, advantages_of_tokens in against_each_token(group):
+            for ratio, a in zip(ratios(c), advantages_of_tokens, strict=True):
                 loss -= ppo(ratio, a, 0.8, 1.2)
     return loss / tokens(groups)
 
@@ -357,8 +359,8 @@ def _whitened_rewards(groups, advantages):
     pairs = list(completions(groups, advantages))
     rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
     loss = 0.0
-    for (c, _), own in zip(pairs, rows, strict=True):
-        for ratio, a in zip(ratios(c), own, strict=True):
+    for (c, _), advantages_of_tokens in zip(pairs, rows, strict=True):
+        for ratio, a in zip(ratios(c), advantages_of_tokens, strict=True):
             loss -= ppo(ratio, a, 0.8, 1.2)
     return loss / tokens(groups)
 
@@ -445,10 +447,10 @@ def gspo_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         sequence = math.exp(sum(n.item() - o for n, o in zip(c.new, c.old, strict=True)) / len(c.new))
-        own = 0.0
+        completion_loss = 0.0
         for new in c.new:
-            own -= ppo(sequence * torch.exp(new - new.item()), a, 1 - 3e-4, 1 + 4e-4)
-        loss += own / len(c.new)
+            completion_loss -= ppo(sequence * torch.exp(new - new.item()), a, 1 - 3e-4, 1 + 4e-4)
+        loss += completion_loss / len(c.new)
     return loss / count(groups)
 
 
@@ -482,9 +484,9 @@ def deepseek_v32(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
         drift = sum(mu - new.item() for mu, new in zip(c.sampler, c.new, strict=True)) / len(c.new)
-        kept = 0.0 if a < 0 and drift > 0.5 else 1.0
+        keep = 0.0 if a < 0 and drift > 0.5 else 1.0
         for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
-            token = kept * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new, reference)
+            token = keep * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new, reference)
             loss -= token / len(c.new)
     return loss / count(groups)
 
@@ -507,9 +509,9 @@ def deepseek_v32_book(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         drift = (sum(c.old) - sum(new.item() for new in c.new)) / len(c.new)
-        kept = 0.0 if a < 0 and drift > 0.1 else 1.0
+        keep = 0.0 if a < 0 and drift > 0.1 else 1.0
         ratio = torch.exp(sum(c.new) - sum(c.old))
-        loss -= kept * _book_objective(c, a) - 0.02 * ratio * (sum(c.new) - sum(c.reference))
+        loss -= keep * _book_objective(c, a) - 0.02 * ratio * (sum(c.new) - sum(c.reference))
     return loss / count(groups)
 
 
@@ -586,7 +588,7 @@ def scalerl(groups, max_new_tokens):
 
 def magistral(groups, max_new_tokens):
     centred = list(group_centred(groups))
-    every = [a for own in centred for a in own]
+    every = [a for advantages_of_group in centred for a in advantages_of_group]
     deviation = sample_std(every) + EPS
     loss = 0.0
     for group, advantages in zip(groups, centred, strict=True):
@@ -625,12 +627,12 @@ def covariance_of_tokens(groups, advantages):
     rows = list(completions(groups, advantages))
     logprobs = [old for c, _ in rows for old in c.old]
     weights = [a for c, a in rows for _ in c.old]
-    found = [
+    contributions = [
         ((old - mean(logprobs)) * (a - mean(weights)), i, t)
         for i, (c, a) in enumerate(rows)
         for t, old in enumerate(c.old)
     ]
-    return sorted(found, reverse=True)
+    return sorted(contributions, reverse=True)
 
 
 def kl_cov(groups, max_new_tokens):
@@ -792,9 +794,9 @@ def masked_by_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         drift = sum(old - new.item() for old, new in zip(c.old, c.new, strict=True)) / len(c.new)
-        kept = 0.0 if a < 0 and drift > 0.05 else 1.0
+        keep = 0.0 if a < 0 and drift > 0.05 else 1.0
         for ratio, old in zip(ratios(c), c.old, strict=True):
-            loss -= kept * ppo(ratio, a * (0.4 * math.exp(old) + 0.6), 0.8, 1.2)
+            loss -= keep * ppo(ratio, a * (0.4 * math.exp(old) + 0.6), 0.8, 1.2)
     return loss / tokens(groups)
 
 

@@ -107,7 +107,7 @@ def production_loss(groups, config):
         accepted=accepted_completions(batch, objective),
     )
     updates = updates_of(batch, objective.token_weight)
-    loss = sum(policy_loss(new, part, objective, weights, entropy=entropy).loss for part in updates)
+    loss = sum(policy_loss(new, rows, objective, weights, entropy=entropy).loss for rows in updates)
     loss.backward()
     return loss.detach(), new.grad[batch.mask]
 
@@ -122,10 +122,10 @@ def production_advantages(batch, rewards, values, terms, objective, greedy, ener
     if isinstance(objective.advantage, knobs.OptimalTokenBaseline):
         return estimate_against_tokens(rewards, scored, batch.mask, energies)
     lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
-    found = estimate_advantages(
+    estimate = estimate_advantages(
         rewards, scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
     )
-    return found.advantages.flatten()
+    return estimate.advantages.flatten()
 
 
 def test_every_preset_has_a_reference():
@@ -169,5 +169,7 @@ def matches(changes, loop, groups):
     slopes = torch.autograd.grad(expected, leaves, allow_unused=True)
     loss, gradient = production_loss(groups, config)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-12)
-    wanted = torch.stack([torch.zeros((), dtype=torch.float64) if s is None else s for s in slopes])
-    torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-12)
+    expected_gradient = torch.stack(
+        [torch.zeros((), dtype=torch.float64) if s is None else s for s in slopes]
+    )
+    torch.testing.assert_close(gradient, expected_gradient, rtol=1e-10, atol=1e-12)

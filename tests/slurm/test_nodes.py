@@ -56,12 +56,12 @@ def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(clust
         run = plant.read(run_id)
         assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
         with reading(plant.sessions) as session:
-            (part,) = run_points_of(session, [Stretch(run_id)])
-            points = [each for each in all_points(session, part) if each.name == "optim/grad_norm"]
-    found = {each.step: each.value for each in points if each.step}
+            (segment,) = run_points_of(session, [Stretch(run_id)])
+            points = [point for point in all_points(session, segment) if point.name == "optim/grad_norm"]
+    norm_by_step = {point.step: point.value for point in points if point.step}
     alone = train(CASES["GRPO"], ranks=1, steps=STEPS)
-    expected = {step: each["optim/grad_norm"] for step, each in enumerate(alone.steps, 1)}
-    assert found.keys() == expected.keys()
-    assert max(abs(found[step] - expected[step]) for step in expected) < 1e-5
+    expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(alone.steps, 1)}
+    assert norm_by_step.keys() == expected.keys()
+    assert max(abs(norm_by_step[step] - expected[step]) for step in expected) < 1e-5
     with capsys.disabled():
         print(f"{STEPS} steps on 2 nodes, {run.attempt} attempts")

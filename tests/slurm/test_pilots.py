@@ -45,19 +45,19 @@ def interfere(chance):
     if not running:
         return ""
     job = chance.choice(running)
-    what = chance.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
-    subprocess.run([*what.split(), job], check=False, timeout=60, capture_output=True)
-    return what
+    command = chance.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
+    subprocess.run([*command.split(), job], check=False, timeout=60, capture_output=True)
+    return command
 
 
 def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
     chance = random.Random(RUNS)
-    wanted = configs(RUNS, steps=12)
+    run_configs = configs(RUNS, steps=12)
     kind = Kind("sqlite", "filesystem")
     with Plant(kind, workers=1, slots=2) as plant:
-        expected = references(plant, wanted)
+        expected = references(plant, run_configs)
     with Plant(kind, workers=0, slots=1, lease_seconds=10) as plant:
-        run_ids = plant.queue(wanted)
+        run_ids = plant.queue(run_configs)
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=2"]
         command += ["--runs=3", "--idle=20"]
         provisioner = subprocess.Popen(command, env=plant.environment, cwd=ROOT)
@@ -77,5 +77,5 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         assert [plant.read(run).status for run in run_ids] == ["finished"] * RUNS
         assert records == expected
     with capsys.disabled():
-        counts = {what: done.count(what) for what in sorted({*done} - {""})}
+        counts = {command: done.count(command) for command in sorted({*done} - {""})}
         print(f"{RUNS} runs, {attempts} attempts, {counts}")

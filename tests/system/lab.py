@@ -96,7 +96,7 @@ class Program:
                 stderr=output,
             )
 
-    def said(self):
+    def output_text(self):
         """Everything it has shown."""
         return self.output.read_text()
 
@@ -104,9 +104,9 @@ class Program:
         """Every process below it."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def child(self, words):
+    def child(self, phrase):
         """The process below it whose command line has these words."""
-        return next(process for process, line in command_lines(self.family()) if words in " ".join(line))
+        return next(process for process, line in command_lines(self.family()) if phrase in " ".join(line))
 
     def kill_all(self):
         """It and every process below it, at once."""
@@ -136,8 +136,8 @@ class Lab(Program):
 
     def wait_until_up(self):
         """Return once it has shown its link."""
-        wait_for(lambda: "Ctrl-C stops everything" in self.said() or self.process.poll() is not None)
-        assert self.process.poll() is None, self.said()
+        wait_for(lambda: "Ctrl-C stops everything" in self.output_text() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.output_text()
         return self
 
 

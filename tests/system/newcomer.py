@@ -46,13 +46,13 @@ def other_user() -> tuple[list[str], tuple[int, int] | None]:
 class Newcomer:
     """One of them, from the first look to a finished run. Use as a context."""
 
-    def __init__(self, broker: str, place: str, **settings: int):
+    def __init__(self, broker: str, location: str, **settings: int):
         self.broker = broker
         self.settings = {"PORT": free_port(), **settings}
         self._prefix, self._owner = other_user()
         self.is_somebody_else = self._owner is not None
         self.base = Path(tempfile.mkdtemp(prefix="gl-"))
-        self.home = self.base / PLACES[place]
+        self.home = self.base / PLACES[location]
         self.project = self.home / "grpolab"
         self.state = self.project / "state"
 
@@ -104,7 +104,7 @@ class Newcomer:
                 stderr=output,
             )
 
-    def said(self):
+    def output_text(self):
         """What the terminal shows."""
         return (self.base / "terminal.txt").read_text()
 
@@ -118,9 +118,10 @@ class Newcomer:
     def wait_until(self, condition, seconds):
         """Seconds from the command until this SQL condition holds of a run."""
         wait_for(
-            lambda: "Ctrl-C stops everything" in self.said() or self.make.poll() is not None, seconds=120
+            lambda: "Ctrl-C stops everything" in self.output_text() or self.make.poll() is not None,
+            seconds=120,
         )
-        assert self.make.poll() is None, self.said()
+        assert self.make.poll() is None, self.output_text()
         wait_for(lambda: self._has_run(condition), seconds=seconds)
         return time.monotonic() - self.began
 
@@ -128,9 +129,9 @@ class Newcomer:
         address = f"file:{self.state / 'grpolab.db'}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as connection:
             query = f"SELECT status, reason FROM run WHERE {condition} OR status = 'failed'"  # noqa: S608
-            found = connection.execute(query).fetchall()
-        assert "failed" not in [status for status, _ in found], found
-        return found
+            rows = connection.execute(query).fetchall()
+        assert "failed" not in [status for status, _ in rows], rows
+        return rows
 
     def open_to_others(self):
         """What of the state directory other users could read."""
@@ -140,7 +141,7 @@ class Newcomer:
     def end(self):
         """Ctrl-C, and the exit code of make."""
         launcher = next(
-            pid for pid, words in self.commands().items() if words[-2:] == ["backend.service", "demo"]
+            pid for pid, argv in self.commands().items() if argv[-2:] == ["backend.service", "demo"]
         )
         os.kill(launcher, signal.SIGINT)
         return self.make.wait(150)

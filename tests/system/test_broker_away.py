@@ -27,15 +27,15 @@ def status_of(client):
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
 def test_launching_goes_on_while_the_broker_is_away_and_the_page_says_so(settings, broker, fault):  # noqa: F811
-    known = settings.model_copy(update={"grpolab_token": TOKEN})
-    with serving(known, settings.database_url, broker_url="") as client:
+    with_token = settings.model_copy(update={"grpolab_token": TOKEN})
+    with serving(with_token, settings.database_url, broker_url="") as client:
         wait_for(lambda: status_of(client)["state"] == "ok")
         broker.send_signal(fault)
         for _ in range(3):
             assert client.post("/api/v1/experiments", json=LAUNCH).status_code == 201
-        found = wait_for(lambda: (each := status_of(client))["state"] == "away" and each)
-        assert found["detail"] == "the broker does not answer: runs still start, up to 600 s later"
-        assert found["detail"] in client.get("/readyz").json()["detail"]
+        status_away = wait_for(lambda: (status := status_of(client))["state"] == "away" and status)
+        assert status_away["detail"] == "the broker does not answer: runs still start, up to 600 s later"
+        assert status_away["detail"] in client.get("/readyz").json()["detail"]
         assert client.get("/api/v1/runs").status_code == 200
         if fault == signal.SIGSTOP:
             broker.send_signal(signal.SIGCONT)

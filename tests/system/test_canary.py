@@ -102,8 +102,14 @@ def answers(client, run_ids):
     paths = ["/metrics", "/readyz", "/openapi.json"]
     paths += [f"/api/v1/{name}" for name in ("runs", "experiments", "workers", "queue", "config-schema")]
     for run_id in run_ids:
-        one = f"/api/v1/runs/{run_id}"
-        paths += [one, f"{one}/events", f"{one}/logs", f"{one}/checkpoints", f"{one}/metrics.csv"]
+        run_path = f"/api/v1/runs/{run_id}"
+        paths += [
+            run_path,
+            f"{run_path}/events",
+            f"{run_path}/logs",
+            f"{run_path}/checkpoints",
+            f"{run_path}/metrics.csv",
+        ]
         paths += [f"/api/v1/rollouts?run={run_id}"]
     for path in paths:
         yield path, str(client.call("GET", path)[1])
@@ -130,7 +136,7 @@ def test_a_planted_secret_turns_up_nowhere(programs, state_dir, postgres_url):
     assert "False True" in log
     link = Program(state_dir, "link", "link", **settings)
     link.process.wait()
-    (ticket,) = re.findall(r"token=(\S+)", link.said())
+    (ticket,) = re.findall(r"token=(\S+)", link.output_text())
     assert client.call("GET", f"/?token={ticket}")[0] == 303
     link.output.unlink()  # what was asked for and shown
 
@@ -140,10 +146,10 @@ def test_a_planted_secret_turns_up_nowhere(programs, state_dir, postgres_url):
     titles = [" ".join(line) for _, line in command_lines(family)]
     assert len(titles) >= len(started)
     assert [title for title in titles if leaks(title)] == []
-    assert {where: found for where, text in answers(client, [good, bad]) if (found := leaks(text))} == {}
-    assert {table: found for table, row in everything_in(postgres_url) if (found := leaks(row))} == {}
+    assert {where: leaked for where, text in answers(client, [good, bad]) if (leaked := leaks(text))} == {}
+    assert {table: leaked for table, row in everything_in(postgres_url) if (leaked := leaks(row))} == {}
     files = [path for path in state_dir.rglob("*") if path.is_file()]
     assert len(files) > 5
     texts = {path.name: path.read_bytes().decode("utf-8", "replace") for path in files}
-    assert {name: found for name, text in texts.items() if (found := leaks(text))} == {}
+    assert {name: leaked for name, text in texts.items() if (leaked := leaks(text))} == {}
     assert not [name for name, text in texts.items() if ticket in text]

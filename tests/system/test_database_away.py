@@ -49,16 +49,18 @@ def is_back(client):
 
 def paths_of(client):
     """Every GET of the interface that reads SQL, with an id where one is asked for."""
-    found = []
+    paths = []
     for path, operations in client.app.openapi()["paths"].items():
         if "get" not in operations or path in QUIET:
             continue
-        required = [each for each in operations["get"].get("parameters", []) if each.get("required")]
-        query = "&".join(f"{each['name']}=x" for each in required if each["in"] == "query")
-        found.append(
+        required = [
+            parameter for parameter in operations["get"].get("parameters", []) if parameter.get("required")
+        ]
+        query = "&".join(f"{parameter['name']}=x" for parameter in required if parameter["in"] == "query")
+        paths.append(
             path.replace("{run_id}", "x").replace("{experiment_id}", "x") + (f"?{query}" if query else "")
         )
-    return found
+    return paths
 
 
 QUIET = {"/healthz", "/api/v1/status", "/api/v1/stream"}
@@ -182,10 +184,10 @@ def test_steps_wait_while_another_program_locks_sqlite(sqlite_url, settings):
     engine = open_engine(sqlite_url, answer_seconds=0.3)
     sessions = open_sessions(engine)
     run_id = claimed_run(sessions)
-    with closing(sqlite3.connect(str(engine.url.database), isolation_level=None)) as other:
+    with closing(sqlite3.connect(str(engine.url.database), isolation_level=None)) as locker:
         recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
         with recorder:
-            other.execute("BEGIN IMMEDIATE")
+            locker.execute("BEGIN IMMEDIATE")
             for step in range(1, 51):
                 recorder.record_step(StepRecord(step, {"reward/mean": step / 100}))
             (note,) = wait_for(lambda: [note for note in read_notes(settings) if note.steps == 50])
@@ -193,7 +195,7 @@ def test_steps_wait_while_another_program_locks_sqlite(sqlite_url, settings):
             assert note.reason.endswith("is locked by another program")
             with serving(settings, sqlite_url) as client:
                 assert client.get(f"/api/v1/runs/{run_id}").status_code == 200
-            other.execute("ROLLBACK")
+            locker.execute("ROLLBACK")
             recorder.flush()
     assert read_notes(settings) == []
     with sessions() as session:

@@ -47,33 +47,33 @@ def complaint(result):
 
 
 def test_a_port_that_is_taken_is_named_with_a_free_one(state_dir):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        said = complaint(command("up", STATE_DIR=state_dir, PORT=port))
-    assert said.startswith(f"port {port} on 127.0.0.1 cannot be used (Address already in use)")
-    assert "e.g. PORT=" in said
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        message = complaint(command("up", STATE_DIR=state_dir, PORT=port))
+    assert message.startswith(f"port {port} on 127.0.0.1 cannot be used (Address already in use)")
+    assert "e.g. PORT=" in message
 
 
 def test_a_state_directory_that_cannot_be_written_is_named():
-    said = complaint(command("up", STATE_DIR="/proc/grpolab"))
-    assert said.startswith("cannot write to the state directory /proc/grpolab")
-    assert "STATE_DIR=" in said
+    message = complaint(command("up", STATE_DIR="/proc/grpolab"))
+    assert message.startswith("cannot write to the state directory /proc/grpolab")
+    assert "STATE_DIR=" in message
 
 
 def test_a_database_that_does_not_open_is_named_without_its_password(state_dir):
     url = "postgresql://me:secret@127.0.0.1:1/lab"
-    said = complaint(command("up", STATE_DIR=state_dir, DATABASE_URL=url, PORT=free_port()))
-    assert said.startswith("cannot open the database postgresql://me:***@127.0.0.1:1/lab")
-    assert "secret" not in said
+    message = complaint(command("up", STATE_DIR=state_dir, DATABASE_URL=url, PORT=free_port()))
+    assert message.startswith("cannot open the database postgresql://me:***@127.0.0.1:1/lab")
+    assert "secret" not in message
 
 
 def test_a_sqlite_file_in_a_missing_directory_is_named(state_dir):
-    said = complaint(
+    message = complaint(
         command("up", STATE_DIR=state_dir, DATABASE_URL="sqlite:////nowhere/x.db", PORT=free_port())
     )
-    assert said == "the directory of the database does not exist: /nowhere"
+    assert message == "the directory of the database does not exist: /nowhere"
 
 
 def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
@@ -81,22 +81,22 @@ def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
     upgrade(url)
     with closing(sqlite3.connect(state_dir / "grpolab.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    said = complaint(command("up", STATE_DIR=state_dir, PORT=free_port()))
-    assert said.startswith("the database has schema 9999, which is newer than this version knows")
-    assert said.endswith(
+    message = complaint(command("up", STATE_DIR=state_dir, PORT=free_port()))
+    assert message.startswith("the database has schema 9999, which is newer than this version knows")
+    assert message.endswith(
         "start the newer version again, or use another STATE_DIR or DATABASE_URL; nothing was changed"
     )
 
 
 def test_a_setting_that_makes_no_sense_is_named_with_its_value(state_dir):
-    said = complaint(command("up", STATE_DIR=state_dir, PORT="eighty"))
-    assert said.startswith("PORT=eighty: ")
+    message = complaint(command("up", STATE_DIR=state_dir, PORT="eighty"))
+    assert message.startswith("PORT=eighty: ")
 
 
 def test_listening_to_the_network_without_a_token_is_refused(state_dir):
-    said = complaint(command("up", STATE_DIR=state_dir, HOST="0.0.0.0"))
-    assert said.startswith("HOST=0.0.0.0 would open the service to the network")
-    assert "GRPOLAB_TOKEN=" in said
+    message = complaint(command("up", STATE_DIR=state_dir, HOST="0.0.0.0"))
+    assert message.startswith("HOST=0.0.0.0 would open the service to the network")
+    assert "GRPOLAB_TOKEN=" in message
 
 
 @pytest.mark.parametrize(("host", "expected"), [("127.0.0.1", True), ("::1", True), ("[::1]", True)])
@@ -121,8 +121,11 @@ def test_the_command_for_a_new_link_names_the_settings_that_differ(tmp_path, mon
     monkeypatch.delenv("PORT", raising=False)
     monkeypatch.delenv("STATE_DIR", raising=False)
     assert link_command(Settings()) == "make link"
-    place = tmp_path / "my state"
-    assert link_command(Settings(port=9000, state_dir=place)) == f"make link PORT=9000 STATE_DIR='{place}'"
+    state_dir = tmp_path / "my state"
+    assert (
+        link_command(Settings(port=9000, state_dir=state_dir))
+        == f"make link PORT=9000 STATE_DIR='{state_dir}'"
+    )
 
 
 def test_a_link_leads_to_where_the_running_service_listens(state_dir, capsys):
@@ -130,9 +133,9 @@ def test_a_link_leads_to_where_the_running_service_listens(state_dir, capsys):
     settings.run_dir.mkdir(parents=True, exist_ok=True)
     with hold_instance(settings, "http://127.0.0.1:9123"):
         assert cli.link(settings) == 0
-    said = capsys.readouterr().out
-    assert "Open  http://127.0.0.1:9123/?token=" in said
-    assert "-L 9123:127.0.0.1:9123" in said
+    output = capsys.readouterr().out
+    assert "Open  http://127.0.0.1:9123/?token=" in output
+    assert "-L 9123:127.0.0.1:9123" in output
     assert cli.link(settings) == 0
     assert f"Open  http://127.0.0.1:{settings.port}/?token=" in capsys.readouterr().out
 

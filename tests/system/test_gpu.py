@@ -28,13 +28,13 @@ BASE = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    found = Service(str(tmp_path_factory.mktemp("gpu")))
+    started = Service(str(tmp_path_factory.mktemp("gpu")))
     try:
-        found.wait()
-        yield found
+        started.wait()
+        yield started
     finally:
-        found.http.close()
-        found.stop()
+        started.http.close()
+        started.stop()
 
 
 def launch(service):
@@ -46,10 +46,10 @@ def launch(service):
 
 def until(service, run, condition):
     deadline = time.monotonic() + 600
-    while not condition(found := service.get(f"/runs/{run}")):
-        assert time.monotonic() < deadline, found
+    while not condition(shown := service.get(f"/runs/{run}")):
+        assert time.monotonic() < deadline, shown
         time.sleep(0.05)
-    return found
+    return shown
 
 
 def metrics(service, run):
@@ -61,8 +61,8 @@ def metrics(service, run):
 def test_a_run_on_a_gpu_that_was_killed_repeats_itself_and_tells_what_the_gpu_did(service):
     (slot,) = service.get("/workers")["items"]
     assert slot["device"] == "cuda:0"
-    whole = launch(service)
-    told = until(service, whole, lambda run: run["status"] in ENDED)
+    undisturbed = launch(service)
+    told = until(service, undisturbed, lambda run: run["status"] in ENDED)
     assert (told["status"], told["last_step"]) == ("finished", STEPS), told["reason"]
     last = told["summary"]["last"]
     assert last["mismatch/prob_diff_max"] < 0.1
@@ -73,7 +73,7 @@ def test_a_run_on_a_gpu_that_was_killed_repeats_itself_and_tells_what_the_gpu_di
     again = until(service, killed, lambda run: run["status"] in ENDED)
     assert (again["status"], again["last_step"]) == ("finished", STEPS), again["reason"]
     assert len(again["attempts"]) == 2
-    expected, found = metrics(service, whole), metrics(service, killed)
-    assert len(found) == len(expected) >= STEPS
-    for left, right in zip(expected, found, strict=True):
+    expected, points = metrics(service, undisturbed), metrics(service, killed)
+    assert len(points) == len(expected) >= STEPS
+    for left, right in zip(expected, points, strict=True):
         assert right == left

@@ -34,8 +34,8 @@ def short_completions():
     """As many completions as fit: nothing of it is wrong but their number."""
     row = b'{"text":""},'
     record = b'{"kind":"completions","step":1,"index":%d,"prompt":"","completions":[%s]},'
-    some = row * 1023 + row[:-1]
-    records = b"".join(record % (number, some) for number in range(BYTES // (len(some) + 90)))
+    rows = row * 1023 + row[:-1]
+    records = b"".join(record % (number, rows) for number in range(BYTES // (len(rows) + 90)))
     head = b'{"session":"%s","first":1,"run":{"name":"x"},"records":[' % (b"a" * 32)
     return head + records[:-1] + b"]}"
 
@@ -111,7 +111,7 @@ class Watch:
         while not self._is_over.wait(0.02):
             self.most = max(self.most, self._service.process.memory_info().rss)
 
-    def said(self, name):
+    def summary(self, name):
         left = self._service.process.memory_info().rss
         sizes = [f"{size / MEGABYTE:,.0f}" for size in (self.before, self.most, left)]
         memory = f"{sizes[0]} MB before, {sizes[1]} at most, {sizes[2]} after"
@@ -145,7 +145,9 @@ def test_large_bodies_take_little_memory_and_readers_are_answered(service, make,
 
     with Watch(service) as watch, ThreadPoolExecutor(times) as pool:
         answers = list(pool.map(push, range(times)))
-    print(watch.said(f"{times} x {make.__name__}, {len(body):,} bytes packed"), [code for code, _ in answers])
+    print(
+        watch.summary(f"{times} x {make.__name__}, {len(body):,} bytes packed"), [code for code, _ in answers]
+    )
     print(answers[0])
     if os.environ.get("BASELINE"):
         return

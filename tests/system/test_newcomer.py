@@ -13,34 +13,34 @@ from tests.system.newcomer import BROKERS, PLACES, Newcomer
 pytestmark = pytest.mark.nightly
 
 IS_LONG = os.environ.get("GRPOLAB_NEWCOMERS") == "all"
-WAYS = [(broker, place) for broker in BROKERS for place in PLACES]
+WAYS = [(broker, location) for broker in BROKERS for location in PLACES]
 SHORT = [("path", "letters")]
 BOTH_FINISHED = "2 = (SELECT count(*) FROM run WHERE status = 'finished')"
 MOST_SECONDS = 3000
 
 
 @pytest.mark.timeout(3600 if IS_LONG else 300)
-@pytest.mark.parametrize(("broker", "place"), WAYS if IS_LONG else SHORT)
-def test_one_command_leads_a_fresh_user_to_a_run(broker, place):
+@pytest.mark.parametrize(("broker", "location"), WAYS if IS_LONG else SHORT)
+def test_one_command_leads_a_fresh_user_to_a_run(broker, location):
     settings = {} if IS_LONG else {"WORKER_SLOTS": 1, "OMP_NUM_THREADS": 1}
-    with Newcomer(broker, place, **settings) as newcomer:
+    with Newcomer(broker, location, **settings) as newcomer:
         newcomer.wait_until("last_step >= 1", MOST_SECONDS)
         if IS_LONG:
             first = newcomer.wait_until("status = 'finished'", MOST_SECONDS)
-            both = newcomer.wait_until(BOTH_FINISHED, MOST_SECONDS)
+            seconds_of_both = newcomer.wait_until(BOTH_FINISHED, MOST_SECONDS)
             whose = f"another user: {newcomer.is_somebody_else}, offline: {newcomer.is_offline}"
-            print(f"\n{broker}, {place}: {first:.0f} s, {both:.0f} s, {whose}")
-        said = newcomer.said()
-        brokers = [words for words in newcomer.commands().values() if "valkey-server" in words[0]]
+            print(f"\n{broker}, {location}: {first:.0f} s, {seconds_of_both:.0f} s, {whose}")
+        output = newcomer.output_text()
+        brokers = [argv for argv in newcomer.commands().values() if "valkey-server" in argv[0]]
         if broker == "files":
-            assert ("the queue uses files" in said, brokers) == (True, []), said
+            assert ("the queue uses files" in output, brokers) == (True, []), output
         else:
-            assert len(brokers) == 1, said
+            assert len(brokers) == 1, output
             is_on_path = brokers[0][0].startswith(str(newcomer.base / "bin"))
             assert is_on_path == (broker == "path"), brokers
         assert newcomer.state.stat().st_mode & 0o777 == 0o700
         assert newcomer.open_to_others() == []
-        assert newcomer.end() == 0, newcomer.said()
+        assert newcomer.end() == 0, newcomer.output_text()
         assert "Traceback" not in "".join(
             path.read_text() for path in (newcomer.state / "logs").iterdir() if path.suffix == ".log"
         )

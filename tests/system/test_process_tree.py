@@ -47,7 +47,7 @@ def ends_at(lab, number):
     family = lab.family()
     assert len(family) >= 3
     lab.process.send_signal(number)
-    assert lab.process.wait(120) == 0, lab.said()
+    assert lab.process.wait(120) == 0, lab.output_text()
     wait_for(are_gone(family))
     assert is_free(lab.port)
     assert (lab.state_dir / "run" / "up.lock").read_text() == ""
@@ -86,13 +86,13 @@ def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_di
     (loser,) = wait_for(lambda: [lab for lab in labs if lab.process.poll() is not None])
     (lab,) = [lab for lab in labs if lab is not loser]
     where = f"already running here: http://127.0.0.1:{lab.port} (process {lab.process.pid})"
-    assert (loser.process.returncode, where in loser.said()) == (0, True), loser.said()
+    assert (loser.process.returncode, where in loser.output_text()) == (0, True), loser.output_text()
     lab.wait_until_up()
 
     for name in ("third", "fourth"):
         later = start(command="demo", name=name, port=free_port())
-        assert later.process.wait(60) == 0, later.said()
-        assert where in later.said()
+        assert later.process.wait(60) == 0, later.output_text()
+        assert where in later.output_text()
     names = {run["name"] for run in lab.client.get("/runs")["items"]}
     assert "of old" in names
     assert len(names) == 3  # the demo was launched where the lab runs, and once
@@ -112,8 +112,8 @@ while True:
     signal.pause()
 """
     argv = (sys.executable, "-c", program)
-    said = io.StringIO()
-    launcher = Launcher(settings, Terminal(said))
+    output = io.StringIO()
+    launcher = Launcher(settings, Terminal(output))
     child = ChildProcess("worker", argv, {}, tmp_path / "worker.log", grace_seconds=1e9)
     child.start()
     wait_for(lambda: "ready" in child.log.read_text())
@@ -128,7 +128,7 @@ while True:
     launcher.stop()
     child.process.stdin.close()
     assert not child.is_running
-    assert "stopped" in said.getvalue()
+    assert "stopped" in output.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_everything_it_writes_is_private(lab):
 
 
 def test_the_link_logs_in_once(lab):
-    (link,) = re.findall(r"Open +(http\S+)", lab.said())
+    (link,) = re.findall(r"Open +(http\S+)", lab.output_text())
     with httpx.Client(follow_redirects=True) as browser:
         assert browser.get(link).status_code == 200
         assert browser.get(f"{lab.client.base}/api/v1/runs").status_code == 200
@@ -160,11 +160,11 @@ def test_the_link_logs_in_once(lab):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("word", ["backend.service serve", "worker.host.app", "valkey-server"])
-def test_a_program_that_dies_is_started_again(lab, word):
-    said = lab.said().count("exited unexpectedly")
-    victim = lab.child(word)
+@pytest.mark.parametrize("phrase", ["backend.service serve", "worker.host.app", "valkey-server"])
+def test_a_program_that_dies_is_started_again(lab, phrase):
+    restarts = lab.output_text().count("exited unexpectedly")
+    victim = lab.child(phrase)
     victim.kill()
-    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
-    assert lab.said().count("exited unexpectedly") == said + 1
+    wait_for(lambda: any(phrase in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
+    assert lab.output_text().count("exited unexpectedly") == restarts + 1
     wait_for(lab.client.is_alive)

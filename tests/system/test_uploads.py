@@ -118,8 +118,8 @@ def test_what_is_cut_or_killed_leaves_nothing_behind(service):
 def test_without_room_an_upload_is_one_clear_sentence_and_leaves_nothing(service):
     # The kernel refuses any file of more than 2 MB to this process, as a full disk refuses all.
     pid, kind = service.process.pid, resource.RLIMIT_FSIZE
-    _, most = before = resource.prlimit(pid, kind)
-    resource.prlimit(pid, kind, (2 * MEGABYTE, most))
+    _, hard_limit = before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (2 * MEGABYTE, hard_limit))
     answer = service.upload(rows(100_000))
     resource.prlimit(pid, kind, before)
     assert answer.status_code == 507

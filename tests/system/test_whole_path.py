@@ -37,7 +37,7 @@ def check_finished_run(client, run_id):
     run = client.wait_for_status(run_id, "finished")
     assert run["last_step"] == 3
     series = client.get(f"/series?runs={run_id}&metrics=reward/mean,eval/accuracy")["series"]
-    steps = {one["metric"]: one["steps"] for one in series}
+    steps = {curve["metric"]: curve["steps"] for curve in series}
     assert steps == {"reward/mean": [1, 2, 3], "eval/accuracy": [0, 3]}
     groups = client.get(f"/rollouts?run={run_id}&step=3")["items"]
     train = [group for group in groups if group["kind"] == "train"]

@@ -113,8 +113,8 @@ def check_ports(processes):
     """What torch and gloo listen at cannot be reached from this machine's network."""
     if bubblewrap.why_not_apart():
         return
-    here = network_of("self")
-    apart = [process.pid for process in processes if network_of(process.pid) != here]
+    own_network = network_of("self")
+    apart = [process.pid for process in processes if network_of(process.pid) != own_network]
     assert apart  # all but the process that waits for the others
     lines = [
         line.split() for pid in apart for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
@@ -131,7 +131,9 @@ def network_of(process):
 def vllm_of(trainer):
     """The processes of the server beside a trainer, the first one first."""
     children = psutil.Process(trainer).children()
-    [first] = [child for child in children if any("vllm.entrypoints" in word for word in child.cmdline())]
+    [first] = [
+        child for child in children if any("vllm.entrypoints" in argument for argument in child.cmdline())
+    ]
     return [first, *first.children(recursive=True)]
 
 
@@ -139,11 +141,11 @@ def vllm_of(trainer):
 @ADAPTERS
 def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, adapter):
     save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
-    own = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
-    policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device="cuda")
+    with_engine = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
+    policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_engine, device="cuda")
     config = ColocatedConfig(memory_share=0.3, largest_mismatch=MOST_K3)
     engine = ColocatedEngine(
-        config, policy, own, model=tmp_path / "small", run_id=new_id(), attempt=1, most_tokens=1024
+        config, policy, with_engine, model=tmp_path / "small", run_id=new_id(), attempt=1, most_tokens=1024
     )
     total = torch.cuda.mem_get_info()[1]
     try:

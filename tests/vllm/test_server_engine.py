@@ -41,10 +41,10 @@ ADAPTERS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """The server of all tests: its start takes 20 seconds."""
-    made = VllmServer(tmp_path_factory.mktemp("vllm"))
-    made.start()
-    yield made
-    made.kill()
+    started = VllmServer(tmp_path_factory.mktemp("vllm"))
+    started.start()
+    yield started
+    started.kill()
 
 
 @pytest.fixture
@@ -58,20 +58,22 @@ def server(shared):
 def engine_of(server, settings, monkeypatch):
     """Makes the engine of a run and its policy."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
-    made = []
+    engines = []
 
     def engine_of(adapter, *, key=KEY, model="", retries=2):
         changed = {"engine_url": server.url, "engine_api_key": key, "engine_logprobs": "processed"}
-        own = settings.model_copy(
+        with_server = settings.model_copy(
             update=changed | {"engine_model": model or "small", "models_dir": server.models}
         )
-        policy = load_policy(PolicyConfig(name="small", adapter=adapter), own, device=DEVICE)
+        policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_server, device=DEVICE)
         config = ServerConfig(largest_mismatch=MOST_K3, retries=retries, timeout_seconds=60)
-        made.append(server_engine(config, policy, own, run_id=new_id(), attempt=1, most_tokens=1024))
-        return made[-1], policy
+        engines.append(
+            server_engine(config, policy, with_server, run_id=new_id(), attempt=1, most_tokens=1024)
+        )
+        return engines[-1], policy
 
     yield engine_of
-    for engine in made:
+    for engine in engines:
         engine.close()
 
 
@@ -100,9 +102,9 @@ def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
             encoded = encoded_prompts(policy, PROMPTS, decoding, ())
             groups = engine.generate(encoded, 4, decoding, torch.Generator().manual_seed(version))
             assert [len(group) for group in groups] == [4] * len(PROMPTS)
-            assert {one.version for group in groups for one in group} == {version}
+            assert {completion.version for group in groups for completion in group} == {version}
             assert mismatch(policy, encoded, groups, decoding) < MOST_K3
-            seen |= {tuple(one.ids.tolist()) for group in groups for one in group}
+            seen |= {tuple(completion.ids.tolist()) for group in groups for completion in group}
     assert len(seen) > 100  # completions of one prompt, and of several versions, differ
     assert engine.take_metrics()["sampling/engine_retries"] == 0
 
@@ -115,7 +117,7 @@ def test_greedy_completions_are_asked_for_once(engine_of, adapter):
     decoding = Decoding(16, temperature=0.0)
     groups = engine.sample(PROMPTS, 3, decoding, torch.Generator())
     assert [len(group) for group in groups] == [3] * len(PROMPTS)
-    assert all((one.ids == group[0].ids).all() for group in groups for one in group)
+    assert all((completion.ids == group[0].ids).all() for group in groups for completion in group)
 
 
 @ADAPTERS
@@ -124,7 +126,9 @@ def test_the_same_seed_draws_the_same_tokens(engine_of, adapter):
     engine.check()
     engine.sync(0, policy)
     drawn = [engine.sample(PROMPTS, 2, Decoding(24), torch.Generator().manual_seed(3)) for _ in range(2)]
-    first, second = ([one.ids.tolist() for group in groups for one in group] for groups in drawn)
+    first, second = (
+        [completion.ids.tolist() for group in groups for completion in group] for groups in drawn
+    )
     assert first == second
 
 
@@ -137,7 +141,7 @@ def test_weights_that_a_restart_has_lost_are_sent_again(server, engine_of, adapt
     server.kill()
     server.start()
     groups = engine.sample(PROMPTS, 4, Decoding(24), torch.Generator().manual_seed(0))
-    assert {one.version for group in groups for one in group} == {0}
+    assert {completion.version for group in groups for completion in group} == {0}
 
 
 def test_a_server_that_is_killed_while_it_samples_fails_the_run_with_its_reason(server, engine_of):

@@ -31,9 +31,9 @@ VARIABLES = {
 
 def interpreter() -> Path | None:
     """The Python that can import vLLM; None where there is none."""
-    own = ROOT / ".venv-vllm" / "bin" / "python"
-    if own.exists():
-        return own
+    python = ROOT / ".venv-vllm" / "bin" / "python"
+    if python.exists():
+        return python
     return Path(sys.executable) if find_spec("vllm") else None
 
 
@@ -48,12 +48,19 @@ class VllmServer:
 
     def start(self) -> None:
         """Until it answers."""
-        own = ["--model", str(self.models / "small"), "--served-model-name", "small", "--api-key", KEY]
-        own += ["--host", "127.0.0.1", "--port", str(self.port), "--enable-lora", "--max-lora-rank", "32"]
-        own += ["--generation-config", "vllm", "--logprobs-mode", "processed_logprobs", "--dtype", "float32"]
-        own += ["--max-model-len", "512", "--enforce-eager"]
-        own += ["--gpu-memory-utilization", "0.3" if torch.cuda.is_available() else "0.1"]
-        argv = [str(interpreter()), "-m", "vllm.entrypoints.openai.api_server", *own]
+        options = ["--model", str(self.models / "small"), "--served-model-name", "small", "--api-key", KEY]
+        options += ["--host", "127.0.0.1", "--port", str(self.port), "--enable-lora", "--max-lora-rank", "32"]
+        options += [
+            "--generation-config",
+            "vllm",
+            "--logprobs-mode",
+            "processed_logprobs",
+            "--dtype",
+            "float32",
+        ]
+        options += ["--max-model-len", "512", "--enforce-eager"]
+        options += ["--gpu-memory-utilization", "0.3" if torch.cuda.is_available() else "0.1"]
+        argv = [str(interpreter()), "-m", "vllm.entrypoints.openai.api_server", *options]
         with (self.models / "vllm.log").open("ab") as log:
             self._process = subprocess.Popen(
                 argv, env=os.environ | VARIABLES, stdout=log, stderr=log, start_new_session=True
@@ -71,8 +78,8 @@ class VllmServer:
 
     def begin_again(self) -> None:
         """Its own weights, in place of those that a run sent."""
-        own = {"method": "reload_weights", "kwargs": {"weights_path": str(self.models / "small")}}
-        httpx2.post(f"{self.url}/collective_rpc", json=own, timeout=60).raise_for_status()
+        order = {"method": "reload_weights", "kwargs": {"weights_path": str(self.models / "small")}}
+        httpx2.post(f"{self.url}/collective_rpc", json=order, timeout=60).raise_for_status()
         httpx2.post(f"{self.url}/reset_prefix_cache").raise_for_status()
 
     def kill(self) -> None:

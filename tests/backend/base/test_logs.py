@@ -42,20 +42,20 @@ logger = logging.getLogger("backend.test")
 
 
 def test_a_line_of_text_says_when_how_bad_who_what_and_about_which_run(reported):
-    said = reported()
+    logged_lines = reported()
     with about(run_id="r1", attempt=2):
         logger.warning("it is %s", "slow")
-    (line,) = said()
+    (line,) = logged_lines()
     assert line[:4].isdecimal()
     assert line.endswith("Z WARNING backend.test: it is slow [run_id=r1 attempt=2]"[1:])
 
 
 def test_a_line_of_json_has_the_same_fields(reported):
-    said = reported("json")
+    logged_lines = reported("json")
     with about(request_id="abc"):
         logger.info("GET", extra={"path": "/a", "ms": 3})
     logger.info("outside")
-    first, second = map(json.loads, said())
+    first, second = map(json.loads, logged_lines())
     assert {name: first[name] for name in ("level", "logger", "message", "request_id", "path", "ms")} == {
         "level": "info",
         "logger": "backend.test",
@@ -69,18 +69,18 @@ def test_a_line_of_json_has_the_same_fields(reported):
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_no_text_makes_a_line_of_its_own_or_moves_the_cursor(reported, log_format):
-    said = reported(log_format)
+    logged_lines = reported(log_format)
     logger.info("a\n2026 CRITICAL forged\r%s\x9b\u202e\ud800", ESC)
-    (line,) = said()
+    (line,) = logged_lines()
     assert line.isprintable()
     assert "\\x1b" in line or "\\u001b" in line
 
 
 def test_a_traceback_is_indented_so_that_it_forges_no_line(reported):
-    said = reported()
+    logged_lines = reported()
     error = ValueError("one\n2026 CRITICAL backend: forged")
     logger.error("it failed", exc_info=error)
-    head, *trace = said()
+    head, *trace = logged_lines()
     assert "it failed" in head
     assert all(line.startswith("    | ") for line in trace)
     assert "ValueError: one" in trace[0]
@@ -88,10 +88,10 @@ def test_a_traceback_is_indented_so_that_it_forges_no_line(reported):
 
 def test_secrets_are_replaced_before_a_long_text_is_cut(reported, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "canary-canary/1")
-    said = reported()
+    logged_lines = reported()
     logger.info("%s", "x" * 4995 + "canary-canary/1" + "y" * 20_000)
     logger.info("canary-canary%%2F1 postgresql://me:pw@host :// redis://:hidden@host hf_%s", "a" * 34)
-    long, short = said()
+    long, short = logged_lines()
     assert "canary" not in long + short
     assert "[sec" in long
     assert "characters left out" in long
@@ -101,13 +101,13 @@ def test_secrets_are_replaced_before_a_long_text_is_cut(reported, monkeypatch):
 
 def test_errors_that_nobody_caught_are_reported_too(reported, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "canary-in-an-exception")
-    said = reported("json")
+    logged_lines = reported("json")
     thread = threading.Thread(target=int, args=("not a number",), name="poll")
     thread.start()
     thread.join()
     error = RuntimeError("canary-in-an-exception")
     sys.excepthook(RuntimeError, error, None)
-    first, second = map(json.loads, said())
+    first, second = map(json.loads, logged_lines())
     assert first["message"].startswith("poll ended by an unexpected error")
     assert "ValueError" in first["exception"]
     assert "RuntimeError: [secret]" in second["exception"]
@@ -132,10 +132,10 @@ def test_a_proxy_may_choose_the_id_but_not_any_text(client):
 
 
 def test_the_access_log_has_method_path_status_and_time_but_no_query(client, reported):
-    said = reported("json")
+    logged_lines = reported("json")
     answer = client.get("/api/v1/runs?query=canary%0a&limit=1")
     client.get("/healthz")
-    (line,) = map(json.loads, said())
+    (line,) = map(json.loads, logged_lines())
     assert (line["method"], line["path"], line["status"]) == ("GET", "/api/v1/runs", 200)
     assert line["ms"] > 0
     assert line["request_id"] == answer.headers["x-request-id"]
@@ -143,17 +143,17 @@ def test_the_access_log_has_method_path_status_and_time_but_no_query(client, rep
 
 
 def test_a_bug_is_reported_once_with_its_request(client, reported):
-    said = reported("json")
+    logged_lines = reported("json")
     put_in_place_of(client, "/api/v1/presets", lambda: 1 / 0)
     answer = client.get("/api/v1/presets")
-    first, second = map(json.loads, said())
+    first, second = map(json.loads, logged_lines())
     assert "ZeroDivisionError" in first["exception"]
     assert first["request_id"] == second["request_id"] == answer.json()["request_id"]
     assert second["status"] == 500
 
 
 def test_an_answer_that_breaks_off_is_reported(reported):
-    said = reported("json")
+    logged_lines = reported("json")
 
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -166,7 +166,7 @@ def test_an_answer_that_breaks_off_is_reported(reported):
         await AccessLog(app)({"type": "http", "method": "GET", "path": "/x", "headers": []}, nothing, nothing)
 
     asyncio.run(call())
-    assert "broke off" in json.loads(said()[0])["exception"]
+    assert "broke off" in json.loads(logged_lines()[0])["exception"]
 
 
 def test_the_request_of_a_launch_is_in_the_run_s_history(client):

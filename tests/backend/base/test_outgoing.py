@@ -27,10 +27,12 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
             yield b"x" * 65536
 
     with hostile_server(answer) as server:
-        here = f"{server.url}/here"
-        assert fetch(here, most_bytes=10, seconds=60).status == status
+        redirecting_url = f"{server.url}/here"
+        assert fetch(redirecting_url, most_bytes=10, seconds=60).status == status
         assert [head.split()[1] for head in server.heads] == ["/here"]
-        followed = fetch(here, most_bytes=10, seconds=60, follows=lambda target: target.endswith("/there"))
+        followed = fetch(
+            redirecting_url, most_bytes=10, seconds=60, follows=lambda target: target.endswith("/there")
+        )
         assert followed == (200, b"")
 
 

@@ -101,11 +101,11 @@ def deep(document, levels):
 
 
 def test_a_document_is_redacted_however_deeply_it_is_nested_and_stays_as_it_was():
-    given = deep(SHAPES[0], 5_000)
-    made = redact_document(given)
+    document = deep(SHAPES[0], 5_000)
+    redacted = redact_document(document)
     for _ in range(5_000):
-        given, made = given["a"][0], made["a"][0]
-    assert (given, made) == (SHAPES[0], REDACTED)
+        document, redacted = document["a"][0], redacted["a"][0]
+    assert (document, redacted) == (SHAPES[0], REDACTED)
 
 
 @pytest.mark.parametrize("secret", SHAPES)

@@ -55,15 +55,15 @@ def test_what_cannot_be_is_refused_in_one_sentence(name, value, sentence, monkey
 
 
 @pytest.mark.parametrize(
-    ("given", "used"),
+    ("url", "used"),
     [
         ("postgres://me@h/x", "postgresql://me@h/x"),
         ("postgresql+psycopg://me@h/x", "postgresql+psycopg://me@h/x"),
         ("sqlite:////data/lab.db", "sqlite:////data/lab.db"),
     ],
 )
-def test_addresses_of_databases_as_people_write_them(given, used):
-    assert Settings(database_url=given).effective_database_url == used
+def test_addresses_of_databases_as_people_write_them(url, used):
+    assert Settings(database_url=url).effective_database_url == used
 
 
 def test_the_value_of_a_refused_setting_is_in_no_traceback():

@@ -35,9 +35,12 @@ def test_an_empty_gpu_takes_the_run(session, settings):
 
 def test_what_another_program_holds_is_not_usable(session, settings):
     peak = on_gpu(session, settings, 0)[1].peak_bytes
-    _, some = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)
-    assert (some.verdict, some.usable_bytes) == ("fits with changes", pytest.approx(0.6 * peak))
-    assert some.changes
+    _, on_shared_gpu = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)
+    assert (on_shared_gpu.verdict, on_shared_gpu.usable_bytes) == (
+        "fits with changes",
+        pytest.approx(0.6 * peak),
+    )
+    assert on_shared_gpu.changes
     estimate, full = on_gpu(session, settings, TOTAL - 0.2e9)
     assert (full.verdict, full.usable_bytes) == ("does not fit", 0)
     (warning,) = memory_warnings(estimate)
@@ -52,10 +55,10 @@ def test_vllm_beside_the_trainer_takes_its_share_of_the_gpu_while_it_samples(ses
 
     alone = on_gpu(session, settings, 0)[1].peak_bytes
     assert on_gpu(session, settings, 0, config=beside(0.02))[1].peak_bytes == alone  # learning takes more
-    estimate, most = on_gpu(session, settings, 0, config=beside(0.5))
+    estimate, with_half = on_gpu(session, settings, 0, config=beside(0.5))
     assert (estimate.parts["engine"], estimate.phase) == (0.5 * TOTAL, "sample")
-    assert 0.5 * TOTAL < most.peak_bytes < 0.5 * TOTAL + alone
-    assert most.verdict == "fits"
+    assert 0.5 * TOTAL < with_half.peak_bytes < 0.5 * TOTAL + alone
+    assert with_half.verdict == "fits"
     assert on_gpu(session, settings, 0, config=beside(0.95))[1].verdict == "does not fit"
 
 

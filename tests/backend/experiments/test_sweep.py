@@ -55,7 +55,7 @@ def test_values_are_read(text, now, values):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "phrase"),
     [
         (" , ,", "at least one value"),
         ("1..", "'1..' is not a range"),
@@ -72,27 +72,27 @@ def test_values_are_read(text, now, values):
         ("1e999", "too large"),
     ],
 )
-def test_values_that_cannot_be_read_are_refused_in_words(text, words):
+def test_values_that_cannot_be_read_are_refused_in_words(text, phrase):
     path, message = refusal(("optimizer.lr", text))
     assert path == "sweep.knobs.0.values"
-    assert words in message
+    assert phrase in message
 
 
 def test_cells_are_named_by_the_knobs_values():
-    found = cells(("optimizer.lr", "1e-4, 0.003"), ("objective.surrogate.eps_high", "0.2, 0.28"))
-    assert [cell.variant["name"] for cell in found] == [
+    swept_cells = cells(("optimizer.lr", "1e-4, 0.003"), ("objective.surrogate.eps_high", "0.2, 0.28"))
+    assert [cell.variant["name"] for cell in swept_cells] == [
         "grpo lr=0.0001 eps_high=0.2",
         "grpo lr=0.0001 eps_high=0.28",
         "grpo lr=0.003 eps_high=0.2",
         "grpo lr=0.003 eps_high=0.28",
     ]
-    assert found[0].of == "grpo"
-    assert found[3].values == (0.003, 0.28)
+    assert swept_cells[0].of == "grpo"
+    assert swept_cells[3].values == (0.003, 0.28)
 
 
 def test_knobs_with_one_short_name_are_told_apart_and_long_values_are_numbered():
-    found = cells(("rewards.0.weight", "2"), ("problems.0.weight", "3"))
-    assert found[0].variant["name"] == "grpo rewards.0.weight=2 problems.0.weight=3"
+    swept_cells = cells(("rewards.0.weight", "2"), ("problems.0.weight", "3"))
+    assert swept_cells[0].variant["name"] == "grpo rewards.0.weight=2 problems.0.weight=3"
     [first, second] = cells(("policy.system_prompt", ["be brief " * 10, "think"]))
     assert [first.variant["name"], second.variant["name"]] == [
         "grpo system_prompt=#1",
@@ -107,14 +107,14 @@ def test_a_swept_item_of_a_list_leaves_the_others_as_they_are():
 
 
 def test_a_swept_member_of_a_union_brings_its_own_fields():
-    found = cells(("objective.kl.type", "none, k3"))
-    kinds = [resolve({}, cell.variant).objective.kl.type for cell in found]
+    swept_cells = cells(("objective.kl.type", "none, k3"))
+    kinds = [resolve({}, cell.variant).objective.kl.type for cell in swept_cells]
     assert kinds == ["none", "k3"]
 
 
 def test_a_preset_is_a_knob():
-    found = cells(("preset", "grpo, dapo"), variants=({"name": "all"},))
-    assert [cell.variant for cell in found] == [
+    swept_cells = cells(("preset", "grpo, dapo"), variants=({"name": "all"},))
+    assert [cell.variant for cell in swept_cells] == [
         {"name": "all preset=grpo", "preset": "grpo"},
         {"name": "all preset=dapo", "preset": "dapo"},
     ]
@@ -137,15 +137,16 @@ def test_a_million_cells_are_refused_with_their_count_before_anything_is_allocat
 
 def test_a_random_sweep_of_ranges_stays_inside_of_them_and_repeats_itself():
     knobs = ("optimizer.lr", "1e-5..1e-3 log"), ("sampling.group_size", "2..1000000")
-    found = cells(*knobs, method="random", cells=200, seed=3)
-    assert len({cell.values for cell in found}) == 200
+    swept_cells = cells(*knobs, method="random", cells=200, seed=3)
+    assert len({cell.values for cell in swept_cells}) == 200
     assert all(
-        1e-5 <= lr <= 1e-3 and isinstance(size, int) and 2 <= size <= 10**6 for lr, size in map(vals, found)
+        1e-5 <= lr <= 1e-3 and isinstance(size, int) and 2 <= size <= 10**6
+        for lr, size in map(vals, swept_cells)
     )
-    below = sum(lr < 1e-4 for lr, _ in map(vals, found))
+    below = sum(lr < 1e-4 for lr, _ in map(vals, swept_cells))
     assert 70 <= below <= 130  # half of a log range lies below its geometric mean
-    assert cells(*knobs, method="random", cells=200, seed=3) == found
-    assert cells(*knobs, method="random", cells=200, seed=4) != found
+    assert cells(*knobs, method="random", cells=200, seed=3) == swept_cells
+    assert cells(*knobs, method="random", cells=200, seed=4) != swept_cells
 
 
 def vals(cell):
@@ -160,15 +161,15 @@ def test_a_grid_of_a_continuous_range_and_more_random_cells_than_there_are_are_r
 
 
 @pytest.mark.parametrize(
-    ("variants", "knobs", "words"),
+    ("variants", "knobs", "phrase"),
     [
         ([{"name": "n" * 199}], [("optimizer.lr", "1")], "give the variant a shorter one"),
         ([GRPO], [("policy.dtype", ["1", 1])], "two cells would have the name 'grpo dtype=1'"),
         ([GRPO], [("rewards.7.weight", "1")], "there is no item 7 in a list of 1"),
     ],
 )
-def test_what_cannot_be_a_variant_is_refused(variants, knobs, words):
-    assert words in refusal(*knobs, variants=variants)[1]
+def test_what_cannot_be_a_variant_is_refused(variants, knobs, phrase):
+    assert phrase in refusal(*knobs, variants=variants)[1]
 
 
 def test_large_values_are_not_multiplied_without_end():

@@ -50,7 +50,7 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "status", "words"),
+    ("content", "status", "phrase"),
     [
         (b"[" + b"[]," * 200_000 + b"[]]", 413, "more than 250,000 JSON values"),
         (b"[" + b'{"":0},' * 200_000 + b"0]", 413, "more than 250,000 JSON values"),
@@ -58,10 +58,10 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
         (b'{"a":' * 801 + b"1" + b"}" * 801, 400, "at most 800 levels"),
     ],
 )
-def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, status, words, monkeypatch):
+def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, status, phrase, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
     for encoding, body in (("", content), ("gzip", gzip.compress(content))):
-        with pytest.raises(HTTPException, match=words) as refused:
+        with pytest.raises(HTTPException, match=phrase) as refused:
             parsed(body, encoding)
         assert refused.value.status_code == status
 
@@ -84,17 +84,17 @@ def test_the_bytes_of_bodies_that_arrive_are_bounded_for_a_role_and_for_a_writer
     with large.counted("writer", "a") as first, large.counted("writer", "b") as second:
         first(bodies.WRITER_BYTES)
         for _ in range(3):  # the refused ones are counted no longer
-            with large.counted("writer", "a") as more, pytest.raises(HTTPException, match="too many large"):
-                more(100_001)
-        with large.counted("writer", "a") as small, large.counted("operator", "") as other:
+            with large.counted("writer", "a") as count, pytest.raises(HTTPException, match="too many large"):
+                count(100_001)
+        with large.counted("writer", "a") as small, large.counted("operator", "") as count_operator:
             small(100_000)
-            other(bodies.ROLE_BYTES)
+            count_operator(bodies.ROLE_BYTES)
         second(bodies.ROLE_BYTES - bodies.WRITER_BYTES)
-        with large.counted("writer", "c") as more, pytest.raises(HTTPException) as refused:
-            more(100_001)
+        with large.counted("writer", "c") as count, pytest.raises(HTTPException) as refused:
+            count(100_001)
         assert refused.value.status_code == 429
-    with large.counted("writer", "c") as more:
-        more(100_001)
+    with large.counted("writer", "c") as count:
+        count(100_001)
 
 
 def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch):
@@ -146,9 +146,9 @@ def test_a_body_that_arrives_slowly_holds_up_no_other(client, monkeypatch):
 
             uploading = asyncio.create_task(http.post("/api/v1/validate", content=slow()))
             await has_begun.wait()
-            other = await http.post("/api/v1/validate", content=large)
+            fast_answer = await http.post("/api/v1/validate", content=large)
             is_over.set()
-            return other.status_code, (await uploading).status_code
+            return fast_answer.status_code, (await uploading).status_code
 
     assert asyncio.run(story()) == (200, 200)
 

@@ -23,13 +23,13 @@ def test_every_address_of_the_application_is_one_page(client, path):
 
 
 def test_a_browser_that_goes_nowhere_gets_the_page_that_says_so(client):
-    going = {"Accept": "text/html,application/xhtml+xml"}
-    answer = client.get("/nowhere", headers=going)
+    navigation = {"Accept": "text/html,application/xhtml+xml"}
+    answer = client.get("/nowhere", headers=navigation)
     assert (answer.status_code, '<div id="app">' in answer.text) == (404, True)
     for path in ("/api/v1/nowhere", "/static/nowhere.js"):
-        assert client.get(path, headers=going).json()["detail"] == f"there is nothing at {path}"
+        assert client.get(path, headers=navigation).json()["detail"] == f"there is nothing at {path}"
     assert client.get("/nowhere").json()["detail"] == "there is nothing at /nowhere"
-    stranger = client.get("/nowhere", headers=going | {"Cookie": "", "Authorization": ""})
+    stranger = client.get("/nowhere", headers=navigation | {"Cookie": "", "Authorization": ""})
     assert (stranger.status_code, '<div id="app">' in stranger.text) == (401, False)
 
 
@@ -65,7 +65,7 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
 @pytest.mark.parametrize("encoding", ["zstd", "gzip", ""])
 def test_files_that_browsers_keep_come_as_they_are_on_disk(client, encoding):
     address = next(
-        each for each in re.findall(r'href="(/static/[^"]+)"', client.get("/runs").text) if "src" in each
+        link for link in re.findall(r'href="(/static/[^"]+)"', client.get("/runs").text) if "src" in link
     )
     accepted = {"Accept-Encoding": f"br, {encoding}" if encoding else "identity"}
     with client.stream("GET", address, headers=accepted) as answer:
@@ -99,8 +99,8 @@ def test_another_version_of_the_package_brings_its_own_plotly(tmp_path, monkeypa
     older = tmp_path / "plotly-basic.min.js"
     older.write_text("/**\n* plotly.js (basic - minified) v1.0.0\n*/")
     monkeypatch.setattr(frontend, "PLOTLY_BASIC", older)
-    whole = frontend._plotly_build()
-    assert (whole.name, frontend._plotly_version(whole)) == ("plotly.min.js", get_plotlyjs_version())
+    build = frontend._plotly_build()
+    assert (build.name, frontend._plotly_version(build)) == ("plotly.min.js", get_plotlyjs_version())
 
 
 def test_plotly_is_compressed_once(client, settings):
@@ -113,8 +113,8 @@ def test_plotly_is_compressed_once(client, settings):
     assert plain.text == answer.text
     tag = {"If-None-Match": answer.headers["etag"]}
     assert client.get("/vendor/plotly.min.js", headers=tag).status_code == 304
-    (kept,) = (settings.state / "cache").iterdir()
-    assert gzip.decompress(kept.read_bytes()) == answer.content
+    (cached,) = (settings.state / "cache").iterdir()
+    assert gzip.decompress(cached.read_bytes()) == answer.content
 
 
 def test_a_path_out_of_the_frontend_is_not_found(client):

@@ -8,8 +8,8 @@ from tests.gate import first_in_gate
 
 
 def test_a_wrong_token_is_no_token(stranger):
-    for given in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
-        answer = stranger.get("/api/v1/runs", headers={"Authorization": given.encode()})
+    for authorization in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
+        answer = stranger.get("/api/v1/runs", headers={"Authorization": authorization.encode()})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
 
@@ -44,8 +44,8 @@ def test_further_names_come_from_the_settings(sqlite_url, settings):
     served = settings.model_copy(update={"allowed_hosts": ("lab.example", "other.example:9000")})
     expected = {"lab.example": 200, "lab.example:443": 200, "other.example:9000": 200, "other.example": 421}
     with serving(served, sqlite_url) as client:
-        found = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
-    assert found == expected
+        statuses = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
+    assert statuses == expected
 
 
 @pytest.mark.parametrize("method", first_in_gate(2, ["POST", "DELETE", "PATCH", "PUT"]))
@@ -80,7 +80,7 @@ def test_the_link_becomes_a_cookie_and_leaves_the_address(stranger, settings):
     assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
     cookie = answer.headers["set-cookie"].lower()
     assert cookie.startswith("grpolab_8400=")
-    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/"))
+    assert all(attribute in cookie for attribute in ("httponly", "samesite=strict", "path=/"))
     assert stranger.get("/api/v1/runs").status_code == 200
     stranger.cookies.clear()
     again = stranger.get(f"/?{ticket}")

@@ -30,19 +30,19 @@ def anchors(text: str) -> set[str]:
 
 def paths_of(model: type[BaseModel], at: str = "") -> set[str]:
     """Every dotted path of a model's fields, whatever options are chosen; tags are no fields."""
-    found = set()
+    paths = set()
     for name, field in model.model_fields.items():
         if get_origin(field.annotation) is not Literal or len(get_args(field.annotation)) > 1:
-            found.add(f"{at}{name}")
+            paths.add(f"{at}{name}")
         for inner in models_in(field.annotation):
-            found |= paths_of(inner, f"{at}{name}.")
-    return found
+            paths |= paths_of(inner, f"{at}{name}.")
+    return paths
 
 
 def models_in(annotation: object) -> set[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return {annotation}
-    return {model for part in get_args(annotation) for model in models_in(part)}
+    return {model for argument in get_args(annotation) for model in models_in(argument)}
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -65,7 +65,7 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client):
 
 @pytest.mark.nightly
 def test_every_link_and_picture_of_every_page_is_there(client):
-    known = {address: anchors(client.get(address).text) for address in ADDRESSES.values()}
+    anchors_by_page = {address: anchors(client.get(address).text) for address in ADDRESSES.values()}
     for name, address in ADDRESSES.items():
         text = client.get(address).text
         for link in map(unescape, re.findall(r'(?:href|src)="([^"]+)"', text)):
@@ -73,8 +73,8 @@ def test_every_link_and_picture_of_every_page_is_there(client):
                 continue
             page, _, anchor = link.partition("#")
             page = page or address
-            if page in known:
-                assert not anchor or anchor in known[page], f"{name}: {link}"
+            if page in anchors_by_page:
+                assert not anchor or anchor in anchors_by_page[page], f"{name}: {link}"
             else:
                 assert client.get(page).status_code == 200, f"{name}: {link}"
 
@@ -83,8 +83,8 @@ def test_every_page_can_be_reached_from_the_index(client):
     seen, new = set(), {"/help"}
     while new:
         seen |= new
-        found = {link for page in new for link in re.findall(r'href="(/help[^"#]*)', client.get(page).text)}
-        new = found - seen
+        links = {link for page in new for link in re.findall(r'href="(/help[^"#]*)', client.get(page).text)}
+        new = links - seen
     assert seen == set(ADDRESSES.values())
 
 

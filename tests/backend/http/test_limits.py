@@ -53,17 +53,17 @@ def connect(service):
         return opened[-1]
 
     yield connecting
-    for each in opened:
-        each.close()
+    for connection in opened:
+        connection.close()
 
 
-def said(connection):
+def received_from(connection):
     """Everything that comes until the service hangs up."""
-    found = b""
+    received = b""
     with suppress(ConnectionResetError):  # what it did not read is thrown away
         while chunk := connection.recv(65536):
-            found += chunk
-    return found
+            received += chunk
+    return received
 
 
 def drip(connection, text):
@@ -89,7 +89,7 @@ def test_a_head_that_drips_in_is_cut_off(connect):
     connection = connect()
     thread = threading.Thread(target=drip, args=(connection, b"GET /healthz HTTP/1.1\r\n" + b"a" * 2000))
     thread.start()
-    assert said(connection) == b""
+    assert received_from(connection) == b""
     thread.join()
 
 
@@ -99,7 +99,7 @@ def test_a_body_that_drips_in_is_cut_off_with_a_word(connect, host):
     connection.sendall(
         request(host, b"Content-Type: application/json", b"Content-Length: 5000", body=b'{"a": "')
     )
-    answer = said(connection)
+    answer = received_from(connection)
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"the body did not arrive within" in answer
 
@@ -122,7 +122,7 @@ def test_a_request_in_time_is_answered_after_slow_ones(connect, host):
 def test_a_head_that_is_too_large_or_no_http_is_a_problem(connect, host, lines, status):
     connection = connect()
     connection.sendall(request(host, *lines, b"Connection: close"))
-    head, _, body = said(connection).partition(b"\r\n\r\n")
+    head, _, body = received_from(connection).partition(b"\r\n\r\n")
     assert head.split()[1] == status
     assert b"application/problem+json" in head
     assert json.loads(body)["status"] == int(status)
@@ -139,7 +139,7 @@ def test_what_is_no_content_of_a_body_is_limited_like_a_head(connect, host, afte
         for _ in range(40):
             connection.sendall(b"x" * 10_000)
             time.sleep(0.005)
-    assert b"HTTP/1.1 400" in said(connection)
+    assert b"HTTP/1.1 400" in received_from(connection)
 
 
 def test_requests_that_come_together_are_answered_in_order(connect, host):
@@ -148,7 +148,7 @@ def test_requests_that_come_together_are_answered_in_order(connect, host):
     paths = [b"/healthz", b"/api/v1/session", b"/nothing"]
     parts = [get % (path, host, TOKEN.encode(), b"") for path in paths]
     connection.sendall(b"".join(parts) + get % (b"/healthz", host, TOKEN.encode(), b"Connection: close\r\n"))
-    statuses = re.findall(rb"HTTP/1\.1 (\d+)", said(connection))
+    statuses = re.findall(rb"HTTP/1\.1 (\d+)", received_from(connection))
     assert statuses == [b"200", b"200", b"404", b"200"]
 
 
@@ -162,22 +162,22 @@ def test_a_body_is_never_read_as_a_request(connect, host, method):
     time.sleep(0.2)
     connection.sendall(hidden)
     connection.shutdown(socket.SHUT_WR)
-    assert b"HTTP/1.1 200" not in said(connection)
+    assert b"HTTP/1.1 200" not in received_from(connection)
 
 
 def test_bytes_that_are_no_http_do_not_overtake_an_answer(connect, host):
     connection = connect()
     connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n\0garbage\r\n\r\n" % host)
-    assert re.findall(rb"HTTP/1\.1 (\d+)", said(connection)) == [b"200", b"400"]
+    assert re.findall(rb"HTTP/1\.1 (\d+)", received_from(connection)) == [b"200", b"400"]
 
 
 def test_a_stream_ends_with_its_client_where_another_request_waits(connect, host):
     get = b"GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n"
-    both = b"".join(get % (path, host, TOKEN.encode()) for path in (b"/api/v1/stream", b"/healthz"))
+    requests = b"".join(get % (path, host, TOKEN.encode()) for path in (b"/api/v1/stream", b"/healthz"))
 
     def is_taken():
         connection = connect()
-        connection.sendall(both)
+        connection.sendall(requests)
         with connection:
             return connection.recv(1000).startswith(b"HTTP/1.1 200")
 
@@ -201,7 +201,7 @@ def test_a_request_that_two_readers_could_read_in_two_ways_is_refused(connect, h
     connection.sendall(
         request(host, b"Content-Type: application/json", *lines, b"Connection: close", body=b"{}")
     )
-    status = said(connection).split()[1]
+    status = received_from(connection).split()[1]
     assert status in {b"400", b"408", b"411", b"501"}
 
 
@@ -222,8 +222,10 @@ def test_silent_connections_keep_nobody_out(connect, host):
     crowd = [begun, unsent, *(connect() for _ in range(25))]
     last = connect()
     last.sendall(get + b"Connection: close\r\n\r\n")
-    assert said(last).startswith(b"HTTP/1.1 200")
-    assert [said(connection) for connection in crowd[:3]] == [b"", b"", b""], "the oldest ones are closed"
+    assert received_from(last).startswith(b"HTTP/1.1 200")
+    assert [received_from(connection) for connection in crowd[:3]] == [b"", b"", b""], (
+        "the oldest ones are closed"
+    )
 
 
 def test_more_connections_than_the_service_takes_are_told_so(connect, host):
@@ -232,7 +234,7 @@ def test_more_connections_than_the_service_takes_are_told_so(connect, host):
         connection = connect()
         connection.sendall(stream % (host, TOKEN.encode()))
         assert connection.recv(12) == b"HTTP/1.1 200"
-    answer = said(connect())
+    answer = received_from(connect())
     assert answer.startswith(b"HTTP/1.1 503")
     assert b"20 connections are open" in answer
 
@@ -318,7 +320,7 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "phrase"),
     [
         ({"host": "0.0.0.0"}, "choose a token"),
         ({"host": "0.0.0.0", "grpolab_token": "x" * 64}, "choose a token"),
@@ -339,9 +341,9 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
         ({"grpolab_token": "same", "grpolab_viewer_token": "same"}, "every viewer would be an operator"),
     ],
 )
-def test_what_would_open_the_service_to_the_network_does_not_start(given, words):
-    with pytest.raises(CannotStart, match=words):
-        check_exposure(Settings(**given))
+def test_what_would_open_the_service_to_the_network_does_not_start(settings, phrase):
+    with pytest.raises(CannotStart, match=phrase):
+        check_exposure(Settings(**settings))
 
 
 def test_the_service_starts_for_itself_or_with_protection():

@@ -97,4 +97,4 @@ def test_of_very_many_mistakes_of_a_body_the_number_is_told(client):
         return answer.json()["errors"]
 
     assert len(errors(200)) == 200
-    assert [each["message"].partition(";")[0] for each in errors(201)] == ["has 201 mistakes"]
+    assert [error["message"].partition(";")[0] for error in errors(201)] == ["has 201 mistakes"]

@@ -21,11 +21,11 @@ def behind(settings, sqlite_url):
     opened = []
 
     def connected(address, *, trusted):
-        given = settings.model_copy(
+        proxied_settings = settings.model_copy(
             update={"trusted_proxies": trusted, "allowed_hosts": (HOST,), "database_url": sqlite_url}
         )
-        app = create_app(given)
-        config = server_config(app, given)
+        app = create_app(proxied_settings)
+        config = server_config(app, proxied_settings)
         config.load()
         opened.append(app)
         return TestClient(config.loaded_app, base_url=f"http://{HOST}", client=(address, 50_000))

@@ -21,14 +21,14 @@ BRIEF = 0.2
 
 
 def test_a_route_that_does_not_answer_in_time_is_answered_for(monkeypatch):
-    said = threading.Event()
+    reported = threading.Event()
 
-    def tell(*words, **options):
-        said.set()
-        return problem(*words, **options)
+    def tell(*arguments, **options):
+        reported.set()
+        return problem(*arguments, **options)
 
     async def answer(scope, receive, send):
-        await asyncio.to_thread(said.wait, 60)
+        await asyncio.to_thread(reported.wait, 60)
         await PlainTextResponse("done")(scope, receive, send)
 
     monkeypatch.setattr(timeout, "problem", tell)

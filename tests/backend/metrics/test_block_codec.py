@@ -46,20 +46,20 @@ def test_steps_at_both_ends_of_32_bits_come_back():
 @given(st.integers(-(2**31), 2**30), BLOCKS)
 def test_every_bit_of_every_value_comes_back(first, points):
     steps, values = block(first, points)
-    found = decode(encode(steps, values))
-    assert found.steps.tolist() == steps.tolist()
-    assert found.values.tobytes() == values.tobytes()
+    decoded = decode(encode(steps, values))
+    assert decoded.steps.tolist() == steps.tolist()
+    assert decoded.values.tobytes() == values.tobytes()
 
 
 @given(st.lists(st.tuples(BLOCKS, st.booleans()), min_size=1, max_size=5))
 def test_several_blocks_and_outlines_are_read_as_one(several):
     pairs = [block(1_000 * number, points) for number, (points, _) in enumerate(several)]
     ways = [encode_outline if is_outline else encode for _, is_outline in several]
-    most = sum(len(steps) for steps, _ in pairs)
-    found = decode_all([content(way(*pair)) for way, pair in zip(ways, pairs, strict=True)], most)
-    assert found.steps.tolist() == np.concatenate([steps for steps, _ in pairs]).tolist()
-    assert found.values.tobytes() == np.concatenate([values for _, values in pairs]).tobytes()
-    assert found.counts.tolist() == [len(steps) for steps, _ in pairs]
+    limit = sum(len(steps) for steps, _ in pairs)
+    decoded = decode_all([content(codec(*pair)) for codec, pair in zip(ways, pairs, strict=True)], limit)
+    assert decoded.steps.tolist() == np.concatenate([steps for steps, _ in pairs]).tolist()
+    assert decoded.values.tobytes() == np.concatenate([values for _, values in pairs]).tobytes()
+    assert decoded.counts.tolist() == [len(steps) for steps, _ in pairs]
 
 
 def test_values_take_the_bytes_that_they_need():
@@ -89,16 +89,16 @@ def test_a_damaged_block_is_noticed_wherever_it_was_hit(write):
     steps, values = np.arange(60), np.random.default_rng(1).normal(0, 1, 60)
     data = write(steps, values)
     unnoticed = 0
-    for place in range(len(data)):
+    for offset in range(len(data)):
         for bit in range(8):
             hit = bytearray(data)
-            hit[place] ^= 1 << bit
+            hit[offset] ^= 1 << bit
             try:
-                found = decode(bytes(hit))
+                decoded = decode(bytes(hit))
             except BlockDamaged:
                 continue
             unnoticed += 1
-            assert found.values.tobytes() == values.tobytes()  # a bit of zstd's header that means nothing
+            assert decoded.values.tobytes() == values.tobytes()  # a bit of zstd's header that means nothing
     assert unnoticed <= 8
 
 

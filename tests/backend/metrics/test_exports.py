@@ -61,17 +61,17 @@ def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run,
     size = lines = 0
     for piece in csv_lines(database.sessions, long_run.id, all_attempts=False):
         size, lines = size + len(piece), lines + piece.count("\n")
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {most:,} bytes of memory")
+    print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {peak:,} bytes of memory")
     assert lines == POINTS // NAMES + 1
-    assert most < max(3 * MEGABYTE, 400 * windows.WINDOW_POINTS)
+    assert peak < max(3 * MEGABYTE, 400 * windows.WINDOW_POINTS)
 
 
 def test_an_export_is_the_same_however_it_is_cut(database, long_run, monkeypatch):
-    whole = "".join(csv_lines(database.sessions, long_run.id, all_attempts=True))
+    export = "".join(csv_lines(database.sessions, long_run.id, all_attempts=True))
     monkeypatch.setattr(windows, "WINDOW_POINTS", 999)
-    assert "".join(csv_lines(database.sessions, long_run.id, all_attempts=True)) == whole
+    assert "".join(csv_lines(database.sessions, long_run.id, all_attempts=True)) == export
 
 
 def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monkeypatch):
@@ -90,9 +90,9 @@ def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
     looked = []
     look = windows.next_window
 
-    def looking(*given):
-        looked.append(given)
-        return look(*given)
+    def looking(*arguments):
+        looked.append(arguments)
+        return look(*arguments)
 
     monkeypatch.setattr("backend.metrics.csv.next_window", looking)
     monkeypatch.setattr(windows, "WINDOW_POINTS", 100)
@@ -109,12 +109,12 @@ def test_steps_with_rollouts_are_listed_in_pieces(database, settings, monkeypatc
         for step in range(1, 9):
             make_group(session, run, step=step, kind="train")
         make_group(session, run, step=4, kind="eval")
-    found = list(step_counts(database.sessions, run.id))
-    assert [(row["step"], row["kind"]) for row in found] == [
+    counts = list(step_counts(database.sessions, run.id))
+    assert [(row["step"], row["kind"]) for row in counts] == [
         *((step, "train") for step in range(1, 4)), (4, "eval"), *((step, "train") for step in range(4, 9))
     ]  # fmt: skip
     with serving(settings, database.url) as client:
-        assert client.get(f"/api/v1/rollouts/steps?run={run.id}").json() == {"items": found, "next": None}
+        assert client.get(f"/api/v1/rollouts/steps?run={run.id}").json() == {"items": counts, "next": None}
 
 
 def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypatch):
@@ -123,7 +123,7 @@ def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypat
         run = make_run(session)
         for step, length in enumerate([100, 100, 100, 600, 10, 10], start=1):
             make_group(session, run, step=step, completions=(MadeCompletion(text="x" * length),))
-        assert sum(one.tokens for one in stored_completions(session)) == 920
+        assert sum(completion.tokens for completion in stored_completions(session)) == 920
     with serving(settings, database.url) as client:
         pages: list[list[int]] = []
         cursor: str | None = ""
@@ -147,14 +147,14 @@ class Slow:
 
 
 async def ask(app, path, role="viewer", method="GET"):
-    said = []
+    messages = []
 
     async def send(message):
-        said.append(message)
+        messages.append(message)
 
     scope = {"type": "http", "method": method, "path": path, "headers": [], "state": {"role": role}}
     await app(scope, None, send)
-    return said[0]["status"]
+    return messages[0]["status"]
 
 
 def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(monkeypatch):
@@ -166,9 +166,9 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
         first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
         await asyncio.sleep(0)
         assert await ask(app, "/api/v1/rollouts") == 429
-        others = [
-            asyncio.ensure_future(ask(app, *place))
-            for place in [
+        other_requests = [
+            asyncio.ensure_future(ask(app, *request))
+            for request in [
                 ("/api/v1/series", "operator"),
                 ("/api/v1/runs/x/metrics.csv",),
                 ("/api/v1/runs",),
@@ -178,7 +178,7 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
         await asyncio.sleep(0)
         assert slow.begun == 6
         slow.may_end.set()
-        assert await asyncio.gather(*first, *others) == [200] * 6
+        assert await asyncio.gather(*first, *other_requests) == [200] * 6
         assert await ask(app, "/api/v1/rollouts/steps") == 200
 
     asyncio.run(story())

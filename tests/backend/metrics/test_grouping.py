@@ -66,8 +66,8 @@ def test_a_variant_named_as_another_group_takes_no_run_from_it():
     digests = {"a": "aaaaaa", "b": "bbbbbb", "c": "bbbbbb1", "d": "bbbbbb2"}
     runs = [run_of(name, digest=digest) for name, digest in digests.items()]
     runs += [run_of("e", variant="grpo · one"), run_of("f", variant="grpo · one · bbbbbb")]
-    found = groups_of(runs, {}, ["variant"])
-    assert sorted(run for members in found.values() for run in members) == list("abcdef")
+    groups = groups_of(runs, {}, ["variant"])
+    assert sorted(run for members in groups.values() for run in members) == list("abcdef")
 
 
 def test_forks_of_one_step_share_a_mean_and_stand_apart_from_the_runs_they_left():
@@ -86,16 +86,16 @@ CONFIGS = st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=8)
 
 @given(CONFIGS, st.lists(st.sampled_from(["config.a", "config.b"]), min_size=1, max_size=2, unique=True))
 def test_each_run_is_in_one_group_with_those_that_agree_in_all_keys(configs, keys):
-    named = {str(place): config for place, config in enumerate(configs)}
+    named = {str(number): config for number, config in enumerate(configs)}
     groups = grouped(named, *keys)
     where = {run: name for name, members in groups.items() for run in members}
     assert sorted(run for members in groups.values() for run in members) == sorted(named)
-    for one, first in named.items():
+    for first_name, first in named.items():
         for two, second in named.items():
             agree = all(
                 repr(first.get(key[-1], "absent!")) == repr(second.get(key[-1], "absent!")) for key in keys
             )
-            assert (where[one] == where[two]) == agree
+            assert (where[first_name] == where[two]) == agree
 
 
 def test_leaves_of_a_config_have_dotted_paths():

@@ -23,8 +23,10 @@ def timed(x, values):
     return Curve(np.arange(len(x)), np.array(x, float), np.array(values, float))
 
 
-def drawn(curves, band="", most=500, **window):
-    return mean_of(curves, band, View("wall", window.get("x_min"), window.get("x_max"), most, 0.0, None))
+def drawn(curves, band="", max_points=500, **window):
+    return mean_of(
+        curves, band, View("wall", window.get("x_min"), window.get("x_max"), max_points, 0.0, None)
+    )
 
 
 def test_the_mean_over_wall_time_never_runs_backwards():
@@ -84,8 +86,8 @@ def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_point
 
 def test_a_run_does_not_count_beside_a_value_that_is_not_finite():
     holed = timed([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
-    other = timed([0, 1.5, 2.5, 4], [3, 3, 3, 3])
-    band = average([holed, other], "minmax", T_975)
+    finite = timed([0, 1.5, 2.5, 4], [3, 3, 3, 3])
+    band = average([holed, finite], "minmax", T_975)
     at = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
     assert at[1.0] == (2, 2)
     assert at[1.5] == (3, 1)
@@ -110,12 +112,12 @@ def test_steps_that_took_no_token_keep_their_values():
 def test_a_zoom_changes_no_mean():
     rng = np.random.default_rng(1)
     curves = [timed(np.cumsum(rng.uniform(0.5, 2, 400)), rng.normal(size=400)) for _ in range(3)]
-    whole = drawn(curves, most=5_000)
-    part = drawn(curves, most=5_000, x_min=100.0, x_max=200.0)
-    known = dict(zip(whole["x"].tolist(), whole["values"].tolist(), strict=True))
-    assert len(part["x"])
+    full = drawn(curves, max_points=5_000)
+    zoomed = drawn(curves, max_points=5_000, x_min=100.0, x_max=200.0)
+    value_at = dict(zip(full["x"].tolist(), full["values"].tolist(), strict=True))
+    assert len(zoomed["x"])
     assert all(
-        known[x] == value for x, value in zip(part["x"].tolist(), part["values"].tolist(), strict=True)
+        value_at[x] == value for x, value in zip(zoomed["x"].tolist(), zoomed["values"].tolist(), strict=True)
     )
 
 
@@ -134,16 +136,16 @@ RUNS = st.lists(
 
 
 @given(RUNS, st.integers(20, 60), st.booleans())
-def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, most, many):
+def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many):
     """Also of so many points that a mean has only those that show the peaks."""
     curves = [timed(np.cumsum([gap for gap, _ in run]), [value for _, value in run]) for run in runs]
-    finite = np.concatenate([each.values[np.isfinite(each.values)] for each in curves])
+    finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
     before, means.MOST_CELLS = means.MOST_CELLS, 100 if many else means.MOST_CELLS
     try:
-        shown = drawn(curves, "minmax", most)
+        shown = drawn(curves, "minmax", max_points)
     finally:
         means.MOST_CELLS = before
-    assert len(shown["x"]) <= most
+    assert len(shown["x"]) <= max_points
     if len(finite):
         edges = [
             *shown["values"].tolist(),
@@ -152,6 +154,6 @@ def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, most, many):
         assert min(edges) == pytest.approx(finite.min())
         assert max(edges) == pytest.approx(finite.max())
         assert (shown["n"] >= 1).all()
-        ends = [x for each in curves for x in each.x[np.isfinite(each.values)]]
+        ends = [x for run_curve in curves for x in run_curve.x[np.isfinite(run_curve.values)]]
         assert shown["x"][0] == pytest.approx(min(ends))
         assert shown["x"][-1] == pytest.approx(max(ends))

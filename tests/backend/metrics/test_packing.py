@@ -46,9 +46,9 @@ def test_every_group_of_tokens_comes_back(completions):
         )
         for strings in completions
     ]
-    found = unpack_tokens(pack_tokens(given_))
-    assert [tokens.strings for tokens in found] == completions
-    for before, after in zip(given_, found, strict=True):
+    unpacked = unpack_tokens(pack_tokens(given_))
+    assert [tokens.strings for tokens in unpacked] == completions
+    for before, after in zip(given_, unpacked, strict=True):
         assert np.array_equal(before.ids, after.ids)
         assert np.array_equal(before.arrays["logprob"], after.arrays["logprob"])
 
@@ -76,18 +76,18 @@ def test_an_array_of_another_length_is_refused():
     ],
 )
 def test_what_no_database_holds_is_found_with_its_path(document, path):
-    found = unstorable(document)
-    assert found is not None
-    assert found[0] == path
+    problem = unstorable(document)
+    assert problem is not None
+    assert problem[0] == path
 
 
 def test_very_deep_documents_are_refused_and_others_pass():
     deep: list[Any] = []
     for _ in range(60):
         deep = [deep]
-    found = unstorable(deep)
-    assert found is not None
-    assert "deeper" in found[1]
+    problem = unstorable(deep)
+    assert problem is not None
+    assert "deeper" in problem[1]
     assert unstorable({"a": [1, 2.5, None, True, "é"]}) is None
 
 
@@ -95,8 +95,8 @@ def test_tokens_of_the_first_version_are_read_and_those_of_a_later_one_refused()
     values = np.array([-0.1, -2.5], "<f4")
     raw = [b"ab", np.array([1, 2], "<i4").tobytes(), values.tobytes()]
     head = {"lengths": [2], "strings": [1, 1], "arrays": {"ratio": [0]}}
-    [found] = unpack_tokens(frame(head, *raw))
-    assert np.array_equal(found.arrays["ratio"], values)
+    [unpacked] = unpack_tokens(frame(head, *raw))
+    assert np.array_equal(unpacked.arrays["ratio"], values)
     assert np.array_equal(unpack_arrays(frame(head, *raw))[0]["ratio"], values)
     with pytest.raises(ValueError, match="packed in version 4; this program reads 3"):
         unpack_tokens(frame(head | {"version": 4}, *raw))
@@ -114,24 +114,24 @@ FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300)
 def test_parts_of_a_sum_keep_it_and_other_values_keep_sixteen_bits(values):
     given_ = np.array(values, np.float32)
     arrays = {"loss": given_, "kl": given_, "logprob": given_}
-    [found] = unpack_tokens(
+    [unpacked] = unpack_tokens(
         pack_tokens([Tokens(["x"] * len(values), np.arange(len(values), dtype=np.int32), arrays)])
     )
     largest = float(np.abs(given_).max())
     exact = given_.astype(np.float64)
-    assert abs(found.arrays["loss"].sum(dtype=np.float64) - exact.sum()) <= 2**-22 * largest + 1e-30
-    assert np.abs(found.arrays["loss"] - exact).max() <= 2**-21 * largest + 1e-30
-    assert np.allclose(found.arrays["kl"], given_, rtol=2**-16, atol=1e-40)
-    assert np.array_equal(found.arrays["logprob"], given_)
+    assert abs(unpacked.arrays["loss"].sum(dtype=np.float64) - exact.sum()) <= 2**-22 * largest + 1e-30
+    assert np.abs(unpacked.arrays["loss"] - exact).max() <= 2**-21 * largest + 1e-30
+    assert np.allclose(unpacked.arrays["kl"], given_, rtol=2**-16, atol=1e-40)
+    assert np.array_equal(unpacked.arrays["logprob"], given_)
 
 
 def test_what_is_not_finite_comes_back():
     odd = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
-    [found] = unpack_tokens(
+    [unpacked] = unpack_tokens(
         pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"loss": odd, "kl": odd})])
     )
     for name in ("loss", "kl"):
-        assert np.array_equal(found.arrays[name], odd, equal_nan=True)
+        assert np.array_equal(unpacked.arrays[name], odd, equal_nan=True)
 
 
 def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
@@ -141,10 +141,10 @@ def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
     for name in arrays:
         assert width_of(kind_of(name)) == 3
     plain = [Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"logprob": logprobs})]
-    [found] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), arrays)]))
-    assert np.array_equal(found.arrays["alternative_0_id"], ids)
-    assert np.allclose(found.arrays["alternative_0_logprob"][:3], logprobs[:3], rtol=8e-6)
-    assert found.arrays["alternative_0_logprob"][3] == -np.inf
+    [unpacked] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), arrays)]))
+    assert np.array_equal(unpacked.arrays["alternative_0_id"], ids)
+    assert np.allclose(unpacked.arrays["alternative_0_logprob"][:3], logprobs[:3], rtol=8e-6)
+    assert unpacked.arrays["alternative_0_logprob"][3] == -np.inf
     assert b'"version":2' in zstandard.ZstdDecompressor().decompress(pack_tokens(plain))
 
 
@@ -169,9 +169,9 @@ def test_a_flip_of_any_bit_is_found():
     text = pack_text("What is 1+1? " * 5)
     tokens = pack_tokens([Tokens(["a", "b"], np.array([1, 2]), {"logprob": np.array([-0.5, -0.25])})] * 3)
     for data, unpack in ((text, unpack_text), (tokens, unpack_tokens)):
-        whole = str(unpack(data))
-        for place, bit in itertools.product(range(len(data)), range(8)):
+        unpacked = str(unpack(data))
+        for offset, bit in itertools.product(range(len(data)), range(8)):
             flipped = bytearray(data)
-            flipped[place] ^= 1 << bit
+            flipped[offset] ^= 1 << bit
             with contextlib.suppress(PackedDamaged):
-                assert str(unpack(bytes(flipped))) == whole
+                assert str(unpack(bytes(flipped))) == unpacked

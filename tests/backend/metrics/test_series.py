@@ -24,15 +24,15 @@ def curve(values, *, first=0):
 
 
 def slow_ema(values, smoothing):
-    last, count, found = 0.0, 0, []
+    last, count, averages = 0.0, 0, []
     for value in values:
         if math.isfinite(value):
             last = smoothing * last + (1 - smoothing) * value
             count += 1
-            found.append(last / (1 - smoothing**count))
+            averages.append(last / (1 - smoothing**count))
         else:
-            found.append(value)
-    return found
+            averages.append(value)
+    return averages
 
 
 def test_a_smoothed_value_weighs_later_points_more():
@@ -62,38 +62,38 @@ def test_a_short_curve_is_shown_as_it_is():
 
 
 @given(VALUES, st.integers(10, 60))
-def test_thinning_keeps_first_last_and_both_extremes_within_the_budget(values, most):
+def test_thinning_keeps_first_last_and_both_extremes_within_the_budget(values, max_points):
     points = curve(values)
-    kept = thin(points, most)
+    indices = thin(points, max_points)
     finite = np.flatnonzero(np.isfinite(points.values))
-    assert len(kept) <= most
-    assert set(kept) <= set(finite)
+    assert len(indices) <= max_points
+    assert set(indices) <= set(finite)
     if len(finite):
-        assert {finite[0], finite[-1]} <= set(kept)
-        assert points.values[kept].max() == points.values[finite].max()
-        assert points.values[kept].min() == points.values[finite].min()
+        assert {finite[0], finite[-1]} <= set(indices)
+        assert points.values[indices].max() == points.values[finite].max()
+        assert points.values[indices].min() == points.values[finite].min()
 
 
-@pytest.mark.parametrize("place", [1, 4_999, 9_998])
-def test_a_spike_of_one_step_survives(place):
+@pytest.mark.parametrize("spike_step", [1, 4_999, 9_998])
+def test_a_spike_of_one_step_survives(spike_step):
     values = np.zeros(10_000)
-    values[place] = 1000.0
-    assert place in thin(curve(values), 500)
+    values[spike_step] = 1000.0
+    assert spike_step in thin(curve(values), 500)
 
 
 def test_points_once_shown_stay_while_the_curve_grows():
     values = np.random.default_rng(0).normal(size=4000)
     early, late = thin(curve(values[:3000]), 500), thin(curve(values[:3100]), 500)
-    old = [place for place in early if place < 2900]
+    old = [index for index in early if index < 2900]
     assert set(old) <= set(late)
 
 
 def test_the_edges_of_a_band_keep_their_extremes_too():
     low, high = np.zeros(5000), np.zeros(5000)
     low[1234], high[4321] = -9.0, 9.0
-    kept = thin(curve(np.zeros(5000)), 200, low, high)
-    assert {1234, 4321} <= set(kept)
-    assert len(kept) <= 200
+    indices = thin(curve(np.zeros(5000)), 200, low, high)
+    assert {1234, 4321} <= set(indices)
+    assert len(indices) <= 200
 
 
 @given(
@@ -104,13 +104,13 @@ def test_the_edges_of_a_band_keep_their_extremes_too():
 def test_curves_that_are_thinned_together_are_thinned_as_each_alone(sizes, at_once, seed):
     chance = np.random.default_rng(seed)
     curves = [curve(np.where(chance.random(n) < 0.1, np.nan, chance.integers(0, 9, n))) for n in sizes]
-    alone = [thin(each, 10) for each in curves]
+    alone = [thin(series, 10) for series in curves]
     with mock.patch.object(thinning, "AT_ONCE", at_once):
         together = thin_all(curves, 10)
     assert [places.tolist() for places in together] == [places.tolist() for places in alone]
-    for each, places in zip(curves, together, strict=True):
-        known = each.values[np.isfinite(each.values)]
-        assert not len(known) or {known.min(), known.max()} <= set(each.values[places])
+    for series, places in zip(curves, together, strict=True):
+        finite = series.values[np.isfinite(series.values)]
+        assert not len(finite) or {finite.min(), finite.max()} <= set(series.values[places])
 
 
 def test_of_very_many_nan_the_first_is_shown():
@@ -121,13 +121,13 @@ def test_of_very_many_nan_the_first_is_shown():
     assert len(places) <= 50
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 10, 50])
-def test_of_very_many_nan_the_last_is_kept_as_well(most):
+@pytest.mark.parametrize("max_points", [1, 2, 3, 10, 50])
+def test_of_very_many_nan_the_last_is_kept_as_well(max_points):
     values = np.where(np.arange(1000) % 2, 0.5, NAN)
-    places = thin_non_finite(curve(values), most)
+    places = thin_non_finite(curve(values), max_points)
     assert places[0] == 0
-    assert len(places) <= most
-    assert places[-1] == (998 if most > 1 else 0)
+    assert len(places) <= max_points
+    assert places[-1] == (998 if max_points > 1 else 0)
     assert len(set(places)) == len(places)
 
 

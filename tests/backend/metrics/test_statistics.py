@@ -21,11 +21,11 @@ def test_students_quantile_falls_without_jumps():
 
 
 def test_three_seeds_have_students_interval():
-    found = spread([0.5, 0.6, 0.7])
-    assert found.n == 3
-    assert (found.mean, found.std) == pytest.approx((0.6, 0.1))
+    seeds_spread = spread([0.5, 0.6, 0.7])
+    assert seeds_spread.n == 3
+    assert (seeds_spread.mean, seeds_spread.std) == pytest.approx((0.6, 0.1))
     half = 4.302653 * 0.1 / math.sqrt(3)
-    assert (found.low, found.high) == pytest.approx((0.6 - half, 0.6 + half))
+    assert (seeds_spread.low, seeds_spread.high) == pytest.approx((0.6 - half, 0.6 + half))
 
 
 def test_one_seed_has_no_interval():
@@ -38,14 +38,14 @@ def test_values_that_are_not_finite_are_left_out():
 
 
 def test_a_difference_has_welchs_interval():
-    found = difference(spread([1.0, 2.0, 3.0]), spread([5.0, 6.0, 7.0]))
+    interval = difference(spread([1.0, 2.0, 3.0]), spread([5.0, 6.0, 7.0]))
     half = t_975(4) * math.sqrt(2 / 3)
-    assert (found.mean, found.low, found.high) == pytest.approx((-4.0, -4.0 - half, -4.0 + half))
+    assert (interval.mean, interval.low, interval.high) == pytest.approx((-4.0, -4.0 - half, -4.0 + half))
 
 
 def test_a_difference_of_single_seeds_says_how_far_but_not_how_sure():
-    found = difference(spread([1.0]), spread([3.0]))
-    assert (found.mean, found.low, found.high) == (-2.0, None, None)
+    interval = difference(spread([1.0]), spread([3.0]))
+    assert (interval.mean, interval.low, interval.high) == (-2.0, None, None)
     assert difference(spread([]), spread([1.0])) is None
 
 

@@ -23,7 +23,9 @@ def test_ends_of_the_distribution():
     assert power(math.inf, 3, 100) == 0
 
 
-@pytest.mark.parametrize(("effect", "n", "known"), [(0.5, 10, 0.2932), (0.5, 34, 0.8078), (1.0, 10, 0.8031)])
-def test_power_is_that_of_the_paired_t_test(effect, n, known):
+@pytest.mark.parametrize(
+    ("effect", "n", "expected"), [(0.5, 10, 0.2932), (0.5, 34, 0.8078), (1.0, 10, 0.8031)]
+)
+def test_power_is_that_of_the_paired_t_test(effect, n, expected):
     """G*Power's numbers for a paired test at 5 %, two-sided."""
-    assert power(critical(0.05, n - 1), n - 1, effect * math.sqrt(n)) == pytest.approx(known, abs=1e-4)
+    assert power(critical(0.05, n - 1), n - 1, effect * math.sqrt(n)) == pytest.approx(expected, abs=1e-4)

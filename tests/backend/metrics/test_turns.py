@@ -64,6 +64,6 @@ def test_turns_that_do_not_fit_are_refused(change):
 
 
 def test_what_is_no_list_of_turns_is_refused():
-    for said in ({}, [[]], [None], [TURN] * 1001, [TURN, TURN]):
+    for document in ({}, [[]], [None], [TURN] * 1001, [TURN, TURN]):
         with pytest.raises(ValueError, match="turn"):
-            read_turns(said, "ab[c]12d", 8)
+            read_turns(document, "ab[c]12d", 8)

@@ -39,16 +39,16 @@ def test_a_directory_with_config_weights_and_tokenizer_is_offered(settings, mode
 
 
 @pytest.mark.parametrize(
-    ("missing", "words"),
+    ("missing", "phrase"),
     [
         ("config.json", "config.json"),
         ("model.safetensors", "safetensors"),
         ("tokenizer.json", "no tokenizer"),
     ],
 )
-def test_a_directory_that_lacks_something_is_refused_by_name(settings, model, missing, words):
+def test_a_directory_that_lacks_something_is_refused_by_name(settings, model, missing, phrase):
     (model / missing).unlink()
-    assert words in reason(settings)
+    assert phrase in reason(settings)
     assert "mine" in reason(settings)
     assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
@@ -218,8 +218,8 @@ def test_an_environment_needs_a_server_of_that_name(settings):
         "environment.server",
         "is guess, but OPENENV_URLS is not set: see docs/environments.md",
     )
-    other = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
+    other_settings = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
     with pytest.raises(InvalidConfig, match="OPENENV_URLS names maze"):
-        runnable(other, config)
+        runnable(other_settings, config)
     named = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
     assert runnable(named, config).environment.server == "guess"

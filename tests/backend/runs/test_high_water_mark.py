@@ -60,9 +60,9 @@ def test_lost_events_are_told_once_in_history_and_log_and_on_every_page(lab, dat
     happen(database, 3)
     go_back(lab, database, 20)
     with serving(lab, database.url) as client, client:
-        part = client.get("/api/v1/status").json()["history"]
-        assert part["state"] == "older"
-        assert "20 or more of its newest events are missing" in part["detail"]
+        history = client.get("/api/v1/status").json()["history"]
+        assert history["state"] == "older"
+        assert "20 or more of its newest events are missing" in history["detail"]
     assert "the database is older than this state directory" in caplog.text
     with database.sessions() as session:
         (line,) = session.scalars(select(Event).where(Event.kind == "database"))

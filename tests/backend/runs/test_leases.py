@@ -42,8 +42,8 @@ def looks(watch, session, clock, seconds):
     """What the watch says at the end of so many seconds, looking every second."""
     for _ in range(seconds):
         clock.now += 1
-        found = watch.look(session)
-    return [lease.run_id for lease in found]
+        expired = watch.look(session)
+    return [lease.run_id for lease in expired]
 
 
 def watching(clock):

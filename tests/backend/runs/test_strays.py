@@ -63,22 +63,22 @@ def lab(settings, sessions):
 
 def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, caplog):
     run_id = lab.add_run()
-    kept = lab.add_checkpoint(run_id, "s000003-a1")
+    checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
     unknown = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
     orphan = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     draft = lab.add_checkpoint(run_id, ".s000009-a1.77.draft", row=False)
     lab.sweep()
     lab.sweep(hours=23)
-    assert all(path.exists() for path in (kept, unknown, orphan, draft))
+    assert all(path.exists() for path in (checkpoint, unknown, orphan, draft))
     lab.sweep(hours=2)
-    assert (kept / "model.safetensors").exists()
+    assert (checkpoint / "model.safetensors").exists()
     assert not any(path.exists() for path in (unknown, orphan, draft))
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
     assert told == [
         f"removed {path}, which had belonged to no run for a day" for path in (draft, orphan, unknown)
     ]
     lab.sweep(hours=25)
-    assert kept.exists()
+    assert checkpoint.exists()
     assert lab.events() == []
 
 

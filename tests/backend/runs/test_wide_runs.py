@@ -29,8 +29,8 @@ def test_a_worker_passes_over_runs_that_it_could_never_hold(database):
     wide, narrow = queue(database, 4, 1)
     assert claim(database, room=2, most=2).run_id == narrow
     assert claim(database, room=2, most=2) is None
-    found = claim(database, room=4, most=4)
-    assert (found.run_id, found.devices) == (wide, 4)
+    claimed = claim(database, room=4, most=4)
+    assert (claimed.run_id, claimed.devices) == (wide, 4)
 
 
 def test_narrow_runs_do_not_take_what_a_wide_one_that_came_first_waits_for(database):

@@ -31,7 +31,7 @@ def of_postgres(sqlstate):
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "words"),
+    ("code", "kind", "phrase"),
     [
         (sqlite3.SQLITE_FULL, "full", "the disk of the database /state/grpolab.db is full: "),
         (
@@ -45,10 +45,10 @@ def of_postgres(sqlstate):
         (sqlite3.SQLITE_CORRUPT, "damaged", "the database /state/grpolab.db is damaged"),
     ],
 )
-def test_each_word_of_sqlite_has_its_sentence(code, kind, words):
+def test_each_word_of_sqlite_has_its_sentence(code, kind, phrase):
     fault = of_sqlite(code)
     assert fault.kind == kind
-    assert fault.sentence.startswith(words)
+    assert fault.sentence.startswith(phrase)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tm
 
 
 @pytest.mark.parametrize(
-    ("count", "words"),
+    ("count", "written"),
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
@@ -131,5 +131,5 @@ def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tm
         (5e16, "50000 TB"),
     ],
 )
-def test_a_number_of_bytes_in_words(count, words):
-    assert size_text(count) == words
+def test_a_number_of_bytes_in_words(count, written):
+    assert size_text(count) == written

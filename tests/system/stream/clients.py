@@ -39,8 +39,8 @@ class Page:
 
     async def _connect(self) -> "Connection":
         port, token = self._address
-        more = f"Last-Event-ID: {self.last_id}\r\n" if self.last_id else ""
-        asking = HEADER.format(port=port, token=token, more=more).encode()
+        further_headers = f"Last-Event-ID: {self.last_id}\r\n" if self.last_id else ""
+        asking = HEADER.format(port=port, token=token, more=further_headers).encode()
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(lambda: Connection(self, asking), "127.0.0.1", port)
         return connection

@@ -54,11 +54,16 @@ class Figures:
 def measure(load: Load, state: Path) -> Figures:
     """Start a service on SQLite in `state` and put it under load."""
     token, port = secrets.token_urlsafe(), free_port()
-    own = {"STATE_DIR": str(state), "PORT": str(port), "GRPOLAB_TOKEN": token, "BROKER_URL": "filesystem://"}
-    own |= {"STREAMS_PER_TOKEN": "0"}
+    variables = {
+        "STATE_DIR": str(state),
+        "PORT": str(port),
+        "GRPOLAB_TOKEN": token,
+        "BROKER_URL": "filesystem://",
+    }
+    variables |= {"STREAMS_PER_TOKEN": "0"}
     with (state / "service.log").open("wb") as log:
         argv = [sys.executable, "-m", "backend.service", "serve"]
-        service = subprocess.Popen(argv, env={**os.environ, **own}, stdout=log, stderr=log)
+        service = subprocess.Popen(argv, env={**os.environ, **variables}, stdout=log, stderr=log)
     try:
         _wait_for(service, port)
         return asyncio.run(_measure(load, service, port, token, f"sqlite:///{state / 'grpolab.db'}"))
@@ -107,7 +112,7 @@ async def _measure(
     while writer.returncode is None:
         await asyncio.sleep(1)
         peak = max(peak, process.memory_info().rss)
-        ports = {each.raddr.port for each in process.net_connections("tcp") if each.raddr}
+        ports = {connection.raddr.port for connection in process.net_connections("tcp") if connection.raddr}
         for sleeper in sleepers:
             sleeper.look(ports)
     output = await writer.stdout.read() if writer.stdout else b""

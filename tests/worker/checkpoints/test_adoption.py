@@ -15,7 +15,7 @@ NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 
 
 @pytest.fixture
-def whole(queued, train, sessions, settings):  # noqa: F811
+def saved(queued, train, sessions, settings):  # noqa: F811
     """A run that was asked to end after three of its four steps; its id and directory."""
     run_id = queued(CONFIG)
     train(run_id, CONFIG, stop_after=3)
@@ -54,8 +54,8 @@ def straight(sessions, queued, train):  # noqa: F811
     return series(sessions, run_id)
 
 
-def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, whole):  # noqa: F811
-    run_id, root = whole
+def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, saved):  # noqa: F811
+    run_id, root = saved
     assert [path.name for path in sorted(root.iterdir())][-2:] == NAMES[1:3]
     forget(sessions, run_id, steps=(1, 2, 3))
     assert train(run_id, CONFIG).status == "finished"
@@ -66,8 +66,8 @@ def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, w
 
 
 @pytest.mark.nightly
-def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, whole):  # noqa: F811
-    run_id, root = whole
+def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, saved):  # noqa: F811
+    run_id, root = saved
     go_back(sessions, run_id, step=2)
     assert train(run_id, CONFIG).status == "finished"
     assert "continued from step 2" in messages(sessions, run_id)
@@ -77,8 +77,8 @@ def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(session
 
 
 @pytest.mark.nightly
-def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, whole):  # noqa: F811
-    run_id, root = whole
+def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, saved):  # noqa: F811
+    run_id, root = saved
     ahead = root / NAMES[3]
     go_back(sessions, run_id, step=2)
     shutil.copytree(root / NAMES[2], ahead)
@@ -92,8 +92,8 @@ def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessio
 
 
 @pytest.mark.nightly
-def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessions, train, whole):  # noqa: F811
-    run_id, root = whole
+def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessions, train, saved):  # noqa: F811
+    run_id, root = saved
     go_back(sessions, run_id, step=1)
     shutil.rmtree(root / NAMES[1])
     assert rows(sessions, run_id) in ([], [NAMES[0]])
@@ -106,8 +106,8 @@ def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessio
     "change",
     ["run", *(pytest.param(change, marks=pytest.mark.nightly) for change in ("config", "origin", "none"))],
 )
-def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, whole, change):  # noqa: F811
-    run_id, root = whole
+def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, saved, change):  # noqa: F811
+    run_id, root = saved
     for name in NAMES[:3]:
         if (root / name).exists():
             _forge(root / name / "trainer/state.json", change)
@@ -129,8 +129,8 @@ def _forge(path, change):
     path.write_text(json.dumps(state))
 
 
-def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, whole):  # noqa: F811
-    run_id, root = whole
+def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved):  # noqa: F811
+    run_id, root = saved
     forget(sessions, run_id, steps=(3,))
     with (root / NAMES[2] / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
@@ -143,8 +143,8 @@ def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, whole): 
 
 
 @pytest.mark.nightly
-def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, whole):  # noqa: F811
-    run_id, root = whole
+def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, saved):  # noqa: F811
+    run_id, root = saved
     forget(sessions, run_id, steps=(1, 2, 3))
     for name in NAMES[1:3]:
         (root / name).rename(root / name.replace("-a1", "-a7"))

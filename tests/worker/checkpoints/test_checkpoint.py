@@ -117,16 +117,16 @@ def test_the_state_comes_back_as_it_was(tmp_path):
     run.train(1)
     run.baseline.average = 0.25
     run.save(tmp_path / "a")
-    other = Run().load(tmp_path / "a")
-    assert (other.step, other.baseline.average) == (1, 0.25)
+    restored = Run().load(tmp_path / "a")
+    assert (restored.step, restored.baseline.average) == (1, 0.25)
 
 
 def test_a_checkpoint_with_other_state_than_the_run_has_is_refused(tmp_path):
     directory = Run().save(tmp_path / "a")
-    other = Run()
-    other.parts["critic"] = other.parts.pop("baseline")
+    other_run = Run()
+    other_run.parts["critic"] = other_run.parts.pop("baseline")
     with pytest.raises(BadCheckpoint, match="holds other state than the run has: baseline, critic"):
-        other.load(directory)
+        other_run.load(directory)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path):
 def test_weights_of_another_shape_are_refused(tmp_path):
     run = Run()
     directory = run.save(tmp_path / "a")
-    other = Run()
-    other.policy.model.model.norm.weight = torch.nn.Parameter(torch.ones(64))
+    other_run = Run()
+    other_run.policy.model.model.norm.weight = torch.nn.Parameter(torch.ones(64))
     with pytest.raises(
         BadCheckpoint, match=r"model\.norm\.weight has shape \[128\], the policy expects \[64\]"
     ):
-        other.load(directory)
+        other_run.load(directory)
 
 
 def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
@@ -216,14 +216,14 @@ def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
     )
     first.model.save_pretrained(tmp_path)
     load_weights(tmp_path, second)
-    own, other = first.model.state_dict(), second.model.state_dict()
-    assert all(torch.equal(own[name], other[name]) for name in own)
+    state, loaded = first.model.state_dict(), second.model.state_dict()
+    assert all(torch.equal(state[name], loaded[name]) for name in state)
 
 
 def test_all_random_number_generators_are_restored():
-    own = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     random.gauss(0, 1)  # leaves a second value in store
-    randomness = Randomness({"own": own})
+    randomness = Randomness({"own": generator})
     states = {name: state.clone() for name, state in randomness.tensors().items()}
 
     def draw():
@@ -232,7 +232,7 @@ def test_all_random_number_generators_are_restored():
             random.random(),
             np.random.randn(),  # noqa: NPY002 - libraries use it
             torch.rand(1),
-            torch.rand(1, generator=own),
+            torch.rand(1, generator=generator),
         )
 
     first = draw()

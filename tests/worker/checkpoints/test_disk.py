@@ -97,16 +97,16 @@ def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("number", "words"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
+    ("number", "phrase"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
 )
-def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, words):  # noqa: F811
+def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, phrase):  # noqa: F811
     def faulty(_descriptor):
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", faulty)
         reason = paused_then_resumed(sessions, run_id, state, straight, patch.undo)
-    assert words in reason
+    assert phrase in reason
 
 
 @pytest.mark.nightly
@@ -138,21 +138,21 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)
     engine = open_engine(url)
-    own = open_sessions(engine)
-    with own.begin() as session:
+    full_sessions = open_sessions(engine)
+    with full_sessions.begin() as session:
         config = resolve(SMALL).model_dump(mode="json")
         run = Run(name="r", variant="v", seed=0, config=config, config_hash="", steps=4, status="queued")
         session.add(run)
         session.flush()
         run_id = run.id
     filler = fill(state, leave=100_000)
-    trainer = threading.Thread(target=attempt, args=(own, run_id))
+    trainer = threading.Thread(target=attempt, args=(full_sessions, run_id))
     with serving(settings.model_copy(update={"state_dir": state}), url) as client:
         trainer.start()
 
         def is_told():
-            found = client.get("/api/v1/status").json()["database"]
-            return found if found["state"] == "full" else None
+            database = client.get("/api/v1/status").json()["database"]
+            return database if database["state"] == "full" else None
 
         assert f"the disk of the database {state}/lab.db is full" in wait_for(is_told, seconds=60)["detail"]
         assert client.get(f"/api/v1/runs/{run_id}").json()["status"] == "running"
@@ -165,11 +165,11 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
         trainer.join(120)
         assert not trainer.is_alive()
         assert client.post("/api/v1/experiments", json=LAUNCH).status_code == 201
-    with own() as session:
+    with full_sessions() as session:
         assert session.get_one(Run, run_id).status == "finished"
         assert session.scalar(text("PRAGMA integrity_check")) == "ok"
         assert len(checkpoints_of(session, run_id)) == 2
-    assert series(own, run_id) == straight
+    assert series(full_sessions, run_id) == straight
     engine.dispose()
 
 

@@ -70,11 +70,11 @@ def test_a_fork_says_what_it_took_over_and_what_begins_anew(sessions, queued, tr
     after = resolve(merge(SMALL, changed))
     fork = queued(after, parent=parent, step=4)
     train(fork, after)
-    message, said = restored(sessions, fork)
+    message, origin = restored(sessions, fork)
     assert message == "forked from step 4 of r; entropy, random begin anew"
-    assert (said["run"], said["checkpoint"], said["step"]) == (parent, "s000004-a1", 4)
-    assert said["parts"] == ["policy", "baseline", "history", "optimizer", "pool", "progress"]
-    assert (said["fresh"], said["refused"], said["versions"]) == (["entropy", "random"], [], {})
+    assert (origin["run"], origin["checkpoint"], origin["step"]) == (parent, "s000004-a1", 4)
+    assert origin["parts"] == ["policy", "baseline", "history", "optimizer", "pool", "progress"]
+    assert (origin["fresh"], origin["refused"], origin["versions"]) == (["entropy", "random"], [], {})
     assert sorted(series(sessions, fork)["reward/mean"]) == [5]
 
 
@@ -83,16 +83,16 @@ def test_a_fork_with_another_seed_samples_anew_from_the_same_weights(sessions, q
     config = resolve(SMALL)
     parent = queued(config)
     train(parent, config)
-    found = {}
+    series_by_seed = {}
     for seed in (config.seed, 7, 8, 7):
-        other = config.with_(seed=seed)
-        fork = queued(other, parent=parent, step=2)
-        train(fork, other)
-        found.setdefault(seed, []).append(series(sessions, fork))
-    assert found[7][0] == found[7][1]
-    lengths = [each[0]["length/mean"] for each in found.values()]
-    assert all(sorted(each) == [3, 4] for each in lengths)
-    assert len({tuple(each.values()) for each in lengths}) == 3
+        changed = config.with_(seed=seed)
+        fork = queued(changed, parent=parent, step=2)
+        train(fork, changed)
+        series_by_seed.setdefault(seed, []).append(series(sessions, fork))
+    assert series_by_seed[7][0] == series_by_seed[7][1]
+    lengths = [forks[0]["length/mean"] for forks in series_by_seed.values()]
+    assert all(sorted(by_step) == [3, 4] for by_step in lengths)
+    assert len({tuple(by_step.values()) for by_step in lengths}) == 3
 
 
 @pytest.mark.nightly
@@ -104,14 +104,14 @@ def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train)
     fork = queued(longer, parent=parent, step=4)
     train(fork, longer)
     with sessions() as session:
-        whole = dict(valid_steps(session, fork, up_to=9))
+        steps = dict(valid_steps(session, fork, up_to=9))
         theirs = dict(valid_steps(session, parent, up_to=4))
         run = session.get_one(Run, fork)
-    assert sorted(whole) == [0, 1, 2, 3, 4, 5]
-    assert {step: whole[step] for step in theirs} == theirs
+    assert sorted(steps) == [0, 1, 2, 3, 4, 5]
+    assert {step: steps[step] for step in theirs} == theirs
     best = max(theirs, key=lambda step: theirs[step].get("eval/accuracy", -1))
     assert run.summary["best"]["eval/accuracy"]["value"] >= theirs[best]["eval/accuracy"]
-    clocks = [whole[step]["time/wall_seconds"] for step in sorted(whole)]
+    clocks = [steps[step]["time/wall_seconds"] for step in sorted(steps)]
     assert clocks == sorted(clocks)
 
 
@@ -123,8 +123,8 @@ def test_a_fork_that_is_interrupted_goes_on_from_its_own_checkpoint(sessions, qu
     fork = queued(config, parent=parent, step=4)
     assert train(fork, config, stop_after=5).status == "queued"
     assert train(fork, config) == Outcome("finished")
-    message, said = restored(sessions, fork)
-    assert (message, said["checkpoint"]) == ("continued from step 5", "s000005-a1")
+    message, origin = restored(sessions, fork)
+    assert (message, origin["checkpoint"]) == ("continued from step 5", "s000005-a1")
     mine, theirs = series(sessions, fork), series(sessions, parent)
     assert mine["reward/mean"] == {step: theirs["reward/mean"][step] for step in (5, 6)}
     assert {name for name in mine if not name.startswith(OF_THE_MACHINE)} <= theirs.keys()
@@ -135,9 +135,9 @@ def test_a_fork_that_is_interrupted_goes_on_from_its_own_checkpoint(sessions, qu
         run = session.get_one(Run, fork)
         run.status, run.config = "queued", longer.model_dump(mode="json")
     train(fork, longer)
-    message, said = restored(sessions, fork)
+    message, origin = restored(sessions, fork)
     assert message.startswith("forked from step 4")
-    assert [refused["checkpoint"] for refused in said["refused"]] == ["s000006-a2", "s000005-a1"]
+    assert [refused["checkpoint"] for refused in origin["refused"]] == ["s000006-a2", "s000005-a1"]
 
 
 def test_a_damaged_or_lost_origin_ends_the_fork_with_a_reason(sessions, queued, train, settings):

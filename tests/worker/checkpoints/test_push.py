@@ -46,8 +46,8 @@ class Hub(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             return self.end_headers()
         if "/preupload/" in self.path:
-            files = [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
-                     for each in json.loads(body)["files"]]  # fmt: skip
+            files = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                     for file in json.loads(body)["files"]]  # fmt: skip
             return self.answer(200, {"files": files})
         if "/me/cut/commit/" in self.path:
             self.send_response(200)
@@ -117,9 +117,9 @@ def test_a_push_makes_a_private_repository_with_the_files_of_the_export(hub, mod
     [commit] = [body for path, _, body in hub.seen if "/commit/main" in path]
     lines = [json.loads(line) for line in commit.splitlines()]
     files = {
-        each["value"]["path"]: base64.b64decode(each["value"]["content"])
-        for each in lines
-        if each["key"] == "file"
+        line["value"]["path"]: base64.b64decode(line["value"]["content"])
+        for line in lines
+        if line["key"] == "file"
     }
     assert files.keys() == {"config.json", "model.safetensors", "README.md"}
     assert files["model.safetensors"] == b"weights"
@@ -223,5 +223,5 @@ def test_the_token_is_in_no_command_line_and_no_environment(hub, model, monkeypa
     monkeypatch.setattr(subprocess, "run", run)
     assert main(["push", str(model), "me/new"]) == 0
     [(arguments, environment)] = started
-    assert not any(TOKEN in word for word in [*arguments, *environment.values()])
+    assert not any(TOKEN in text for text in [*arguments, *environment.values()])
     assert os.environ["HF_TOKEN"] == TOKEN

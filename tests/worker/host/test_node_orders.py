@@ -62,9 +62,9 @@ def group(pair, sessions, claim):
     """The leader's side of an attempt, which does not wait."""
     seat = NodeSeat(pair[0], sessions, "leader", [CPU_SLOT])
     seat._take()
-    place = seat.place(0)
+    owner_seat = seat.place(0)
     owner = (claim.run_id, claim.attempt)
-    group = NodeGroup(sessions, *owner, pair[0].state, place, threading.Event(), come_seconds=0.0)
+    group = NodeGroup(sessions, *owner, pair[0].state, owner_seat, threading.Event(), come_seconds=0.0)
     yield group
     group.close()
 
@@ -77,10 +77,10 @@ def answer_of(sessions):
 def test_a_leader_claims_only_while_its_group_is_complete_and_idle(pair, sessions):
     with sessions.begin() as session:
         make_run(session, nodes=2, config={"resources": {"nodes": 2}})
-    leader, other = (SlotPool(each, sessions, [CPU_SLOT, Slot(1, "cpu", "CPU", 1)]) for each in pair)
+    leader, other_pool = (SlotPool(node, sessions, [CPU_SLOT, Slot(1, "cpu", "CPU", 1)]) for node in pair)
     leader._seat._take()
     assert leader._claim(leader._worker_slots[0]) is None
-    other._seat._take()
+    other_pool._seat._take()
     assert leader._claim(leader._worker_slots[0]).nodes == 2
     with sessions.begin() as session:
         make_run(session, nodes=2, config={"resources": {"nodes": 2}})
@@ -201,4 +201,4 @@ def test_the_meeting_is_at_the_configured_address_and_its_nonce_is_nowhere_after
     assert group.listener.getsockname() == ("127.0.0.1", meeting.port)
     assert not group.file.exists()
     with sessions() as session:
-        assert [each.rank for each in seats_of(session, "g")] == [0, 1]
+        assert [seat.rank for seat in seats_of(session, "g")] == [0, 1]

@@ -97,11 +97,11 @@ class Lab:
 
     def wait(self, condition, seconds=600):
         deadline = time.monotonic() + seconds
-        while not (found := condition()):
+        while not (outcome := condition()):
             assert time.monotonic() < deadline, self.words()
             assert all(worker.poll() is None for worker in self.workers.values()), self.words()
             time.sleep(0.05)
-        return found
+        return outcome
 
     def wait_for_end(self, run_id, status="finished"):
         self.wait(lambda: self.run(run_id).status not in ("queued", "running"))
@@ -121,11 +121,11 @@ class Lab:
     def rank_of(self, rank):
         """Process id of the first rank of a node: the trainer of its worker that leads to others."""
         trainers = [
-            each
-            for each in psutil.Process(self.workers[rank].pid).children(recursive=True)
-            if "worker.train" in each.cmdline()
+            process
+            for process in psutil.Process(self.workers[rank].pid).children(recursive=True)
+            if "worker.train" in process.cmdline()
         ]
-        return next(each.pid for each in trainers if each.net_connections())
+        return next(trainer.pid for trainer in trainers if trainer.net_connections())
 
     def log(self, run_id, attempt):
         """The output of an attempt as the run's page shows it."""
@@ -156,8 +156,8 @@ class Lab:
         )
         with self.sessions() as session:
             rows = session.execute(query).all()
-        others = ("time/", "memory/", "machine/", "gpu/", "throughput/", "mismatch/")
-        return {(step, name): value for step, name, value, _ in rows if not name.startswith(others)}
+        of_the_machine = ("time/", "memory/", "machine/", "gpu/", "throughput/", "mismatch/")
+        return {(step, name): value for step, name, value, _ in rows if not name.startswith(of_the_machine)}
 
 
 @pytest.fixture
@@ -179,12 +179,12 @@ Most values of twenty steps agree within 3e-7. A step whose gradient is ten time
 """
 
 
-def furthest(one, other):
+def furthest(left, right):
     """The largest difference of any value, and whose it is; shares may cross a limit by rounding."""
-    assert one.keys() == other.keys()
+    assert left.keys() == right.keys()
     return max(
-        (abs(one[key] - other[key]) / max(1.0, abs(other[key])), key)
-        for key in one
+        (abs(left[key] - right[key]) / max(1.0, abs(right[key])), key)
+        for key in left
         if not key[1].endswith("_frac")
     )
 
@@ -199,13 +199,13 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
     os.kill(lab.rank_of(1), signal.SIGKILL)
     assert lab.wait_for_end(run_id).attempt == 2
     assert lab.attempt(run_id, 1).outcome == f"node 1 ({platform.node()}): the trainer was ended by SIGKILL"
-    said = [line for line in lab.log(run_id, 1).splitlines() if line.startswith("node 1 (")]
-    assert any("most recent call first" in line for line in said)
+    lines = [line for line in lab.log(run_id, 1).splitlines() if line.startswith("node 1 (")]
+    assert any("most recent call first" in line for line in lines)
     expected = expected_of(train(CONFIG, ranks=1, steps=5))
-    found = lab.metrics(run_id)
-    shared = found.keys() & expected.keys()
+    metrics = lab.metrics(run_id)
+    shared = metrics.keys() & expected.keys()
     assert (5, "reward/mean") in shared
-    assert furthest({key: found[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
+    assert furthest({key: metrics[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
     stopped = lab.queue(steps=900)
     lab.wait_for_step(stopped, 1)
     with lab.sessions.begin() as session:
@@ -216,7 +216,11 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
 
 def expected_of(trained):
     """The values of each step of a run in one process, as `Lab.metrics` names them."""
-    return {(step, name): value for step, each in enumerate(trained.steps, 1) for name, value in each.items()}
+    return {
+        (step, name): value
+        for step, metrics in enumerate(trained.steps, 1)
+        for name, value in metrics.items()
+    }
 
 
 @pytest.mark.nightly
@@ -229,18 +233,18 @@ def test_a_fork_goes_on_on_another_number_of_nodes(lab):
     lab.wait_for_step(first, 1)
     with lab.sessions.begin() as session:
         lifecycle.request_wish(session, first, "stop")
-    step, found = lab.wait_for_end(first, "stopped").last_step, lab.metrics(first)
+    step, metrics = lab.wait_for_end(first, "stopped").last_step, lab.metrics(first)
     run = first
     for nodes, devices in ((1, 2), (2, 1)):
         run, step = lab.fork(run, step, nodes=nodes, devices=devices, steps=step + 2), step + 2
         lab.wait_for_end(run)
-        own = {at: value for at, value in lab.metrics(run).items() if at[0]}
-        assert {at for at, _ in own} == {step - 1, step}
-        found |= own
+        metrics_of_fork = {at: value for at, value in lab.metrics(run).items() if at[0]}
+        assert {at for at, _ in metrics_of_fork} == {step - 1, step}
+        metrics |= metrics_of_fork
     expected = expected_of(train(CONFIG, ranks=1, steps=step))
-    shared = found.keys() & expected.keys()
+    shared = metrics.keys() & expected.keys()
     assert {at for at, name in shared if name == "optim/grad_norm"} == set(range(1, step + 1))
-    assert furthest({key: found[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
+    assert furthest({key: metrics[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
 
 
 @pytest.mark.nightly
@@ -250,12 +254,12 @@ def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
     lab.start(0)
     lab.start(1)
     alone = lab.queue(steps=20, resources={"nodes": 1})
-    both = lab.queue(steps=20, resources={"devices": devices})
+    on_two_nodes = lab.queue(steps=20, resources={"devices": devices})
     lab.wait_for_end(alone)
-    lab.wait_for_end(both)
-    found, (step, name) = furthest(lab.metrics(alone), lab.metrics(both))
-    print(f"2 nodes x {devices}: {found:.1e} ({name} of step {step})")
-    assert found < CLOSE
+    lab.wait_for_end(on_two_nodes)
+    difference, (step, name) = furthest(lab.metrics(alone), lab.metrics(on_two_nodes))
+    print(f"2 nodes x {devices}: {difference:.1e} ({name} of step {step})")
+    assert difference < CLOSE
 
 
 @pytest.mark.nightly
@@ -264,13 +268,13 @@ def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
     lab.start(0)
     lab.start(1)
-    alone, both = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
-    lab.wait_for_step(both, 3)
+    alone, on_two_nodes = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
+    lab.wait_for_step(on_two_nodes, 3)
     lab.kill(victim)
     lab.start(victim)
-    assert lab.wait_for_end(both).attempt >= 2
+    assert lab.wait_for_end(on_two_nodes).attempt >= 2
     lab.wait_for_end(alone)
-    assert furthest(lab.metrics(alone), lab.metrics(both))[0] < CLOSE
+    assert furthest(lab.metrics(alone), lab.metrics(on_two_nodes))[0] < CLOSE
 
 
 @pytest.mark.nightly

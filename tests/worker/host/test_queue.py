@@ -196,24 +196,24 @@ def channel_of(settings):
 
 def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
     """While several threads write and others read as fast as they can."""
-    wanted, found = 400, []
+    count, read_ids = 400, []
 
     def write(name):
         with channel_of(files) as channel:
-            for number in range(wanted // 2):
+            for number in range(count // 2):
                 channel._put("gpu", {"id": [name, number], "body": "x" * 2_000})
 
     def read(_name):
         with channel_of(files) as channel:
-            while len(found) < wanted:
+            while len(read_ids) < count:
                 with suppress(Empty):
-                    found.append(channel._get("gpu")["id"])
+                    read_ids.append(channel._get("gpu")["id"])
 
     with ThreadPoolExecutor(5) as pool:
         jobs = [pool.submit(write, name) for name in "ab"] + [pool.submit(read, n) for n in range(3)]
         for job in jobs:
             job.result(60)
-    assert sorted(found) == [[name, number] for name in "ab" for number in range(wanted // 2)]
+    assert sorted(read_ids) == [[name, number] for name in "ab" for number in range(count // 2)]
 
 
 @pytest.mark.usefixtures("patient")

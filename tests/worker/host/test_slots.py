@@ -75,10 +75,10 @@ def test_a_wide_run_trains_on_the_gpu_of_its_own_slot_first_and_frees_both(two_g
     with sessions.begin() as session:
         make_run(session, devices=2, config={"resources": {"devices": 2}})
     first, second = two_gpus._worker_slots
-    given = []
-    monkeypatch.setattr(second.supervisor, "supervise", lambda _, gpus: given.extend(gpus))
+    given_gpus = []
+    monkeypatch.setattr(second.supervisor, "supervise", lambda _, gpus: given_gpus.extend(gpus))
     two_gpus._train(second, two_gpus._claim(second))
-    assert (given, first.run_id, second.run_id) == (["GPU-1", "GPU-0"], None, None)
+    assert (given_gpus, first.run_id, second.run_id) == (["GPU-1", "GPU-0"], None, None)
 
 
 def test_gpus_beside_a_wide_run_serve_others(settings, sessions, monkeypatch):

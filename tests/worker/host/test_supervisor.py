@@ -53,18 +53,18 @@ def stopping():
 def toy(settings, sessions, stopping, monkeypatch):
     """Makes supervisors of one slot whose trainer behaves in the way that is named."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    made = []
+    supervisors = []
 
     def make(*behaviour, **options):
         argv = (sys.executable, str(TOY), *behaviour)
         slot = Slot(0, "cpu", "CPU", 1)
-        made.append(
+        supervisors.append(
             Supervisor(settings, sessions, slot, stopping, spare=Spare(settings, slot, argv), **options)
         )
-        return made[-1]
+        return supervisors[-1]
 
     yield make
-    for supervisor in made:
+    for supervisor in supervisors:
         supervisor.close()
 
 
@@ -430,14 +430,20 @@ def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
 
 
 def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
-    given = {"GRPOLAB_TOKEN": "t", "BROKER_URL": "b", "HF_TOKEN": "h", "SOME_API_KEY": "k", "PATH": "/bin"}
-    given["DATABASE_URL"] = "postgresql://me:canary@db/lab"
+    variables = {
+        "GRPOLAB_TOKEN": "t",
+        "BROKER_URL": "b",
+        "HF_TOKEN": "h",
+        "SOME_API_KEY": "k",
+        "PATH": "/bin",
+    }
+    variables["DATABASE_URL"] = "postgresql://me:canary@db/lab"
     slot = Slot(0, "cpu", "CPU", 1)
-    served = settings.model_copy(update={"database_url": given["DATABASE_URL"]})
-    offline = trainer_environment(served, slot, given)
+    served = settings.model_copy(update={"database_url": variables["DATABASE_URL"]})
+    offline = trainer_environment(served, slot, variables)
     assert not set(offline) & {"GRPOLAB_TOKEN", "BROKER_URL", "HF_TOKEN", "SOME_API_KEY", "DATABASE_URL"}
     assert "canary" not in str(offline)
-    online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, given)
+    online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, variables)
     assert online["HF_TOKEN"] == "h"
 
 
@@ -460,6 +466,6 @@ def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(se
 
 
 def test_a_reason_of_any_length_arrives_as_its_beginning():
-    said = json.dumps({"failed": failure(ValueError("\N{GRINNING FACE}" * 100_000))})
-    assert len(said.encode()) < LINE_LIMIT
-    assert json.loads(said)["failed"]["reason"].startswith("ValueError: \N{GRINNING FACE}")
+    line = json.dumps({"failed": failure(ValueError("\N{GRINNING FACE}" * 100_000))})
+    assert len(line.encode()) < LINE_LIMIT
+    assert json.loads(line)["failed"]["reason"].startswith("ValueError: \N{GRINNING FACE}")

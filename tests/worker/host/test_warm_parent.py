@@ -51,7 +51,7 @@ def sessions(settings):
 
 
 @contextmanager
-def kept(settings):
+def started_parent(settings):
     """A parent that has imported everything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
@@ -68,14 +68,14 @@ def kept(settings):
 @pytest.fixture(scope="module")
 def parent():
     """Of all tests that leave it alone."""
-    with tempfile.TemporaryDirectory() as state, kept(Settings(state_dir=Path(state))) as parent:
+    with tempfile.TemporaryDirectory() as state, started_parent(Settings(state_dir=Path(state))) as parent:
         yield parent
 
 
 @pytest.fixture
 def mortal(settings):
     """For one test."""
-    with kept(settings) as parent:
+    with started_parent(settings) as parent:
         yield parent
 
 
@@ -83,8 +83,8 @@ def has_ended(process):
     return not process.is_running() or process.status() == "zombie"
 
 
-def environment(settings, **more):
-    return trainer_environment(settings, SLOT, os.environ) | more
+def environment(settings, **variables):
+    return trainer_environment(settings, SLOT, os.environ) | variables
 
 
 def queue(sessions):
@@ -108,21 +108,21 @@ def trained(settings, sessions, spare):
 
 @pytest.mark.nightly
 def test_forks_train_as_a_process_of_its_own_does(settings, sessions, parent):
-    own, _ = trained(settings, sessions, Spare(settings, SLOT))
+    unforked, _ = trained(settings, sessions, Spare(settings, SLOT))
     for _ in range(2):
         forked, _ = trained(settings, sessions, parent)
-        assert forked == own
+        assert forked == unforked
         assert parent.is_ready
 
 
 def test_forks_share_their_memory_and_each_ends_in_its_own_way(settings, parent):
     asked, killed, left = (parent.take(environment(settings)) for _ in range(3))
-    for each in (asked, killed, left):
-        wait_for(each.ready.is_set)
-        assert os.getsid(each.pid) == each.pid
-        of_its_own = psutil.Process(each.pid).memory_full_info().uss
+    for fork in (asked, killed, left):
+        wait_for(fork.ready.is_set)
+        assert os.getsid(fork.pid) == fork.pid
+        of_its_own = psutil.Process(fork.pid).memory_full_info().uss
         assert of_its_own < 100 * 2**20  # torch alone has more
-        assert each.wait(0) is None
+        assert fork.wait(0) is None
     asked.ask_to_stop()
     os.kill(killed.pid, signal.SIGKILL)
     left.kill()  # as its supervisor does
@@ -172,8 +172,8 @@ def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("who", ["worker", "parent"])
-def test_nobody_outlives_a_killed_worker(settings, who, monkeypatch):
+@pytest.mark.parametrize("victim", ["worker", "parent"])
+def test_nobody_outlives_a_killed_worker(settings, victim, monkeypatch):
     program = f"""
 import os, sys, time
 from backend.base.settings import Settings
@@ -188,7 +188,7 @@ while not parent.is_ready:
 fork = parent.take(trainer_environment(settings, slot, os.environ))
 fork.ready.wait(60)
 print(parent._process.pid, fork.pid, flush=True)
-{"parent.close()" if who == "parent" else ""}
+{"parent.close()" if victim == "parent" else ""}
 time.sleep(600)
 """
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))

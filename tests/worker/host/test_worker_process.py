@@ -54,24 +54,24 @@ def start_worker(settings, sessions):
     workers = []
 
     def start(toy="finish", slots=1, **changes):
-        given = settings.model_copy(update=changes)
+        changed = settings.model_copy(update=changes)
         environment = {
             **os.environ,
             "TOY": toy,
             "PYTHONPATH": str(ROOT),
-            "STATE_DIR": str(given.state),
-            "DATABASE_URL": given.database_url,
-            "LEASE_SECONDS": str(given.lease_seconds),
-            "POLL_SECONDS": str(given.poll_seconds),
+            "STATE_DIR": str(changed.state),
+            "DATABASE_URL": changed.database_url,
+            "LEASE_SECONDS": str(changed.lease_seconds),
+            "POLL_SECONDS": str(changed.poll_seconds),
             "WORKER_SLOTS": str(slots),
-            "WORKER_RUNS": str(given.worker_runs),
-            "WORKER_IDLE_SECONDS": str(given.worker_idle_seconds),
-            "WORKER_UNTIL": str(given.worker_until),
+            "WORKER_RUNS": str(changed.worker_runs),
+            "WORKER_IDLE_SECONDS": str(changed.worker_idle_seconds),
+            "WORKER_UNTIL": str(changed.worker_until),
         }
         argv = [sys.executable, "-m", "celery", "--app", "tests.worker.host.toy_app", "--quiet", "worker"]
         argv += ["--pool", "threads", "--concurrency", str(slots), "--queues", "gpu"]
         argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        with (given.state / f"worker{len(workers)}.log").open("wb") as log:
+        with (changed.state / f"worker{len(workers)}.log").open("wb") as log:
             workers.append(subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log))
         worker = workers[-1]
         wait_for(
@@ -138,8 +138,8 @@ def test_without_a_bell_a_worker_looks_by_itself(sessions, broker, start_worker)
     run_ids = queue_runs(sessions)
     start_worker(poll_seconds=0.3)
     wait_for(are(sessions, "finished", run_ids))
-    more = queue_runs(sessions, 2)
-    wait_for(are(sessions, "finished", more))
+    later_runs = queue_runs(sessions, 2)
+    wait_for(are(sessions, "finished", later_runs))
 
 
 @pytest.mark.nightly
@@ -193,8 +193,8 @@ def test_a_broker_that_dies_disturbs_no_run_and_is_heard_again(settings, session
         with sessions.begin() as session:
             session.get_one(Run, run_ids[0]).wish = "stop"
         wait_for(are(sessions, "stopped", run_ids))
-        more = queue_runs(sessions)
-        ring_until(settings, are(sessions, "running", more))
+        later_runs = queue_runs(sessions)
+        ring_until(settings, are(sessions, "running", later_runs))
         assert worker.poll() is None
     finally:
         again.kill()

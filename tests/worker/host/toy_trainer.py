@@ -40,8 +40,8 @@ def count_to(recorder, last, stopping, seconds):
     return "finished"
 
 
-def hang_if(wanted, recorder):
-    if wanted:
+def hang_if(condition, recorder):
+    if condition:
         recorder.flush()
         threading.Event().wait()
 

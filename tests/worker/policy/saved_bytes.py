@@ -15,19 +15,19 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
     A storage that several operations keep counts once.
     """
     weights = {_place(weight) for weight in model.parameters()}
-    found: dict[int, int] = {}
+    bytes_by_storage: dict[int, int] = {}
     alive: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
-        place = _place(tensor)
-        if place not in weights and place not in found:
-            found[place] = tensor.untyped_storage().nbytes()
+        storage = _place(tensor)
+        if storage not in weights and storage not in bytes_by_storage:
+            bytes_by_storage[storage] = tensor.untyped_storage().nbytes()
             alive.append(tensor.detach())  # or its place could be given to another one
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         result = work()
-    return result, sum(found.values())
+    return result, sum(bytes_by_storage.values())
 
 
 def _place(tensor: Tensor) -> int:

@@ -24,15 +24,15 @@ def model(dtype=torch.float32):
     return layers.to(dtype)
 
 
-def trained(own, *, moments="float32", offload=False, steps=STEPS, optimizer=None, first=1):
+def trained(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=None, first=1):
     """Fit a fixed target; the optimizer and the loss before and after each step."""
     generator = torch.Generator().manual_seed(1)
     inputs, targets = torch.randn(32, 64, generator=generator), torch.randn(32, 16, generator=generator)
     config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
-    optimizer = optimizer or PolicyOptimizer(own, config, steps=STEPS, offload=offload)
+    optimizer = optimizer or PolicyOptimizer(layers, config, steps=STEPS, offload=offload)
     losses = []
     for step in range(first, first + steps):
-        loss = (own(inputs.to(own[0].weight.dtype)).float() - targets).square().mean()
+        loss = (layers(inputs.to(layers[0].weight.dtype)).float() - targets).square().mean()
         loss.backward()
         optimizer.step(step)
         losses.append(loss.item())
@@ -72,18 +72,19 @@ def test_an_optimizer_goes_on_bit_by_bit(moments, dtype, offload):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_offloaded_optimizer_computes_the_same(dtype):
-    here, there = model(dtype), model(dtype)
-    trained(here)
-    trained(there, offload=True)
+    resident, offloaded = model(dtype), model(dtype)
+    trained(resident)
+    trained(offloaded, offload=True)
     assert all(
-        torch.equal(left, right) for left, right in zip(here.parameters(), there.parameters(), strict=True)
+        torch.equal(left, right)
+        for left, right in zip(resident.parameters(), offloaded.parameters(), strict=True)
     )
 
 
 def test_moments_of_another_precision_begin_anew_and_masters_go_on():
     before, _ = trained(model(torch.bfloat16), steps=4)
-    own = model(torch.bfloat16)
-    after = PolicyOptimizer(own, OptimizerConfig(moments="int8"), steps=STEPS)
+    layers = model(torch.bfloat16)
+    after = PolicyOptimizer(layers, OptimizerConfig(moments="int8"), steps=STEPS)
     after.restore(before.values(), before.tensors())
     assert not after.adam.state
     assert torch.equal(after.masters["0.weight"], before.masters["0.weight"])
@@ -94,33 +95,35 @@ def test_moments_of_another_precision_begin_anew_and_masters_go_on():
 
 
 def test_a_visiting_model_leaves_its_weights_at_home():
-    own = model()
-    places = [weight.data_ptr() for weight in own.parameters()]
-    with pytest.raises(RuntimeError, match="stop"), visiting(own, torch.device("cpu")):
+    layers = model()
+    places = [weight.data_ptr() for weight in layers.parameters()]
+    with pytest.raises(RuntimeError, match="stop"), visiting(layers, torch.device("cpu")):
         raise RuntimeError("stop")
-    assert [weight.data_ptr() for weight in own.parameters()] == places
+    assert [weight.data_ptr() for weight in layers.parameters()] == places
 
 
 @on_gpu
 def test_on_a_gpu_a_visiting_model_computes_there_and_its_weights_return():
-    own, inputs = model(), torch.randn(4, 64)
-    places, expected = [weight.data_ptr() for weight in own.parameters()], own(inputs)
-    with visiting(own, torch.device("cuda")), torch.no_grad():
-        assert all(weight.is_cuda for weight in own.parameters())
-        torch.testing.assert_close(own(inputs.cuda()).cpu(), expected, rtol=1e-3, atol=1e-3)
-    assert [weight.data_ptr() for weight in own.parameters()] == places
+    layers, inputs = model(), torch.randn(4, 64)
+    places, expected = [weight.data_ptr() for weight in layers.parameters()], layers(inputs)
+    with visiting(layers, torch.device("cuda")), torch.no_grad():
+        assert all(weight.is_cuda for weight in layers.parameters())
+        torch.testing.assert_close(layers(inputs.cuda()).cpu(), expected, rtol=1e-3, atol=1e-3)
+    assert [weight.data_ptr() for weight in layers.parameters()] == places
 
 
 @on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
 def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
-    here, there = model().cuda(), model().cuda()
-    for own, offload in ((here, False), (there, True)):
-        optimizer = PolicyOptimizer(own, OptimizerConfig(lr=3e-3, moments=moments), steps=4, offload=offload)
-        own(torch.ones(2, 64, device="cuda")).square().sum().backward()
+    resident, offloaded = model().cuda(), model().cuda()
+    for layers, offload in ((resident, False), (offloaded, True)):
+        optimizer = PolicyOptimizer(
+            layers, OptimizerConfig(lr=3e-3, moments=moments), steps=4, offload=offload
+        )
+        layers(torch.ones(2, 64, device="cuda")).square().sum().backward()
         optimizer.step(1)
         assert all(value.is_cuda != offload for value in optimizer.masters.values())
-    for left, right in zip(here.parameters(), there.parameters(), strict=True):
+    for left, right in zip(resident.parameters(), offloaded.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
 
 
@@ -142,30 +145,30 @@ def paged_model():
 def test_on_a_gpu_paged_moments_learn_the_same_and_go_on_bit_by_bit(moments):
     pytest.importorskip("bitsandbytes")
 
-    def steps(own, optimizer, first, count):
+    def steps(layers, optimizer, first, count):
         for step in range(first, first + count):
-            own(torch.ones(4, 64, device="cuda")).sub(1).square().mean().backward()
+            layers(torch.ones(4, 64, device="cuda")).sub(1).square().mean().backward()
             optimizer.step(step)
 
-    def made(own, *, paged=True):
-        return PolicyOptimizer(own, OptimizerConfig(lr=1e-3, moments=moments, paged=paged), steps=STEPS)
+    def optimizer_of(layers, *, paged=True):
+        return PolicyOptimizer(layers, OptimizerConfig(lr=1e-3, moments=moments, paged=paged), steps=STEPS)
 
     plain, straight, half = paged_model(), paged_model(), paged_model()
-    steps(plain, made(plain, paged=False), 1, 8)
-    steps(straight, made(straight), 1, 8)
-    before = made(half)
+    steps(plain, optimizer_of(plain, paged=False), 1, 8)
+    steps(straight, optimizer_of(straight), 1, 8)
+    before = optimizer_of(half)
     steps(half, before, 1, 4)
     assert before.adam.state[before.masters["0.weight"]]["state1"].is_paged
     saved = {name: value.clone() for name, value in before.tensors().items()}
     resumed = paged_model()
     resumed.load_state_dict(half.state_dict())
-    after = made(resumed)
+    after = optimizer_of(resumed)
     after.restore(before.values(), saved)
     steps(resumed, after, 5, 4)
-    for left, right, other in zip(
+    for left, right, unpaged in zip(
         straight.parameters(), resumed.parameters(), plain.parameters(), strict=True
     ):
         assert torch.equal(left, right)
-        torch.testing.assert_close(left, other, rtol=1e-2, atol=2e-3)
+        torch.testing.assert_close(left, unpaged, rtol=1e-2, atol=2e-3)
     after.reset()
     assert all(state["step"] == 0 and not state["state1"].any() for state in after.adam.state.values())

@@ -49,12 +49,12 @@ def logprobs(model):
 
 def plain(model):
     """The same by one forward for each completion, without tree, padding or chunks."""
-    found = torch.zeros(3, 4)
+    by_token = torch.zeros(3, 4)
     for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
         logits = model(torch.tensor([prompt + completion])).logits[0].float().log_softmax(dim=-1)
         for token, target in enumerate(completion):
-            found[row, token] = logits[len(prompt) + token - 1, target]
-    return found
+            by_token[row, token] = logits[len(prompt) + token - 1, target]
+    return by_token
 
 
 def moved(policy, size=0.05):
@@ -107,8 +107,8 @@ def test_the_reference_is_the_base_itself_without_a_copy(load):
     config = resolve({"preset": "grpo", "policy": {"adapter": LORA}})
     reference = reference_for(adapted, config)
     assert torch.equal(logprobs(reference.model), logprobs(base.model))
-    own = {weight.data_ptr() for weight in adapted.model.parameters()}
-    assert {weight.data_ptr() for weight in reference.model.parameters()} < own
+    base_weights = {weight.data_ptr() for weight in adapted.model.parameters()}
+    assert {weight.data_ptr() for weight in reference.model.parameters()} < base_weights
     assert reference_for(adapted, resolve({"preset": "grpo_book_clip"})) is None
 
 
@@ -121,8 +121,8 @@ def test_a_reference_that_follows_has_an_adapter_of_its_own_over_the_same_base(l
         weight.data *= 2
     assert torch.equal(logprobs(reference.model), before)
     shared = [weight for name, weight in reference.model.named_parameters() if "lora_" not in name]
-    own = {weight.data_ptr() for weight in adapted.model.parameters()}
-    assert all(weight.data_ptr() in own for weight in shared)
+    base_weights = {weight.data_ptr() for weight in adapted.model.parameters()}
+    assert all(weight.data_ptr() in base_weights for weight in shared)
 
 
 def test_the_merged_policy_is_the_adapted_one(load):
@@ -156,10 +156,10 @@ def test_stale_versions_hold_the_adapter_alone(load):
 def test_a_critic_trains_an_adapter_of_its_own_over_the_same_base(load):
     adapted = load(dtype="bfloat16")
     critic = CriticModel(adapted.model, resolve({"preset": "ppo"}))
-    own = {weight.data_ptr() for weight in adapted.model.parameters()}
+    base_weights = {weight.data_ptr() for weight in adapted.model.parameters()}
     trained = {name: weight for name, weight in critic.model.named_parameters() if weight.requires_grad}
     assert all("lora_" in name or name.startswith("lm_head") for name in trained)
-    assert not any(weight.data_ptr() in own for weight in trained.values())
+    assert not any(weight.data_ptr() in base_weights for weight in trained.values())
     assert {name.partition("/")[2] for name in critic.tensors()} == trained.keys()
     assert torch.equal(critic.predict(batch()), torch.zeros(3, 4))
 
@@ -171,9 +171,9 @@ def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_pa
     assert json.loads((directory / "adapter_config.json").read_text())["r"] == 4
     opened = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-6)
-    other = load()
-    load_checkpoint(directory, other, {})
-    assert torch.equal(logprobs(other.model), logprobs(adapted.model))
+    restored = load()
+    load_checkpoint(directory, restored, {})
+    assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
 
 
 def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_path):
@@ -368,11 +368,11 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
     model = build(name)
     add_adapter(model, LoraAdapter(rank=2, alpha=4, targets="experts"), base=name)
     torch.manual_seed(1)
-    layer = next(part for part in model.modules() if is_lora_experts(part))
+    layer = next(module for module in model.modules() if is_lora_experts(module))
     before = {key: weight.clone() for key, weight in layer.get_base_layer().named_parameters()}
     for weight in adapter_weights(model).values():
         weight.data = 0.1 * torch.randn_like(weight)
-    merged = next(part for part in merged_copy(model).modules() if hasattr(part, "gate_up_proj"))
+    merged = next(module for module in merged_copy(model).modules() if hasattr(module, "gate_up_proj"))
     for wrapper in (layer, layer.base_layer):
         moved = getattr(merged, wrapper.parameter_name) - before[wrapper.parameter_name]
         first, second = wrapper.lora_A["default"].weight, wrapper.lora_B["default"].weight
@@ -383,23 +383,23 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
             product = product if product.shape == moved[expert].shape else product.T
             torch.testing.assert_close(moved[expert], product, rtol=1e-4, atol=1e-5)
     ids = torch.arange(1, 9)[None]
-    found, wanted = (own(ids, use_cache=False).logits for own in (model, merged_copy(model)))
-    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+    logits, expected = (network(ids, use_cache=False).logits for network in (model, merged_copy(model)))
+    torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_a_checkpoint_of_adapted_experts_is_opened_by_peft_and_continued(load, settings, tmp_path):
     adapted = moved(load(EXPERTS, name="tiny_moe"))
     directory = save_checkpoint(tmp_path / "c", adapted, {}, step=1)
-    other = load(EXPERTS, name="tiny_moe")
-    load_checkpoint(directory, other, {})
-    assert torch.equal(logprobs(other.model), logprobs(adapted.model))
+    restored = load(EXPERTS, name="tiny_moe")
+    load_checkpoint(directory, restored, {})
+    assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
     opened = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny_moe"], dtype=torch.float32), directory
     ).eval()
     torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-4)
-    own = settings.models_dir / "experts"
-    shutil.copytree(directory, own, ignore=shutil.ignore_patterns("trainer"))
+    renamed = settings.models_dir / "experts"
+    shutil.copytree(directory, renamed, ignore=shutil.ignore_patterns("trainer"))
     continued = load({"type": "continued", "name": "experts"}, name="tiny_moe")
     torch.testing.assert_close(logprobs(continued.model), logprobs(adapted.model), rtol=0, atol=1e-5)
 

@@ -87,13 +87,13 @@ def test_it_learns_what_it_is_shown(policy, tokens):
 
 
 def test_microbatches_change_neither_metrics_nor_weights(policy, tokens):
-    found = []
+    measured = []
     for rows in (0, 1):
         critic = critic_of(policy, resources={"microbatch_completions": rows})
         fitted = Fitted()
         critic.fit(batch_of(critic, tokens), [torch.tensor([0, 1]), torch.tensor([2, 3])], fitted, step=1)
-        found.append((fitted.sums.values(), fitted.norms, critic.predict(tokens)))
-    (sums, norms, values), (split_sums, split_norms, split_values) = found
+        measured.append((fitted.sums.values(), fitted.norms, critic.predict(tokens)))
+    (sums, norms, values), (split_sums, split_norms, split_values) = measured
     assert split_sums == pytest.approx(sums, rel=1e-5)
     assert split_norms == pytest.approx(norms, rel=1e-5)
     torch.testing.assert_close(split_values, values, rtol=1e-3, atol=1e-4)
@@ -124,12 +124,12 @@ def estimate(policy, tokens, *, step, **value):
 
 
 def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens):
-    found = estimate(policy, tokens, step=1)
-    seen = found.advantages[:3][tokens.mask[:3]]
+    estimated = estimate(policy, tokens, step=1)
+    seen = estimated.advantages[:3][tokens.mask[:3]]
     assert seen.mean().item() == pytest.approx(0, abs=1e-6)
     assert seen.std().item() == pytest.approx(1, abs=1e-6)
-    assert (found.advantages[3] == 0).all()
-    assert not found.values.mask[3].any()
+    assert (estimated.advantages[3] == 0).all()
+    assert not estimated.values.mask[3].any()
 
 
 def test_while_it_is_pretrained_the_critic_learns_the_rewards_that_came(policy, tokens):

@@ -17,8 +17,8 @@ SMALL = {
 }
 
 
-def qwen3(**more):
-    config = Qwen3Config(**SMALL, head_dim=8, **more)
+def qwen3(**changes):
+    config = Qwen3Config(**SMALL, head_dim=8, **changes)
     return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
 
 
@@ -65,9 +65,9 @@ def test_a_window_bounds_what_a_token_attends_to():
 @pytest.mark.parametrize("kind", [Qwen3MoeConfig, MixtralConfig])
 def test_of_a_mixture_those_experts_count_that_read_a_token(kind):
     names = {"num_experts": 8} if kind is Qwen3MoeConfig else {"num_local_experts": 8}
-    more = {"moe_intermediate_size": 48} if kind is Qwen3MoeConfig else {}
+    sizes = {"moe_intermediate_size": 48} if kind is Qwen3MoeConfig else {}
     few, all_of_them = (
-        ModelFlops(AutoModelForCausalLM.from_config(kind(**SMALL, **more, **names, num_experts_per_tok=k)))
+        ModelFlops(AutoModelForCausalLM.from_config(kind(**SMALL, **sizes, **names, num_experts_per_tok=k)))
         for k in (2, 8)
     )
     one_expert = 3 * 32 * 48

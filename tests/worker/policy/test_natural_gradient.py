@@ -48,13 +48,13 @@ def test_without_damping_it_goes_to_the_edge_of_the_region():
     direction = conjugate_gradient(toy.fisher(damping=0.0), gradient, iterations=10)
     assert direction.tolist() == close([1, 0, -1])
     assert float(direction @ toy.fisher(damping=0.0)(direction)) == close(0.6667)
-    found = toy.step(delta=0.01, damping=0)
+    step = toy.step(delta=0.01, damping=0)
     assert (toy.theta - toy.start).tolist() == close([0.1732, 0, -0.1732])
     assert toy.policy.tolist() == close([0.3924, 0.3300, 0.2775])
-    assert found.kl == close(0.009975)
-    assert found.improvement == close(0.1149)
-    assert found.grad_norm == close(0.4714)
-    assert (found.backtracks, found.is_failed) == (0, False)
+    assert step.kl == close(0.009975)
+    assert step.improvement == close(0.1149)
+    assert step.grad_norm == close(0.4714)
+    assert (step.backtracks, step.is_failed) == (0, False)
 
 
 def test_damping_shortens_the_step():
@@ -62,12 +62,12 @@ def test_damping_shortens_the_step():
     gradient = torch.tensor([-0.1, 0.03, 0.07], dtype=torch.float64)
     direction = conjugate_gradient(toy.fisher(damping=0.1), gradient, iterations=2)
     assert direction.tolist() == close([-0.2191, 0.0278, 0.1914])
-    found = toy.step(delta=0.01, damping=0.1)
+    step = toy.step(delta=0.01, damping=0.1)
     assert (toy.theta - toy.start).tolist() == close([-0.1630, 0.0207, 0.1423])
     assert toy.policy.tolist() == close([0.4417, 0.3185, 0.2398])
-    assert found.kl == close(0.0077)
-    assert found.improvement == close(0.0274)
-    assert found.backtracks == 0
+    assert step.kl == close(0.0077)
+    assert step.improvement == close(0.0274)
+    assert step.backtracks == 0
 
 
 def test_products_are_the_same_with_graphs_kept_or_built_anew():
@@ -83,18 +83,18 @@ def test_products_are_the_same_with_graphs_kept_or_built_anew():
 def test_a_step_that_leaves_the_region_is_shortened_until_it_does_not():
     """The quadratic guess of a wide region is poor: the full step's KL is above delta."""
     toy = Softmax([0.05, 0.9, 0.05], [1.0, 0.0, 0.0])
-    found = toy.step(delta=0.5, damping=0)
-    assert found.backtracks > 0
-    assert 0 < found.kl <= 0.5
-    assert found.improvement > 0
+    step = toy.step(delta=0.5, damping=0)
+    assert step.backtracks > 0
+    assert 0 < step.kl <= 0.5
+    assert step.improvement > 0
 
 
 def test_a_search_that_finds_nothing_leaves_the_parameters_alone():
     toy = Softmax([0.05, 0.9, 0.05], [1.0, 0.0, 0.0])
-    found = toy.step(delta=0.5, damping=0, backtracks=1)
-    assert found.is_failed
+    step = toy.step(delta=0.5, damping=0, backtracks=1)
+    assert step.is_failed
     assert torch.equal(toy.theta.detach(), toy.start)
-    assert (found.kl, found.improvement) == (0, 0)
+    assert (step.kl, step.improvement) == (0, 0)
 
 
 @pytest.mark.parametrize("advantage", [0.0, float("nan")])

@@ -48,17 +48,17 @@ def measured(model, tokens=None):
     """Log-probabilities, and the gradient of a weighted sum of them and the entropies."""
     tokens = tokens or batch(model.device)
     model.zero_grad()
-    found = token_logprobs(model, tokens, temperature=0.8, entropy_gradient=True)
-    weights = torch.linspace(-1, 1, found.logprobs.numel(), device=model.device).view_as(found.logprobs)
-    loss = (weights * found.logprobs).sum() + 0.1 * found.entropy.sum()
+    scored = token_logprobs(model, tokens, temperature=0.8, entropy_gradient=True)
+    weights = torch.linspace(-1, 1, scored.logprobs.numel(), device=model.device).view_as(scored.logprobs)
+    loss = (weights * scored.logprobs).sum() + 0.1 * scored.entropy.sum()
     loss.backward()
     gradients = [weight.grad.float().flatten() for weight in model.parameters() if weight.grad is not None]
-    return found.logprobs.detach(), loss.detach(), torch.cat(gradients)
+    return scored.logprobs.detach(), loss.detach(), torch.cat(gradients)
 
 
-def compare(whole, packed, *, relative):
-    for expected, found in zip(whole, packed, strict=True):
-        assert (found - expected).norm() <= relative * expected.norm()
+def compare(padded, packed, *, relative):
+    for expected, packed_value in zip(padded, packed, strict=True):
+        assert (packed_value - expected).norm() <= relative * expected.norm()
 
 
 @contextlib.contextmanager
@@ -74,9 +74,9 @@ def eager_flex(monkeypatch):
 def test_packed_texts_have_the_numbers_of_padded_ones(name):
     """The model's own attention with a mask of all pairs is the reference."""
     model = build(name)
-    whole = measured(model)
+    padded = measured(model)
     assert enable_packing(model, "on") == ""
-    compare(whole, measured(model), relative=1e-6)
+    compare(padded, measured(model), relative=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_packed_texts_have_the_numbers_of_padded_ones(name):
 )
 def test_flex_attention_has_the_numbers_of_padded_texts(name, monkeypatch):
     model = build(name)
-    whole = measured(model)
+    padded = measured(model)
     monkeypatch.setattr(packing, "_attention_of", lambda _: "flex_attention")
     with eager_flex(monkeypatch):
         assert enable_packing(model, "on") == ""
-        compare(whole, measured(model), relative=1e-6)
+        compare(padded, measured(model), relative=1e-6)
 
 
 @pytest.mark.parametrize("name", UNPACKED)
@@ -97,9 +97,9 @@ def test_a_model_whose_texts_would_touch_is_refused_by_its_config_and_by_the_pro
         model = build(name, dtype=dtype)
         reason = packing_error(model.config.to_dict())
         assert "state" in reason or "masks" in reason
-        with pytest.raises(InvalidConfig, match=r"resources\.packing: is on, but") as known:
+        with pytest.raises(InvalidConfig, match=r"resources\.packing: is on, but") as caught:
             enable_packing(model, "on")
-        assert reason in str(known.value)
+        assert reason in str(caught.value)
         with monkeypatch.context() as patched:
             patched.setattr(packing, "packing_error", lambda _: "")
             with pytest.raises(InvalidConfig, match=r"other states|depend on the texts before"):
@@ -116,8 +116,8 @@ def test_the_probe_allows_what_is_right_in_bfloat16_too(name):
 
 def test_on_a_cpu_nothing_is_packed_unless_asked_for():
     model = build("llama3")
-    for wanted in ("auto", "off"):
-        assert enable_packing(model, wanted) == ""
+    for setting in ("auto", "off"):
+        assert enable_packing(model, setting) == ""
         assert not is_packed(model)
 
 
@@ -135,12 +135,12 @@ def test_recomputed_layers_attend_as_they_did(is_adapted, monkeypatch):
     model = build("gemma3")
     if is_adapted:
         add_adapter(model, LoraAdapter(rank=4), base="gemma3")
-    whole = measured(model)
+    expected = measured(model)
     monkeypatch.setattr(packing, "_attention_of", lambda _: "flex_attention")
     enable_recompute(model)
     with eager_flex(monkeypatch):
         enable_packing(model, "on")
-        compare(whole, measured(copy.deepcopy(model)), relative=1e-6)  # copies inherit it
+        compare(expected, measured(copy.deepcopy(model)), relative=1e-6)  # copies inherit it
     assert model.config._attn_implementation == "sdpa"
 
 
@@ -150,15 +150,15 @@ def test_every_reader_of_states_may_pack():
     torch.nn.init.normal_(critic.get_output_embeddings().weight)
     readers: list[Any] = [
         partial(token_energies, temperature=0.8),
-        lambda own, tokens: next_tokens(own, tokens, temperature=0.8).logprobs[
-            next_tokens(own, tokens, temperature=0.8).of_token
+        lambda readable, tokens: next_tokens(readable, tokens, temperature=0.8).logprobs[
+            next_tokens(readable, tokens, temperature=0.8).of_token
         ],
         lambda _, tokens: token_values(critic, tokens),
     ]
-    whole = [read(model, batch()).detach() for read in readers]
-    for own in (model, critic):
-        enable_packing(own, "on")
-    for expected, read in zip(whole, readers, strict=True):
+    padded = [read(model, batch()).detach() for read in readers]
+    for readable in (model, critic):
+        enable_packing(readable, "on")
+    for expected, read in zip(padded, readers, strict=True):
         torch.testing.assert_close(read(model, batch()).detach(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -166,14 +166,14 @@ def test_routers_are_watched_and_replayed_in_packed_rows():
     model, tokens = build("qwen3_moe"), batch()
     routes = torch.randint(4, (*tokens.ids[:, :-1].shape, 2, 1), generator=torch.Generator().manual_seed(1))
     tokens = replace(tokens, routes=torch.cat([routes, (routes + 1) % 4], dim=-1))
-    whole = routed_logprobs(model, tokens, temperature=1.0)
+    padded = routed_logprobs(model, tokens, temperature=1.0)
     enable_packing(model, "on")
     packed = routed_logprobs(model, tokens, temperature=1.0)
-    torch.testing.assert_close(packed.scored.logprobs, whole.scored.logprobs, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(packed.logprobs, whole.logprobs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(packed.scored.logprobs, padded.scored.logprobs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(packed.logprobs, padded.logprobs, rtol=1e-4, atol=1e-5)
     assert packed.experts is not None
-    assert whole.experts is not None
-    assert torch.equal(packed.experts, whole.experts)
+    assert padded.experts is not None
+    assert torch.equal(packed.experts, padded.experts)
 
 
 def test_a_packed_text_stands_behind_the_inputs_of_those_before_it():
@@ -184,17 +184,17 @@ def test_a_packed_text_stands_behind_the_inputs_of_those_before_it():
 
 def test_packed_tokens_count_without_padding():
     tokens = token_batch([[5, 5]] * 4, [[7] * length for length in (8, 2, 2, 18)], pad_id=0)
-    assert [part.tolist() for part in microbatches(tokens, tokens=18)] == [[1, 2], [0], [3]]
-    assert [part.tolist() for part in microbatches(tokens, tokens=18, is_packed=True)] == [[1, 2, 0], [3]]
-    own = Microbatches(ResourcesConfig(), is_packed=True)
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=18)] == [[1, 2], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=18, is_packed=True)] == [[1, 2, 0], [3]]
+    passes = Microbatches(ResourcesConfig(), is_packed=True)
 
     def work(parts):
-        if max(len(part) for part in parts) > 2:
+        if max(len(rows) for rows in parts) > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-        return [part.tolist() for part in parts]
+        return [rows.tolist() for rows in parts]
 
-    assert own.run(tokens, work) == [[1, 2], [0], [3]]
-    assert own.tokens == 10  # 38 // 2 is 19: parts of 18 and 20 tokens; 20 // 2 is 10
+    assert passes.run(tokens, work) == [[1, 2], [0], [3]]
+    assert passes.tokens == 10  # 38 // 2 is 19: parts of 18 and 20 tokens; 20 // 2 is 10
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 200), st.integers(0, 8))
@@ -202,9 +202,9 @@ def test_every_packed_completion_is_in_one_part(lengths, limit, rows):
     tokens = token_batch([[5, 5]] * len(lengths), [[7] * length for length in lengths], pad_id=0)
     parts = microbatches(tokens, rows=rows, tokens=limit, is_packed=True)
     assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
-    for part in parts:
-        assert len(part) == 1 or not limit or int((tokens.lengths + 2)[part].sum()) <= limit
-        assert not rows or len(part) <= rows
+    for rows_of_pass in parts:
+        assert len(rows_of_pass) == 1 or not limit or int((tokens.lengths + 2)[rows_of_pass].sum()) <= limit
+        assert not rows or len(rows_of_pass) <= rows
 
 
 @pytest.mark.gpu
@@ -216,7 +216,7 @@ def test_on_a_gpu_kernels_have_the_numbers_of_padded_texts(name, kernel, dtype, 
     if kernel == "flash_attention_2" and (dtype == torch.float32 or not is_flash_attn_2_available()):
         pytest.skip("flash attention is not installed, or has no float32")
     model = build(name, dtype=dtype, wide=True).to("cuda")
-    whole = measured(model)
+    padded = measured(model)
     monkeypatch.setattr(packing, "_attention_of", lambda _: kernel)
     assert enable_packing(model, "auto") == ""
-    compare(whole, measured(model), relative=1e-3 if dtype == torch.float32 else 0.05)
+    compare(padded, measured(model), relative=1e-3 if dtype == torch.float32 else 0.05)

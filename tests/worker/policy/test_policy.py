@@ -198,9 +198,9 @@ def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
 def test_the_energy_of_a_token_is_the_squared_distance_of_its_score(double, elements, monkeypatch):
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
-    whole = next_tokens(double.model, batch, temperature=0.6)
-    chances = whole.logprobs.exp()[whole.of_token]
-    rows, columns = whole.places
+    full = next_tokens(double.model, batch, temperature=0.6)
+    chances = full.logprobs.exp()[full.of_token]
+    rows, columns = full.places
     drawn = batch.ids[rows, batch.prompt_lengths[rows] + columns]
     score = torch.nn.functional.one_hot(drawn, chances.shape[1]) - chances
     energies = token_energies(double.model, batch, temperature=0.6)
@@ -220,12 +220,12 @@ def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monke
     completions = ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"])
     batch = token_batch(prompts, completions, pad_id=double.pad_id)
     weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
-    found = []
+    by_form = []
     for tree in (True, False):
         monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
-        found.append(gradients(double, batch, lambda result: (result.logprobs * weights).sum()))
+        by_form.append(gradients(double, batch, lambda result: (result.logprobs * weights).sum()))
         assert double.model.get_input_embeddings().weight.grad[double.pad_id].abs().max() > 0.1
-    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+    torch.testing.assert_close(*by_form, atol=1e-5, rtol=0)
 
 
 def test_long_rows_do_not_take_the_tree(tiny):
@@ -247,30 +247,30 @@ def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
 
 def test_paths_of_like_length_are_one_block_from_where_they_part(double, monkeypatch):
     batch = token_batch([[7, 8, 9]] * 4, [[1], [2, 3], [2, 4], [5] * 30], pad_id=0)
-    whole = gradients(double, batch)
+    expected = gradients(double, batch)
     monkeypatch.setattr("worker.policy.tree.FEWEST_SAVED", 4)
     tree = prefix_tree(batch)
     blocks = [(block.paths.shape, block.first) for block in tree.blocks]
     assert blocks == [((1, 3), 0), ((1, 4), 3), ((1, 32), 3)]
     seated = torch.cat([paths[:, first:].flatten() for paths, first in tree.blocks])[tree.seats]
     assert seated.tolist() == list(range(len(tree.tokens)))
-    torch.testing.assert_close(gradients(double, batch), whole, atol=1e-6, rtol=0)
+    torch.testing.assert_close(gradients(double, batch), expected, atol=1e-6, rtol=0)
 
 
 def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(double):
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
     parts = microbatches(batch, rows=2)
-    assert [part.tolist() for part in parts] == [[2, 1], [0]]
+    assert [rows.tolist() for rows in parts] == [[2, 1], [0]]
     assert batch.rows(parts[0]).mask.shape == (2, 10)
-    total = sum(gradients(double, batch.rows(part)) for part in parts)
+    total = sum(gradients(double, batch.rows(rows)) for rows in parts)
     torch.testing.assert_close(total, gradients(double, batch), atol=1e-5, rtol=0)
 
 
 def test_chunks_of_the_vocabulary_change_no_gradient(double, monkeypatch):
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
-    whole = gradients(double, batch)
+    unchunked = gradients(double, batch)
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
-    torch.testing.assert_close(gradients(double, batch), whole, atol=1e-5, rtol=0)
+    torch.testing.assert_close(gradients(double, batch), unchunked, atol=1e-5, rtol=0)
 
 
 def test_entropy_carries_a_gradient_only_on_request(tiny):
@@ -306,14 +306,14 @@ def test_half_a_character_at_the_end_shows_as_broken():
 
 def test_endless_broken_bytes_are_read_a_few_at_a_time_and_lose_no_character(monkeypatch):
     tokenizer = byte_level_tokenizer()
-    whole = tokenizer.encode("é😀")
-    ids = [whole[0]] * 301 + whole + [whole[2]] * 50
+    sequence = tokenizer.encode("é😀")
+    ids = [sequence[0]] * 301 + sequence + [sequence[2]] * 50
     texts, lengths = TokenTexts(tokenizer), []
     decode = texts._decode
 
-    def counted(part: list[int]) -> str:
-        lengths.append(len(part))
-        return decode(part)
+    def counted(token_ids: list[int]) -> str:
+        lengths.append(len(token_ids))
+        return decode(token_ids)
 
     monkeypatch.setattr(texts, "_decode", counted)
     assert "".join(texts.pieces(ids)) == decode(ids)

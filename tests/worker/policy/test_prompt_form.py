@@ -41,9 +41,9 @@ TALK: list[dict[str, Any]] = [
 
 
 def tokenizer(template: str | None) -> PreTrainedTokenizerFast:
-    made = build_tokenizer()
-    made.chat_template = template
-    return made
+    built = build_tokenizer()
+    built.chat_template = template
+    return built
 
 
 def form(template: str | None = CHATML, **policy: object) -> PromptForm:
@@ -64,13 +64,13 @@ def test_plain_text_is_one_turn_of_the_user_behind_the_system_prompt():
 
 
 def test_the_ids_are_those_of_the_text():
-    own = form(system_prompt="Box it.")
-    assert own.tokenizer.decode(own.ids(SUM)) == own.text(SUM)
+    chat_form = form(system_prompt="Box it.")
+    assert chat_form.tokenizer.decode(chat_form.ids(SUM)) == chat_form.text(SUM)
 
 
 def test_variables_reach_the_template():
-    own = form(chat_template_kwargs={"enable_thinking": False})
-    assert own.text(SUM).endswith("<assistant><think></think>")
+    chat_form = form(chat_template_kwargs={"enable_thinking": False})
+    assert chat_form.text(SUM).endswith("<assistant><think></think>")
 
 
 def test_messages_and_tools_are_written_as_they_are():
@@ -87,7 +87,7 @@ def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_genera
 
 
 @pytest.mark.parametrize(
-    ("template", "policy", "path", "words"),
+    ("template", "policy", "path", "phrase"),
     [
         (None, {}, "chat_template", "has no chat template; expected false"),
         ("", {}, "chat_template", "has no chat template"),
@@ -103,14 +103,14 @@ def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_genera
         ("{% for %}", {}, "chat_template", "the policy's chat template refuses: "),
     ],
 )
-def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path, words):
-    found, message = refusal(lambda: form(template, **policy))
-    assert (found, words in message) == (f"policy.{path}", True), message
+def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path, phrase):
+    error_path, message = refusal(lambda: form(template, **policy))
+    assert (error_path, phrase in message) == (f"policy.{path}", True), message
 
 
 def test_what_a_template_does_not_take_is_named():
-    own = form(NO_SYSTEM, system_prompt="x")
-    assert refusal(lambda: own.text(SUM))[1] == ("the policy's chat template refuses: No system role")
+    chat_form = form(NO_SYSTEM, system_prompt="x")
+    assert refusal(lambda: chat_form.text(SUM))[1] == ("the policy's chat template refuses: No system role")
     talk = Prompt("a/2", "as text", "2", "a", messages=TALK[:2], tools=[TOOL])
     assert "'a/2' has tools, which" in refusal(lambda: form(MISTRAL).text(talk))[1]
 
@@ -123,7 +123,7 @@ def test_messages_need_a_template():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "phrase"),
     [
         ({"system_prompt": "x"}, "system_prompt: needs policy.chat_template = true"),
         ({"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs: needs policy.chat_template = true"),
@@ -135,10 +135,10 @@ def test_messages_need_a_template():
         ({"chat_template": True, "chat_template_kwargs": {"a b": 1}}, "pattern"),
     ],
 )
-def test_a_config_without_sense_is_refused(fields, words):
+def test_a_config_without_sense_is_refused(fields, phrase):
     with pytest.raises(ValueError, match=r"system_prompt|chat_template_kwargs") as caught:
         PolicyConfig(**fields)
-    assert words in str(caught.value)
+    assert phrase in str(caught.value)
 
 
 OVER = "it takes more than 1 seconds or 1 GiB of memory"
@@ -156,10 +156,10 @@ def apart(monkeypatch, tmp_path):
     monkeypatch.setattr(tokenizer_process, "TRIES", 1)
 
     def apart(template=None, growing=""):
-        made = tokenizer(template)
+        altered = tokenizer(template)
         if growing:
-            grow(made, growing)
-        made.save_pretrained(tmp_path)
+            grow(altered, growing)
+        altered.save_pretrained(tmp_path)
         return TokenizerProcess(tmp_path)
 
     return apart
@@ -189,21 +189,21 @@ def test_a_template_that_reaches_out_or_fills_the_memory_is_refused(apart):
 )
 def test_a_template_that_hangs_at_one_row_is_refused_there_and_the_next_one_is_written(apart, hostile):
     template = CHATML + "{% if messages[0].content == 'hang' %}" + hostile + "{% endif %}"
-    own = prompt_form(tokenizer(template), PolicyConfig(chat_template=True), apart(template))
-    path, message = refusal(lambda: own.ids(Prompt("a/2", "hang", "", "a")))
+    chat_form = prompt_form(tokenizer(template), PolicyConfig(chat_template=True), apart(template))
+    path, message = refusal(lambda: chat_form.ids(Prompt("a/2", "hang", "", "a")))
     assert path == "policy.chat_template"
     assert message.startswith("the policy's chat template refuses: it takes ")
-    assert own.text(SUM) == "<user>1+1=?</user><assistant>"
-    assert own.tokenizer.decode(own.ids(SUM)) == own.text(SUM)
+    assert chat_form.text(SUM) == "<user>1+1=?</user><assistant>"
+    assert chat_form.tokenizer.decode(chat_form.ids(SUM)) == chat_form.text(SUM)
 
 
 OMEGA = "\N{GREEK SMALL LETTER OMEGA}"
 
 
-def grow(made, letter):
+def grow(grown, letter):
     """Let the tokenizer double a letter 60 times."""
     doubling = [normalizers.Replace(letter, letter * 2) for _ in range(60)]
-    made.backend_tokenizer.normalizer = normalizers.Sequence(doubling)
+    grown.backend_tokenizer.normalizer = normalizers.Sequence(doubling)
 
 
 def test_a_tokenizer_that_grows_a_text_without_end_is_refused_before_the_run(apart):
@@ -214,23 +214,23 @@ def test_a_tokenizer_that_grows_a_text_without_end_is_refused_before_the_run(apa
 def test_a_tokenizer_that_grows_one_row_is_refused_there(apart):
     process = apart(growing=OMEGA)
     process.probe()
-    own = prompt_form(tokenizer(None), PolicyConfig(), process)
-    path, message = refusal(lambda: own.ids(Prompt("a/2", OMEGA, "", "a")))
+    plain_form = prompt_form(tokenizer(None), PolicyConfig(), process)
+    path, message = refusal(lambda: plain_form.ids(Prompt("a/2", OMEGA, "", "a")))
     assert (path, message) == (
         "policy.name",
         f"the policy's tokenizer refuses '{OMEGA}': {OVER}",
     )
-    assert own.ids(SUM) == tokenizer(None).encode("1+1=?")
+    assert plain_form.ids(SUM) == tokenizer(None).encode("1+1=?")
 
 
 def test_many_texts_share_calls_whose_replies_fit(apart, monkeypatch):
     process = apart()
-    own = prompt_form(tokenizer(None), PolicyConfig(), process)
+    plain_form = prompt_form(tokenizer(None), PolicyConfig(), process)
     texts = ["1+1=?", "", "quick", "1" * 30, "=?"]
     counted = Mock(wraps=process._ask)
     monkeypatch.setattr(process, "_ask", counted)
     monkeypatch.setattr(tokenizer_process, "CHARACTERS", 10)
-    assert own.encode_all(texts) == [tokenizer(None).encode(text) for text in texts]
+    assert plain_form.encode_all(texts) == [tokenizer(None).encode(text) for text in texts]
     batches = [call.kwargs["texts"] for call in counted.call_args_list]
     assert batches == [["1+1=?", "", "quick"], ["1" * 30], ["=?"]]
 

@@ -60,7 +60,7 @@ def test_a_layer_takes_the_nearest_level_of_its_block():
     stored = NF4Linear(layer)
     torch.testing.assert_close(stored.weight[0], layer.weight[0], rtol=0, atol=1e-6)
     assert stored.weight[1, :3].tolist() == pytest.approx([NF4[12], NF4[6], 1.0])  # 0.44 is nearer than 0.56
-    assert sum(part.nbytes for part in stored.parameters()) == 2 * 64 * 4.5 / 8
+    assert sum(parameter.nbytes for parameter in stored.parameters()) == 2 * 64 * 4.5 / 8
     zeros = nn.Linear(64, 1, bias=False)
     nn.init.zeros_(zeros.weight)
     assert NF4Linear(zeros).weight.abs().max() == 0
@@ -68,12 +68,12 @@ def test_a_layer_takes_the_nearest_level_of_its_block():
 
 def test_double_quantisation_rounds_the_scales_to_254_steps_around_their_mean():
     scales = torch.cat([torch.tensor([1.0, 3.0]), torch.full((254,), 2.0), torch.tensor([1.5])])
-    found = RoundedScales(scales)
-    assert found.codes[:3].tolist() == [-127, 127, 0]  # the mean is 2 less 0.5 / 257
-    assert len(found.steps) == 2
-    assert float(found.mean) == pytest.approx(2 - 0.5 / 257)
-    assert (found() - scales).abs().max() <= found.steps.max() / 2 + 1e-6
-    assert found().min() >= 1
+    rounded = RoundedScales(scales)
+    assert rounded.codes[:3].tolist() == [-127, 127, 0]  # the mean is 2 less 0.5 / 257
+    assert len(rounded.steps) == 2
+    assert float(rounded.mean) == pytest.approx(2 - 0.5 / 257)
+    assert (rounded() - scales).abs().max() <= rounded.steps.max() / 2 + 1e-6
+    assert rounded().min() >= 1
 
 
 def test_double_quantisation_takes_an_eighth_of_a_bit_for_the_scales_and_hardly_adds_an_error():
@@ -81,7 +81,7 @@ def test_double_quantisation_takes_an_eighth_of_a_bit_for_the_scales_and_hardly_
     layer = nn.Linear(512, 512, bias=False)
     nn.init.normal_(layer.weight, std=0.02)
     once, twice = NF4Linear(layer), NF4Linear(layer, double=True)
-    bits = 8 * sum(part.nbytes for part in twice.parameters()) / layer.weight.numel()
+    bits = 8 * sum(parameter.nbytes for parameter in twice.parameters()) / layer.weight.numel()
     assert bits == pytest.approx(8 * WEIGHT_BYTES["nf4_double"], abs=0.001)
     errors = [(stored.weight - layer.weight).norm() for stored in (once, twice)]
     assert errors[1] < 1.01 * errors[0]
@@ -94,12 +94,12 @@ def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing(
     torch.manual_seed(0)
     stored = NF4Linear(nn.Linear(128, 64))
     hidden = torch.randn(8, 128, requires_grad=True)
-    output, kept = saved_bytes(stored, lambda: stored(hidden))
-    assert kept == 0
+    output, saved = saved_bytes(stored, lambda: stored(hidden))
+    assert saved == 0
     output.square().sum().backward()
-    found, hidden.grad = hidden.grad, None
+    gradient, hidden.grad = hidden.grad, None
     nn.functional.linear(hidden, stored.weight, stored.bias).square().sum().backward()
-    torch.testing.assert_close(found, hidden.grad)
+    torch.testing.assert_close(gradient, hidden.grad)
 
 
 @pytest.mark.parametrize("path", ["tree_states", "row_states"])
@@ -116,10 +116,10 @@ def test_a_policy_over_rounded_weights_learns_through_them(settings, monkeypatch
     sizes = [
         sum(
             bytes_of(weight)
-            for name, weight in own.model.named_parameters()
+            for name, weight in quantized.model.named_parameters()
             if "layers" in name and "lora" not in name
         )
-        for own in (policy, exact)
+        for quantized in (policy, exact)
     ]
     assert sizes[0] < share * sizes[1]
 
@@ -131,11 +131,11 @@ def test_the_reference_and_a_checkpoint_share_the_rounded_base(settings, tmp_pat
     shared = {id(weight) for weight in policy.model.parameters()}
     assert all(id(weight) in shared for weight in reference.model.parameters())
     directory = save_checkpoint(tmp_path / "c", policy, {}, step=1)
-    other = load(settings, quantization=kind)
-    for weight in adapter_weights(other.model).values():
+    restored = load(settings, quantization=kind)
+    for weight in adapter_weights(restored.model).values():
         weight.data.zero_()
-    load_checkpoint(directory, other, {})
-    assert torch.equal(logprobs(other.model), logprobs(policy.model))
+    load_checkpoint(directory, restored, {})
+    assert torch.equal(logprobs(restored.model), logprobs(policy.model))
     assert policy.base_sha256 == load(settings).base_sha256  # of the weights before they were rounded
 
 

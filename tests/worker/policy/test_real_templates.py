@@ -20,10 +20,10 @@ LLAMA_START, LLAMA_END = "<|start_header_id|>", "<|end_header_id|>\n\n"
 
 
 def tokenizer(name: str):
-    made = build_tokenizer()
-    made.add_special_tokens({"bos_token": "<s>"})
-    made.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
-    return made
+    built = build_tokenizer()
+    built.add_special_tokens({"bos_token": "<s>"})
+    built.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
+    return built
 
 
 def form(name: str, **policy: object) -> PromptForm:
@@ -85,14 +85,14 @@ def test_thinking_is_turned_off_by_a_variable_that_only_qwen_reads():
 @pytest.mark.parametrize("name", ["gemma2", "llama3", "mistral", "qwen3"])
 def test_an_opened_think_tag_is_seen(name, opens):
     """Distilled models end the same templates with <think>."""
-    own = tokenizer(name)
-    own.chat_template += "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}" if opens else ""
-    policy = as_policy(build("llama3"), own, name=name, chat_template=True)
+    templated = tokenizer(name)
+    templated.chat_template += "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}" if opens else ""
+    policy = as_policy(build("llama3"), templated, name=name, chat_template=True)
     assert policy.opens_think == opens
 
 
 def test_thinking_that_is_closed_at_once_is_not_open():
-    own = tokenizer("qwen3")
-    policy = as_policy(build("llama3"), own, name="qwen3")
+    qwen_tokenizer = tokenizer("qwen3")
+    policy = as_policy(build("llama3"), qwen_tokenizer, name="qwen3")
     closed = PolicyConfig(chat_template=True, chat_template_kwargs={"enable_thinking": False})
-    assert not replace(policy, form=prompt_form(own, closed)).opens_think
+    assert not replace(policy, form=prompt_form(qwen_tokenizer, closed)).opens_think

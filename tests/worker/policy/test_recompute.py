@@ -41,18 +41,18 @@ def batch(tokens=60):
 def measured(model):
     """Log-probabilities, all gradients, and the bytes that were kept for them, beside the weights."""
     model.zero_grad()
-    scored, kept = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
+    scored, saved = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
     scored.sum().backward()
-    return scored.detach(), [weight.grad for weight in model.parameters() if weight.grad is not None], kept
+    return scored.detach(), [weight.grad for weight in model.parameters() if weight.grad is not None], saved
 
 
 def compare(model):
-    whole, gradients, kept = measured(model)
+    logprobs, gradients, saved = measured(model)
     enable_recompute(model)
     again, recomputed, fewer = measured(model)
-    assert torch.equal(whole, again)
+    assert torch.equal(logprobs, again)
     assert all(torch.equal(left, right) for left, right in zip(gradients, recomputed, strict=True))
-    return fewer / kept
+    return fewer / saved
 
 
 @pytest.mark.parametrize("config", ARCHITECTURES, ids=lambda config: config.model_type)
@@ -60,7 +60,7 @@ def test_memory_falls_and_gradients_stay_in_evaluation_mode(config):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     assert compare(model) < 0.3
-    assert not any(part.training for part in model.modules())
+    assert not any(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("adapter", [{"type": "none"}, {"type": "lora", "rank": 4}], ids=lambda a: a["type"])
@@ -78,7 +78,7 @@ def test_without_a_gradient_nothing_changes(settings):
     with torch.no_grad():
         output = policy.model(torch.tensor([[5, 6, 7]]), use_cache=True)
     assert output.past_key_values.get_seq_length() == 3
-    assert not any("forward" in vars(part) for part in replace(policy).model.modules())
+    assert not any("forward" in vars(module) for module in replace(policy).model.modules())
 
 
 def test_a_model_without_marked_layers_is_refused():

@@ -92,9 +92,9 @@ def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
 
 
 def test_what_is_recorded_does_not_depend_on_who_else_is_in_the_batch(mixture):
-    for one, other in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
-        np.testing.assert_array_equal(one.ids, other.ids)
-        np.testing.assert_array_equal(np.sort(one.routes), np.sort(other.routes))
+    for alone, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
+        np.testing.assert_array_equal(alone.ids, batched.ids)
+        np.testing.assert_array_equal(np.sort(alone.routes), np.sort(batched.routes))
 
 
 @torch.no_grad()
@@ -103,7 +103,7 @@ def test_replayed_experts_read_the_tokens(mixture):
     batch = batch_of(mixture, sampled(mixture))
     forced = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
     replayed = routed_logprobs(mixture.model, batch_with(batch, forced), temperature=1.0).scored.logprobs
-    own = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+    by_own_experts = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
 
     def only_two(_, __, output):
         logits, scores, experts = output
@@ -116,7 +116,7 @@ def test_replayed_experts_read_the_tokens(mixture):
     for handle in handles:
         handle.remove()
     torch.testing.assert_close(replayed, expected, rtol=0, atol=1e-4)
-    assert (own - expected).abs().max() > 0.1
+    assert (by_own_experts - expected).abs().max() > 0.1
 
 
 def choices(experts, batch):
@@ -133,9 +133,9 @@ def test_a_microbatch_replays_its_own_rows(mixture):
     batch = batch_of(mixture, sampled(mixture))
     batch = batch_with(batch, (batch.routes.int() + 1).remainder(8).to(torch.uint8))
     rows = torch.tensor([13, 2, 7])
-    whole = routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs
-    part = routed_logprobs(mixture.model, batch.rows(rows), temperature=1.0).scored.logprobs
-    torch.testing.assert_close(part, whole[rows, : part.shape[1]], rtol=0, atol=1e-4)
+    of_batch = routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs
+    of_rows = routed_logprobs(mixture.model, batch.rows(rows), temperature=1.0).scored.logprobs
+    torch.testing.assert_close(of_rows, of_batch[rows, : of_rows.shape[1]], rtol=0, atol=1e-4)
 
 
 def test_routers_learn_through_replayed_experts(mixture):
@@ -159,9 +159,9 @@ def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
     batch = batch_of(mixture, completions)
     sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed = routed_logprobs(mixture.model, batch, temperature=1.0)
-    own = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+    unreplayed = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
     assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
-    assert (replayed.scored.logprobs - sampler).abs().sum() < (own - sampler).abs().sum()
+    assert (replayed.scored.logprobs - sampler).abs().sum() < (unreplayed - sampler).abs().sum()
 
 
 FAMILIES: dict[str, Any] = {

@@ -26,7 +26,7 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
-def kept(*rows):
+def mask_keeping(*rows):
     """A completion whose tokens kept these ids; () for all."""
     counts = np.array([len(row) for row in rows])
     return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
@@ -38,9 +38,9 @@ def of_logits(logits, target, *rows):
     nn.init.eye_(layer.weight)
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
-    pairs = mask_pairs([kept(*rows)]) if rows else None
-    found = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
-    return [value.item() for value in found]
+    pairs = mask_pairs([mask_keeping(*rows)]) if rows else None
+    values = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
+    return [value.item() for value in values]
 
 
 def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
@@ -78,10 +78,12 @@ def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
         cut[token, list(row) or slice(None)] = 0
     expected = (masked[of_token] + cut).log_softmax(dim=-1)[torch.arange(3), targets]
     logprobs = sparse.log_softmax(dim=-1)
-    found = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([kept(*rows)]))
+    scores = logprobs[of_token, targets] - mask_log_mass(
+        logprobs, of_token, mask_pairs([mask_keeping(*rows)])
+    )
     expected.sum().backward()
-    found.sum().backward()
-    torch.testing.assert_close(found, expected)
+    scores.sum().backward()
+    torch.testing.assert_close(scores, expected)
     torch.testing.assert_close(sparse.grad, masked.grad)
 
 
@@ -119,12 +121,12 @@ def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
     completions = sampled(tiny, decoding)
     batch = batch_of(tiny, completions)
     with torch.no_grad():
-        found = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
+        rescored = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
     sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    torch.testing.assert_close(found.logprobs, sampler, rtol=0, atol=2e-4)
-    assert torch.isfinite(found.entropy).all()
-    assert 0.5 < float(found.kept_mass[batch.mask].mean()) < 1
-    assert (found.kept_mass[~batch.mask] == 0).all()
+    torch.testing.assert_close(rescored.logprobs, sampler, rtol=0, atol=2e-4)
+    assert torch.isfinite(rescored.entropy).all()
+    assert 0.5 < float(rescored.kept_mass[batch.mask].mean()) < 1
+    assert (rescored.kept_mass[~batch.mask] == 0).all()
 
 
 def test_every_token_that_was_drawn_had_been_kept(tiny):
@@ -141,9 +143,9 @@ def test_every_token_that_was_drawn_had_been_kept(tiny):
 def test_what_is_kept_does_not_depend_on_who_else_is_in_the_batch(tiny):
     together = sampled(tiny, Decoding(40, 1.0, 0.9))
     apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
-    for one, other in zip(together, apart, strict=True):
-        np.testing.assert_array_equal(one.sampling_mask.counts, other.sampling_mask.counts)
-        np.testing.assert_array_equal(one.sampling_mask.ids, other.sampling_mask.ids)
+    for left, right in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(left.sampling_mask.counts, right.sampling_mask.counts)
+        np.testing.assert_array_equal(left.sampling_mask.ids, right.sampling_mask.ids)
 
 
 def test_a_microbatch_keeps_its_own_rows(tiny):
@@ -151,9 +153,9 @@ def test_a_microbatch_keeps_its_own_rows(tiny):
     batch = batch_of(tiny, completions)
     rows = torch.tensor([5, 2, 11])
     with torch.no_grad():
-        whole = token_logprobs(tiny.model, batch, temperature=1.0).logprobs
-        part = token_logprobs(tiny.model, batch.rows(rows), temperature=1.0).logprobs
-    torch.testing.assert_close(part, whole[rows, : part.shape[1]], rtol=0, atol=1e-4)
+        of_batch = token_logprobs(tiny.model, batch, temperature=1.0).logprobs
+        of_rows = token_logprobs(tiny.model, batch.rows(rows), temperature=1.0).logprobs
+    torch.testing.assert_close(of_rows, of_batch[rows, : of_rows.shape[1]], rtol=0, atol=1e-4)
 
 
 def test_a_sampler_that_cuts_nothing_off_records_nothing(tiny):

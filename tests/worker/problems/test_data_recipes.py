@@ -45,9 +45,9 @@ def test_gsm8k(tmp_path):
 
 
 def test_math_holds_math_500_out(tmp_path):
-    def row(n: int, **more: Any) -> dict[str, Any]:
+    def row(n: int, **columns: Any) -> dict[str, Any]:
         solution = f"We get $x = \\frac{{{n}}}{{3}}$, so $x$ is $\\boxed{{\\frac{{{n}}}{{3}}}}$."
-        return {"problem": f"Solve $3x = {n}$.", "level": "Level 2", "solution": solution, **more}
+        return {"problem": f"Solve $3x = {n}$.", "level": "Level 2", "solution": solution, **columns}
 
     train, held_out = tmp_path / "MATH", tmp_path / "MATH-500"
     write(train / "data" / "train-00000-of-00001.parquet", [row(n, type="Algebra") for n in range(1, 5)])

@@ -207,13 +207,13 @@ def test_a_task_gives_questions_with_an_instruction_and_the_place_for_its_scorer
 
 
 def test_positions_give_the_same_question_again_and_seeds_other_ones(chain_sum):
-    other = ReasoningGym(ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2}), seed=1)
+    other_source = ReasoningGym(ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2}), seed=1)
     try:
         assert chain_sum.sample(70, "train") == chain_sum.sample(70, "train")
-        assert chain_sum.sample(70, "train").text != other.sample(70, "train").text
-        assert chain_sum.sample(5, "eval") == other.sample(5, "eval")
+        assert chain_sum.sample(70, "train").text != other_source.sample(70, "train").text
+        assert chain_sum.sample(5, "eval") == other_source.sample(5, "eval")
     finally:
-        other.close()
+        other_source.close()
 
 
 def test_no_question_is_both_trained_on_and_held_out(chain_sum):
@@ -393,9 +393,9 @@ def test_every_stretch_of_prompts_has_the_right_shares_and_domains(tmp_path):
 
 def test_a_run_resumes_with_its_cursor_alone(tmp_path):
     sources = three_sources(tmp_path)
-    whole = mixture_of(sources, tmp_path, seed=5).prompts(0, 3000)
-    assert mixture_of(sources, tmp_path, seed=5).prompts(2990, 10) == whole[2990:]
-    firsts = [prompt.index for prompt in whole if prompt.problem == "sums#2"]
+    prompts = mixture_of(sources, tmp_path, seed=5).prompts(0, 3000)
+    assert mixture_of(sources, tmp_path, seed=5).prompts(2990, 10) == prompts[2990:]
+    firsts = [prompt.index for prompt in prompts if prompt.problem == "sums#2"]
     assert firsts == list(range(len(firsts)))  # no prompt of a source is skipped or repeated
 
 

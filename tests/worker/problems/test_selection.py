@@ -29,12 +29,12 @@ def mixture(tmp_path, rows: list[dict[str, Any]], data: DataConfig, *, order: st
     return build_mixture(problems, seed=0, order=order, datasets_dir=tmp_path, hf_online=False, data=data)
 
 
-def row(prompt: str, split: str = "train", **more: Any) -> dict[str, Any]:
-    return {"prompt": prompt, "answer": "1", "split": split, **more}
+def row(prompt: str, split: str = "train", **columns: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "answer": "1", "split": split, **columns}
 
 
-def trained(made: Mixture, count: int) -> list[str]:
-    return [prompt.text for prompt in made.prompts(0, count)]
+def trained(source: Mixture, count: int) -> list[str]:
+    return [prompt.text for prompt in source.prompts(0, count)]
 
 
 HELD_OUT = row("something else entirely", "test")
@@ -73,19 +73,23 @@ def test_a_common_phrase_is_no_overlap_but_a_repeated_question_is():
 
 def test_duplicates_are_dropped_but_the_first(tmp_path):
     rows = [row("a"), row("b"), row(" A "), row("b"), HELD_OUT]
-    made = mixture(tmp_path, rows, DataConfig(duplicates="drop"))
-    assert trained(made, 4) == ["a", "b", "a", "b"]
-    assert made.selections[0].sentence.endswith("of 4 training rows 2 repeat a question (left out)")
+    selected = mixture(tmp_path, rows, DataConfig(duplicates="drop"))
+    assert trained(selected, 4) == ["a", "b", "a", "b"]
+    assert selected.selections[0].sentence.endswith("of 4 training rows 2 repeat a question (left out)")
 
 
 def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
     rows = [row("a", id="one"), row(f"Once more: {LONG}", id="two"), row(LONG, "test")]
-    made = mixture(tmp_path, rows, DataConfig(contamination="report"))
-    [found] = made.selections
-    assert (found.contaminated, found.examples, len(set(trained(made, 4)))) == (1, ["file:rows.jsonl/two"], 2)
-    made = mixture(tmp_path, rows, DataConfig(contamination="drop"))
-    assert set(trained(made, 4)) == {"a"}
-    assert made.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
+    selected = mixture(tmp_path, rows, DataConfig(contamination="report"))
+    [selection] = selected.selections
+    assert (selection.contaminated, selection.examples, len(set(trained(selected, 4)))) == (
+        1,
+        ["file:rows.jsonl/two"],
+        2,
+    )
+    selected = mixture(tmp_path, rows, DataConfig(contamination="drop"))
+    assert set(trained(selected, 4)) == {"a"}
+    assert selected.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
 
 
 def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
@@ -97,16 +101,16 @@ def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
         row("What is the capital of the country where the river Seine flows into the sea ?", id="fourth"),
         row("What is the capital of the country where the river Seine flows into the ocean ?", "test"),
     ]
-    made = mixture(tmp_path, rows, DataConfig(near_duplicates="report"))
-    [found] = made.selections
-    assert (found.near, found.near_held_out) == (1, 1)
-    assert found.twins[0] == "file:rows.jsonl/second is 74% like file:rows.jsonl/first"
-    assert found.twins[1].startswith('file:rows.jsonl/fourth is 75% like the held-out question "What is')
-    made = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
-    assert set(trained(made, 4)) == {story, story.replace("12", "14")}
+    selected = mixture(tmp_path, rows, DataConfig(near_duplicates="report"))
+    [selection] = selected.selections
+    assert (selection.near, selection.near_held_out) == (1, 1)
+    assert selection.twins[0] == "file:rows.jsonl/second is 74% like file:rows.jsonl/first"
+    assert selection.twins[1].startswith('file:rows.jsonl/fourth is 75% like the held-out question "What is')
+    selected = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
+    assert set(trained(selected, 4)) == {story, story.replace("12", "14")}
     assert (
         "1 are near duplicates of another row (left out), 1 are near duplicates of a held-out"
-        in made.selections[0].sentence
+        in selected.selections[0].sentence
     )
 
 
@@ -122,16 +126,16 @@ def runs_of(text):
 )
 def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
     held_out, questions = texts[:count], texts[count:]
-    kept, expected = [runs_of(text) for text in held_out], {}
+    kept_runs, expected = [runs_of(text) for text in held_out], {}
     for number, text in enumerate(questions):
-        own = runs_of(text)
-        best = max((len(own & other) / len(own | other) for other in kept), default=0)
+        runs = runs_of(text)
+        best = max((len(runs & earlier) / len(runs | earlier) for earlier in kept_runs), default=0)
         if best >= limit:
             expected[number] = best
         else:
-            kept.append(own)
-    found = near_duplicates(questions, held_out, limit)
-    assert {twin.number: twin.similarity for twin in found} == pytest.approx(expected)
+            kept_runs.append(runs)
+    twins = near_duplicates(questions, held_out, limit)
+    assert {twin.number: twin.similarity for twin in twins} == pytest.approx(expected)
 
 
 def alike_rows(count: int) -> list[str]:
@@ -148,30 +152,35 @@ def alike_rows(count: int) -> list[str]:
 
 def exactly_alike(questions: list[str], limit: float) -> list[tuple[int, int, float]]:
     """Every pair compared by a table of all runs of all questions."""
-    kept, found = [], []
+    kept_numbers, twins = [], []
     runs = [runs_of(text) for text in questions]
-    columns = {run: at for at, run in enumerate(dict.fromkeys(run for own in runs for run in own))}
+    columns = {
+        run: at
+        for at, run in enumerate(dict.fromkeys(run for words_of_text in runs for run in words_of_text))
+    }
     table = np.zeros((len(questions), len(columns)), dtype=np.float32)
-    for number, own in enumerate(runs):
-        table[number, [columns[run] for run in own]] = 1
+    for number, words_of_text in enumerate(runs):
+        table[number, [columns[run] for run in words_of_text]] = 1
     shared, sizes = table @ table.T, table.sum(1)
     for number, text in enumerate(questions):
-        known = [other for other in kept if questions[other][-1] == text[-1]]
-        similarity = shared[number, known] / (sizes[number] + sizes[known] - shared[number, known])
-        if known and similarity.max() >= limit:
-            found.append((number, known[int(similarity.argmax())], float(similarity.max())))
+        comparable = [earlier for earlier in kept_numbers if questions[earlier][-1] == text[-1]]
+        similarity = shared[number, comparable] / (
+            sizes[number] + sizes[comparable] - shared[number, comparable]
+        )
+        if comparable and similarity.max() >= limit:
+            twins.append((number, comparable[int(similarity.argmax())], float(similarity.max())))
         else:
-            kept.append(number)
-    return found
+            kept_numbers.append(number)
+    return twins
 
 
 def test_of_two_thousand_questions_those_are_found_that_an_exact_comparison_finds():
     questions = alike_rows(2_000)
     expected = exactly_alike(questions, 0.7)
-    found = near_duplicates(questions, [], 0.7)
-    assert [twin[:2] for twin in found] == [pair[:2] for pair in expected]
-    assert [twin.similarity for twin in found] == pytest.approx([pair[2] for pair in expected])
-    assert len(found) > 200
+    twins = near_duplicates(questions, [], 0.7)
+    assert [twin[:2] for twin in twins] == [pair[:2] for pair in expected]
+    assert [twin.similarity for twin in twins] == pytest.approx([pair[2] for pair in expected])
+    assert len(twins) > 200
 
 
 def test_common_phrases_alone_do_not_make_every_question_a_candidate(monkeypatch):
@@ -194,7 +203,7 @@ def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
     problems = SOURCES.validate_python(
         [{"name": "file", "path": f"{name}.jsonl"} for name in ("train", "eval")]
     )
-    made = build_mixture(
+    selected = build_mixture(
         problems,
         seed=0,
         order="sequential",
@@ -202,16 +211,18 @@ def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
         hf_online=False,
         data=DataConfig(contamination="drop"),
     )
-    assert [selection.contaminated for selection in made.selections] == [1, 0]
-    assert set(trained(made, 10)) == {"a", "b"}
+    assert [selection.contaminated for selection in selected.selections] == [1, 0]
+    assert set(trained(selected, 10)) == {"a", "b"}
 
 
 def test_rows_outside_the_limits_of_the_pass_rate_do_not_train(tmp_path):
     rates = [0.0, 0.1, "0.5", 0.9, 1.0, None]
     rows = [row(f"q{n}", rate=rate) for n, rate in enumerate(rates)] + [HELD_OUT | {"rate": 0.5}]
-    made = mixture(tmp_path, rows, DataConfig(pass_rate_field="rate", min_pass_rate=0.1, max_pass_rate=0.9))
-    assert trained(made, 3) == ["q1", "q2", "q3"]
-    assert made.selections[0].out_of_range == 3
+    selected = mixture(
+        tmp_path, rows, DataConfig(pass_rate_field="rate", min_pass_rate=0.1, max_pass_rate=0.9)
+    )
+    assert trained(selected, 3) == ["q1", "q2", "q3"]
+    assert selected.selections[0].out_of_range == 3
 
 
 @pytest.mark.parametrize(
@@ -239,36 +250,36 @@ def test_a_curriculum_goes_from_easy_to_hard_in_every_pass(tmp_path):
     assert trained(mixture(tmp_path, rows, data), 5) == ["q1", "q4", "q2", "q0", "q3"]
     shuffled = trained(mixture(tmp_path, rows, data, order="shuffled"), 50)
     passes = [shuffled[at : at + 5] for at in range(0, 50, 5)]
-    assert all(each[2:] == ["q2", "q0", "q3"] for each in passes)
-    assert {tuple(each[:2]) for each in passes} == {("q1", "q4"), ("q4", "q1")}
+    assert all(texts[2:] == ["q2", "q0", "q3"] for texts in passes)
+    assert {tuple(texts[:2]) for texts in passes} == {("q1", "q4"), ("q4", "q1")}
 
 
 def test_by_pass_rate_the_often_solved_come_first(tmp_path):
     rows = [row(f"q{n}", rate=rate) for n, rate in enumerate([0.2, 0.9, 0.5])] + [HELD_OUT | {"rate": 0}]
-    made = mixture(tmp_path, rows, DataConfig(curriculum="easy_first", pass_rate_field="rate"))
-    assert trained(made, 3) == ["q1", "q2", "q0"]
+    selected = mixture(tmp_path, rows, DataConfig(curriculum="easy_first", pass_rate_field="rate"))
+    assert trained(selected, 3) == ["q1", "q2", "q0"]
 
 
 def stored_rates(tmp_path, **rates: float) -> str:
-    made = PassRates(
+    rates_of_run = PassRates(
         run="r",
         run_name="first",
         last_step=9,
         by_id={f"file:rows.jsonl/{name}": rate for name, rate in rates.items()},
         by_text={text_key("q3"): 0.4},
     )
-    return store_rates(made, tmp_path).sha256
+    return store_rates(rates_of_run, tmp_path).sha256
 
 
 def test_rows_are_chosen_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_path):
     rows = [row(f"q{n}", id=f"row{n}") for n in range(5)] + [HELD_OUT]
     stored = stored_rates(tmp_path, row0=0.0, row1=0.3, row2=0.8)
-    made = mixture(tmp_path, rows, DataConfig(pass_rates=stored, curriculum="easy_first"))
-    assert trained(made, 5) == ["q2", "q3", "q1", "q0", "q4"]
-    assert made.selections[0].sentence.endswith("of 5 training rows 4 have a pass rate of 'first'")
-    made = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
-    assert set(trained(made, 4)) == {"q1", "q3"}
-    assert made.selections[0].out_of_range == 3
+    selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, curriculum="easy_first"))
+    assert trained(selected, 5) == ["q2", "q3", "q1", "q0", "q4"]
+    assert selected.selections[0].sentence.endswith("of 5 training rows 4 have a pass rate of 'first'")
+    selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
+    assert set(trained(selected, 4)) == {"q1", "q3"}
+    assert selected.selections[0].out_of_range == 3
 
 
 def test_pass_rates_of_a_run_on_other_prompts_are_refused(tmp_path):

@@ -306,8 +306,8 @@ def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, ru
     """While the history is read, somebody else writes; on SQLite that fails beside a writing transaction."""
 
     def history(session, run_id, *, up_to):
-        with database.sessions.begin() as other:
-            other.execute(update(Run).values(notes="written meanwhile"))
+        with database.sessions.begin() as writer:
+            writer.execute(update(Run).values(notes="written meanwhile"))
         return iter([(1, {"eval/accuracy": 0.5})])
 
     monkeypatch.setattr(recorder_module, "valid_steps", history)

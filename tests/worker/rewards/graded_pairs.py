@@ -11,7 +11,7 @@ class Pair(NamedTuple):
     """One judged pair."""
 
     expected: str
-    found: str
+    answer: str
     is_right: bool
 
 

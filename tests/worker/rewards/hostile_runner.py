@@ -150,7 +150,7 @@ def reward_subjects() -> dict[str, Subject]:
 
     def mathematics(answer: str) -> list[bool]:
         if answer.startswith("honest:"):
-            return [is_equal(expected=expected, found=found) for expected, found in HONEST_PAIRS]
+            return [is_equal(expected=expected, found=boxed) for expected, boxed in HONEST_PAIRS]
         return [is_equal(expected="x+1", found=answer), is_equal(expected=answer, found="3")]
 
     boxed = (*ALL, *(f"so \\boxed{{{text}}}" for text in (*SHORT, "{" * 1_000_000, "\\" * 1_000_000)))
@@ -182,7 +182,7 @@ def _formulas(count: int) -> list[str]:
 
 def _verdicts(answer: str) -> list[Any]:
     sides = [(expected, answer) for expected in EXPECTED] + [
-        (answer, found) for found in (*EXPECTED, answer, "1")
+        (answer, boxed) for boxed in (*EXPECTED, answer, "1")
     ]
     return [quick_verdict(*pair) for pair in sides] + [
         len(answer) <= MAX_ANSWER_CHARS and is_mathematical(answer)
@@ -190,8 +190,8 @@ def _verdicts(answer: str) -> list[Any]:
 
 
 def _forms(text: str) -> list[Any]:
-    found = [last_boxed(text), lenient_answer(text)]
-    return [*map(hash, found), boxed_format(text), think_format(text, "book"), think_format(text, "strict")]
+    answers = [last_boxed(text), lenient_answer(text)]
+    return [*map(hash, answers), boxed_format(text), think_format(text, "book"), think_format(text, "strict")]
 
 
 def _flags(text: str) -> list[str]:

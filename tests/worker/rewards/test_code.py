@@ -45,7 +45,7 @@ def grade():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "program"),
     [
         ("a\n```python\nx = 1\n```\nb\n```py\ny = 2\n```\n```text\nout\n```", "y = 2\n"),
         ("```\nx\n```", "x\n"),
@@ -54,12 +54,12 @@ def grade():
         ("```python\nunclosed", "```python\nunclosed"),
     ],
 )
-def test_the_last_block_of_python_is_the_program(text, wanted):
-    assert last_program(text) == wanted
+def test_the_last_block_of_python_is_the_program(text, program):
+    assert last_program(text) == program
 
 
 @pytest.mark.parametrize(
-    ("raw", "wanted"),
+    ("raw", "tests"),
     [
         (["assert f(1)"], [AssertTest("assert f(1)")]),
         ('["assert f(1)", "assert f(2)"]', [AssertTest("assert f(1)"), AssertTest("assert f(2)")]),
@@ -80,12 +80,12 @@ def test_the_last_block_of_python_is_the_program(text, wanted):
         ("[" * 100_000, []),
     ],
 )
-def test_tests_are_read_in_the_forms_of_data_sets(raw, wanted):
-    assert read_tests(raw) == wanted
+def test_tests_are_read_in_the_forms_of_data_sets(raw, tests):
+    assert read_tests(raw) == tests
 
 
 @pytest.mark.parametrize(
-    ("printed", "expected", "wanted"),
+    ("printed", "expected", "is_same"),
     [
         ("1 2\n3\n", "1 2 \n3", True),
         ("0.33333333", "0.333333333", True),
@@ -96,16 +96,16 @@ def test_tests_are_read_in_the_forms_of_data_sets(raw, wanted):
         ("", "", True),
     ],
 )
-def test_outputs_are_compared_by_their_words(printed, expected, wanted):
-    assert is_same_output(printed, expected) is wanted
+def test_outputs_are_compared_by_their_words(printed, expected, is_same):
+    assert is_same_output(printed, expected) is is_same
 
 
 @pytest.mark.parametrize(
-    ("value", "expected", "wanted"),
+    ("value", "expected", "is_same"),
     [((1, 2), [1, 2], True), (3, [3], True), ({1: 2}, {"1": 2}, True), ([3], 3, False), ("3", 3, False)],
 )
-def test_values_are_compared_as_json(value, expected, wanted):
-    assert is_same_value(encoded(value), expected) is wanted
+def test_values_are_compared_as_json(value, expected, is_same):
+    assert is_same_value(encoded(value), expected) is is_same
 
 
 FORGED = {
@@ -117,10 +117,10 @@ FORGED = {
 
 def test_whatever_a_program_has_the_encoder_return_is_wrong(grade):
     tests = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
-    for what, answer in FORGED.items():
+    for forgery, answer in FORGED.items():
         forging = f"import functools, worker.rewards.programs as p\np.encoded = lambda value: {answer}"
         program = f"{forging}\n{ADD}"
-        assert grade(program, tests) == 0, what
+        assert grade(program, tests) == 0, forgery
     assert grade(ADD, tests) == 1
 
 

@@ -52,9 +52,9 @@ def test_every_reader_has_its_own_failure_for_an_answer_that_is_none():
     with pytest.raises(Lost):
         read_observation('{"type": ' + DEEP + ', "data": {}}')
     assert _json_call('{"name": "calculator", "arguments": {"expression": ' + DEEP + "}}").problem
-    for said in (None, [], {"output": 1, "code": 0}, {"output": "", "code": None}):
+    for reply in (None, [], {"output": 1, "code": 0}, {"output": "", "code": None}):
         with pytest.raises(ValueError, match="output"):
-            read_ended(said)
+            read_ended(reply)
     assert shown([1, HALF]) == "[1, '\\ud800']"
 
 

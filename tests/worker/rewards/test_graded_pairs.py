@@ -20,7 +20,7 @@ def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
     asked = [
         (
             Prompt(id="p", text=question, answer=pair.expected, problem="file:a.jsonl"),
-            rf"\boxed{{{pair.found}}}",
+            rf"\boxed{{{pair.answer}}}",
         )
         for pair in pairs
     ]

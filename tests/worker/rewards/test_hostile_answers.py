@@ -54,13 +54,17 @@ def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str,
 
 @pytest.mark.nightly
 def test_hostile_answers_open_nothing_start_nothing_and_change_no_grade(tmp_path):
-    found = reports(tmp_path)
-    assert set(found) == {*REWARDS, *TASKS}
-    assert {name: report["events"] for name, report in found.items() if report["events"]} == {}
-    assert {name for name, report in found.items() if report["changed"] or report["files"]} == set()
-    killed = {name: report["killed"] for name, report in found.items() if len(report["killed"]) > MOST_KILLED}
+    report_by_name = reports(tmp_path)
+    assert set(report_by_name) == {*REWARDS, *TASKS}
+    assert {name: report["events"] for name, report in report_by_name.items() if report["events"]} == {}
+    assert {name for name, report in report_by_name.items() if report["changed"] or report["files"]} == set()
+    killed = {
+        name: report["killed"]
+        for name, report in report_by_name.items()
+        if len(report["killed"]) > MOST_KILLED
+    }
     assert set(killed) <= {"mathematics"}
-    assert all(report["judged"] >= 40 for report in found.values())
+    assert all(report["judged"] >= 40 for report in report_by_name.values())
     assert not list(tmp_path.iterdir())
 
 
@@ -174,11 +178,11 @@ FORMULAS = st.lists(
 
 
 @given(FORMULAS, FORMULAS)
-def test_no_pair_of_texts_makes_the_trainer_raise(expected, found):
-    assert quick_verdict(expected, found) in (True, False, None)
+def test_no_pair_of_texts_makes_the_trainer_raise(expected, answer):
+    assert quick_verdict(expected, answer) in (True, False, None)
     assert quick_verdict(expected, expected) is not False or not normalised(expected) or "_" in expected
     for read in (normalised, as_text, bare, for_algebra, with_exact_decimals, last_boxed, lenient_answer):
-        read(found)
+        read(answer)
 
 
 @given(st.one_of(FORMULAS, st.text(alphabet="0123456789+-*/^!().,xeE π\n", max_size=40)))
@@ -188,4 +192,4 @@ def test_what_the_grammar_reads_are_objects_of_sympy_and_nothing_of_python(text)
     except (NotExpression, ArithmeticError):
         return
     assert type(value).__module__.startswith("sympy.")
-    assert {type(part).__module__.split(".")[0] for part in value.atoms()} <= {"sympy"}
+    assert {type(atom).__module__.split(".")[0] for atom in value.atoms()} <= {"sympy"}

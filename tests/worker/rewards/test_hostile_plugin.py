@@ -116,8 +116,8 @@ def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, liste
     """Else the test above would show nothing."""
     monkeypatch.setattr("backend.base.sandbox.process.layer_names", lambda: {"on": []})
     monkeypatch.setattr("backend.base.sandbox.bubblewrap.why_not", lambda: "switched off")
-    given, failure = rewards("greedy", f"{attack}|{listener}|{unix_listener}")
-    assert given == [None]
+    scores, failure = rewards("greedy", f"{attack}|{listener}|{unix_listener}")
+    assert scores == [None]
     for name in ("token", "state", "program", "network", "socket", "fork", "signal", "code", "packages"):
         assert f"'{name}'" in failure
 

@@ -52,7 +52,7 @@ HONEST = [
 
 def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
     """Each program with its test: with all forms of test, or with one after the other."""
-    found = []
+    pairs = []
     for number, hostile in enumerate(programs):
         forms = (
             (OUTPUT, hostile.script),
@@ -60,8 +60,8 @@ def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
             (ASSERT, hostile.function),
         )
         chosen = forms if ALL else [forms[number % len(forms)]]
-        found += [(hostile.name, prompt, program) for prompt, program in chosen]
-    return found
+        pairs += [(hostile.name, prompt, program) for prompt, program in chosen]
+    return pairs
 
 
 @pytest.fixture
@@ -96,14 +96,14 @@ def test_no_hostile_program_gets_out_passes_or_changes_another_grade(tmp_path, l
     with closing(CodeGrader(2)) as grader:
         passed, changed = [], 0
         for start in range(0, len(hostile), CHECKED_EVERY):
-            part = hostile[start : start + CHECKED_EVERY]
-            mixed = [(prompt, program) for _, prompt, program in part]
+            batch = hostile[start : start + CHECKED_EVERY]
+            mixed = [(prompt, program) for _, prompt, program in batch]
             mixed[1:1] = [(prompt, program) for prompt, program, _ in HONEST]
             scores = grader.scores(TERM, mixed)
             honest = scores[1 : 1 + len(HONEST)]
-            changed += honest != [wanted for _, _, wanted in HONEST]
-            given = scores[:1] + scores[1 + len(HONEST) :]
-            passed += [name for (name, _, _), score in zip(part, given, strict=True) if score]
+            changed += honest != [score for _, _, score in HONEST]
+            hostile_scores = scores[:1] + scores[1 + len(HONEST) :]
+            passed += [name for (name, _, _), score in zip(batch, hostile_scores, strict=True) if score]
         assert all(has_no_program_left(bench.runner.pid) for bench in grader._benches)
     print(f"\n{len(hostile)} hostile programs: {len(passed)} passed, {changed} rounds changed other grades")
     assert (passed, changed) == ([], 0)

@@ -113,8 +113,8 @@ def test_512_completions_are_judged_many_at_a_time(server, asked):
 
     server.respond = respond
     term = asked(JudgeReward())
-    found = rewards(term, *(f"number {number}" for number in range(512)))
-    assert found == [number % 11 / 10 for number in range(512)]
+    scores = rewards(term, *(f"number {number}" for number in range(512)))
+    assert scores == [number % 11 / 10 for number in range(512)]
     assert 64 <= server.most <= 256  # at once; docs/rewards.md has the seconds
 
 
@@ -191,8 +191,8 @@ def test_tokens_that_cannot_be_are_not_paid_and_counted_as_unreported(server, as
     server.respond = respond
     term = asked(JudgeReward(), judge_input_price=100_000, judge_output_price=200_000)
     assert rewards(term, "a") == [1]
-    found = served_metrics([term.take_usage()])
-    assert (found["judge/unreported"], found["judge/cost"], found["judge/prompt_tokens"]) == (1, 0, 0)
+    metrics = served_metrics([term.take_usage()])
+    assert (metrics["judge/unreported"], metrics["judge/cost"], metrics["judge/prompt_tokens"]) == (1, 0, 0)
 
 
 def test_what_is_remembered_is_bounded(server, asked, monkeypatch):
@@ -223,7 +223,7 @@ def test_a_completion_neither_leaves_its_marks_nor_speaks_the_templates_language
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("reply_of", "reason"),
     first_in_gate(
         6,
         [
@@ -247,9 +247,9 @@ def test_a_completion_neither_leaves_its_marks_nor_speaks_the_templates_language
         ],
     ),
 )
-def test_nonsense_leaves_its_completion_unscored_and_repeats_nothing_of_it(server, asked, said, reason):
+def test_nonsense_leaves_its_completion_unscored_and_repeats_nothing_of_it(server, asked, reply_of, reason):
     good = grade(10)
-    server.respond = lambda body: good(body) if "fine" in json.dumps(body) else said(body)
+    server.respond = lambda body: good(body) if "fine" in json.dumps(body) else reply_of(body)
     term = asked(JudgeReward(retries=0))
     assert rewards(term, "fine", "odd") == [1, None]
     assert reason in term.last_failure
@@ -257,13 +257,13 @@ def test_nonsense_leaves_its_completion_unscored_and_repeats_nothing_of_it(serve
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "score"),
     [("Good. 8", 0.8), ("<think>3</think> **7**", 0.7), ("Score: 10.", 1), ("8/10", None), ("none", None)],
 )
-def test_the_last_number_ends_the_judges_own_text(server, asked, text, wanted):
+def test_the_last_number_ends_the_judges_own_text(server, asked, text, score):
     good = says("1")
     server.respond = lambda body: good(body) if "fine" in json.dumps(body) else says(text)(body)
-    assert rewards(asked(JudgeReward(answer="last_number")), "fine", "odd") == [0.1, wanted]
+    assert rewards(asked(JudgeReward(answer="last_number")), "fine", "odd") == [0.1, score]
 
 
 def test_half_a_pair_of_surrogates_is_asked_about_as_well(server, asked):
@@ -335,7 +335,7 @@ def test_a_text_without_steps_gets_nothing_and_asks_nobody(server, asked):
 
 
 @pytest.mark.parametrize(
-    ("data", "wanted"),
+    ("data", "score"),
     [
         (1.5, 1.5),
         ([1.5], 1.5),
@@ -346,13 +346,13 @@ def test_a_text_without_steps_gets_nothing_and_asks_nobody(server, asked):
         ([[]], None),
     ],
 )
-def test_a_reward_model_answers_with_one_number_or_one_per_token(server, asked, data, wanted):
+def test_a_reward_model_answers_with_one_number_or_one_per_token(server, asked, data, score):
     def respond(body):
         is_fine = body["messages"][1]["content"] == "fine"
         return 200, {"data": [{"data": 0 if is_fine else data}]}, {}
 
     server.respond = respond
-    assert rewards(asked(RewardModelReward()), "fine", "odd") == [0, wanted]
+    assert rewards(asked(RewardModelReward()), "fine", "odd") == [0, score]
     assert server.requests[0][0] == "/pooling"
 
 

@@ -49,13 +49,13 @@ def loud_reward(toy, tmp_path, monkeypatch):  # noqa: F811
 
 def peak_growth(work):
     """How much this process grew at most while `work` was done, in bytes."""
-    own, ended, seen = psutil.Process(), threading.Event(), []
+    process, ended, seen = psutil.Process(), threading.Event(), []
 
     def watch():
         while not ended.wait(0.05):
-            seen.append(own.memory_info().rss)
+            seen.append(process.memory_info().rss)
 
-    before = own.memory_info().rss
+    before = process.memory_info().rss
     thread = threading.Thread(target=watch)
     thread.start()
     work()

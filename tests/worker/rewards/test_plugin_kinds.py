@@ -104,8 +104,8 @@ def call(tmp_path: Path, monkeypatch):
         rows = rows or [{}] * len(texts)
         prompts = [Prompt(str(at), "?", "7", "file", columns=row) for at, row in enumerate(rows)]
         with closing(PluginTerm(PluginReward(entry_point=name, **fields))) as term:
-            found = term.rewards(list(zip(prompts, texts, strict=True)), ids)
-            return found, term.failures, term.last_failure
+            scores = term.rewards(list(zip(prompts, texts, strict=True)), ids)
+            return scores, term.failures, term.last_failure
 
     return called
 
@@ -137,14 +137,14 @@ def test_512_completions_by_an_async_judge_of_one_second_keep_their_order(call):
 
 
 def test_an_async_judge_has_as_many_under_way_as_it_may(call):
-    found, failures, _ = call("counted", ["a"] * 256, concurrency=64)
-    assert (failures, max(found)) == (0, 64)
+    counts, failures, _ = call("counted", ["a"] * 256, concurrency=64)
+    assert (failures, max(counts)) == (0, 64)
 
 
 def test_functions_that_wait_are_called_side_by_side(call):
     """Each waits for a second: those that begin within a second of one another are under way together."""
     begun = sorted(call("slow", [str(number) for number in range(32)], concurrency=32)[0])
-    together = max(sum(first <= other < first + 1 for other in begun) for first in begun)
+    together = max(sum(first <= begin < first + 1 for begin in begun) for first in begun)
     assert 2 <= together <= 32
 
 
@@ -153,16 +153,16 @@ def test_calls_side_by_side_have_directories_of_their_own(call):
 
 
 def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(call):
-    found, failures, words = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=3)
-    assert found == [0, None, 4, None, None, 5]
+    scores, failures, failure = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=3)
+    assert scores == [0, None, 4, None, None, 5]
     assert failures == 3
-    assert "expected a finite number or None, got 'good'" in words
+    assert "expected a finite number or None, got 'good'" in failure
 
 
 def test_a_batch_that_lies_about_its_length_leaves_all_unscored_and_says_so(call):
-    found, failures, words = call("too_few", ["a", "b"])
-    assert (found, failures) == ([None, None], 2)
-    assert "expected a list of 2 numbers, one for each completion, got 1 of them" in words
+    scores, failures, failure = call("too_few", ["a", "b"])
+    assert (scores, failures) == ([None, None], 2)
+    assert "expected a list of 2 numbers, one for each completion, got 1 of them" in failure
 
 
 @pytest.mark.parametrize("name", ["nonsense", "stuck"])
@@ -180,9 +180,9 @@ def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call):
 
 
 @pytest.mark.parametrize(
-    ("aggregate", "wanted"), [("min", 1), ("mean", 2), ("last", 3), ("product", 6), ("sum", 6)]
+    ("aggregate", "score"), [("min", 1), ("mean", 2), ("last", 3), ("product", 6), ("sum", 6)]
 )
-def test_scores_of_steps_become_one_reward(call, aggregate, wanted):
-    found, failures, _ = call("steps", ["2 1 3", "", " "], per="step", aggregate=aggregate)
-    assert found == [wanted, None, None]
+def test_scores_of_steps_become_one_reward(call, aggregate, score):
+    scores, failures, _ = call("steps", ["2 1 3", "", " "], per="step", aggregate=aggregate)
+    assert scores == [score, None, None]
     assert failures == 1  # the blank text has no step

@@ -38,11 +38,11 @@ CHANNELS = {
     "working directory": "import os\nknown = os.getcwd() == '/usr'\nos.chdir('/usr')",
     "priority": "import os\nknown = os.nice(0) == 7\nos.nice(7)",
 } | {
-    f"file in {place}": (
-        f"import os\nplace = {place!r}\nknown = os.path.exists(place + '/left')\n"
+    f"file in {directory}": (
+        f"import os\nplace = {directory!r}\nknown = os.path.exists(place + '/left')\n"
         "open(place + '/left', 'w').write('x')"
     )
-    for place in ("/dev/shm", "/tmp", "/var/tmp", "/scratch", ".", "/run", "/proc/self/cwd")
+    for directory in ("/dev/shm", "/tmp", "/var/tmp", "/scratch", ".", "/run", "/proc/self/cwd")
 }  # fmt: skip
 
 PROGRAM = """

@@ -68,7 +68,7 @@ def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> floa
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "answer"),
     [
         (r"so \boxed{233}", "233"),
         (r"\boxed{1} then \boxed{2}", "2"),
@@ -99,12 +99,12 @@ def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> floa
         ("\\boxed{\\", None),
     ],
 )
-def test_the_answer_is_what_the_last_box_holds(text, found):
-    assert last_boxed(text) == found
+def test_the_answer_is_what_the_last_box_holds(text, answer):
+    assert last_boxed(text) == answer
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "answer"),
     [
         (r"\boxed{5} and 6", "5"),
         ("first 3, then 1,234", "1,234"),
@@ -112,8 +112,8 @@ def test_the_answer_is_what_the_last_box_holds(text, found):
         (" yes ", "yes"),
     ],
 )
-def test_without_a_box_the_lenient_reader_takes_the_last_number_or_all(text, found):
-    assert lenient_answer(text) == found
+def test_without_a_box_the_lenient_reader_takes_the_last_number_or_all(text, answer):
+    assert lenient_answer(text) == answer
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_think_format_in_the_books_form_and_in_the_strict_one(text, book, strict
     ],
 )
 def test_think_format_where_the_template_has_opened_the_tag(text, book, strict):
-    found = [think_format(text, form, is_opened=True) for form in ("book", "strict")]
-    assert found == [book, strict]
+    by_form = [think_format(text, form, is_opened=True) for form in ("book", "strict")]
+    assert by_form == [book, strict]
 
 
 def test_an_opened_tag_reaches_reward_flags_and_is_no_text_of_the_completion():
@@ -167,7 +167,7 @@ def test_boxed_format_wants_a_complete_box_with_something_inside():
 
 
 @pytest.mark.parametrize(
-    ("expected", "found"),
+    ("expected", "answer"),
     [
         ("233", "233"),
         ("233", "0233"),
@@ -192,14 +192,14 @@ def test_boxed_format_wants_a_complete_box_with_something_inside():
         ("New York", r"\text{new  york}"),
     ],
 )
-def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, found):
-    assert quick_verdict(expected, found) is True
+def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, answer):
+    assert quick_verdict(expected, answer) is True
 
 
-@pytest.mark.parametrize(("expected", "found"), [("233", "145"), ("233", "-233"), ("1 2", "12"), ("5", "")])
-def test_whole_numbers_that_differ_are_different_at_once(expected, found):
-    assert quick_verdict(expected, found) in (False, None)
-    assert quick_verdict(expected, found) is not True
+@pytest.mark.parametrize(("expected", "answer"), [("233", "145"), ("233", "-233"), ("1 2", "12"), ("5", "")])
+def test_whole_numbers_that_differ_are_different_at_once(expected, answer):
+    assert quick_verdict(expected, answer) in (False, None)
+    assert quick_verdict(expected, answer) is not True
 
 
 def test_a_page_in_a_box_is_wrong():
@@ -223,7 +223,7 @@ def test_only_mathematical_answers_are_worth_algebra(answer, is_it):
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "score"),
+    ("expected", "answer", "score"),
     [
         ("x^2+1", "1+x^2", 1),
         (r"2\sqrt{2}", r"\sqrt{8}", 1),
@@ -237,8 +237,8 @@ def test_only_mathematical_answers_are_worth_algebra(answer, is_it):
         ("Paris", "Rome", 0),
     ],
 )
-def test_mathematics_is_compared_by_its_meaning(checkers, expected, found, score):
-    assert score_of(checkers, expected, rf"\boxed{{{found}}}") == score
+def test_mathematics_is_compared_by_its_meaning(checkers, expected, answer, score):
+    assert score_of(checkers, expected, rf"\boxed{{{answer}}}") == score
 
 
 def test_an_answer_outside_a_box_counts_only_when_asked_for(checkers):
@@ -378,8 +378,8 @@ def test_a_question_of_an_unknown_task_is_refused():
 
 
 def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
-    place = {"task": "chain_sum", "config": {}, "seed": 5, "offset": 3}  # 484 + 229 + 297
-    asked = prompt("1010", problem="reasoning_gym:chain_sum", reasoning_gym=place)
+    position = {"task": "chain_sum", "config": {}, "seed": 5, "offset": 3}  # 484 + 229 + 297
+    asked = prompt("1010", problem="reasoning_gym:chain_sum", reasoning_gym=position)
     pairs = [(asked, text) for text in (r"\boxed{1010}", r"\boxed{11}", "1010", r"\boxed{= 1010}")]
     scores = [grade.score for grade in Grader(CorrectnessReward(timeout_seconds=20), checkers).grades(pairs)]
     assert scores[:3] == [1, 0, 0]
@@ -395,15 +395,15 @@ OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
 """
 
 
-@pytest.mark.parametrize("said", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
-def test_a_value_that_is_no_score_is_wrong(said, tmp_path, monkeypatch):
+@pytest.mark.parametrize("score", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
+def test_a_value_that_is_no_score_is_wrong(score, tmp_path, monkeypatch):
     """Only an answer that has taken over the process of its own checker can have it say this."""
     (tmp_path / "forging.py").write_text(FORGING)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("worker.rewards.correctness.JUDGING", "forging")
     with closing(Checkers(processes=1)) as forged:
-        pairs = [(prompt("x+1"), f"\\boxed{{{text}}}") for text in (said, "True", "0.5")]
+        pairs = [(prompt("x+1"), f"\\boxed{{{text}}}") for text in (score, "True", "0.5")]
         grades = Grader(CorrectnessReward(timeout_seconds=20), forged).grades(pairs)
     assert [grade.score for grade in grades] == [0, 1, 0.5]
 

@@ -103,13 +103,13 @@ class Engine:
         choices = [
             {
                 "index": index,
-                "text": one.text,
-                "finish_reason": one.finish_reason,
-                "token_ids": [token + strange for token in one.ids.tolist()],
+                "text": completion.text,
+                "finish_reason": completion.finish_reason,
+                "token_ids": [token + strange for token in completion.ids.tolist()],
                 "prompt_token_ids": body["prompt"],
-                "logprobs": {"token_logprobs": [factor * x for x in one.sampler_logprobs.tolist()]},
+                "logprobs": {"token_logprobs": [factor * x for x in completion.sampler_logprobs.tolist()]},
             }
-            for index, one in enumerate(group)
+            for index, completion in enumerate(group)
         ]
         return {"object": "text_completion", "model": body["model"], "choices": choices}
 
@@ -121,9 +121,9 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
     @app.middleware("http")
     async def guard(request: Request, call_next: Any) -> Response:
         engine.seen[request.url.path] += 1
-        said = request.headers.get("authorization")
-        if request.url.path.startswith("/v1") and engine.key and said != f"Bearer {engine.key}":
-            return JSONResponse({"error": {"message": f"no such key: {said}"}}, 401)
+        authorization = request.headers.get("authorization")
+        if request.url.path.startswith("/v1") and engine.key and authorization != f"Bearer {engine.key}":
+            return JSONResponse({"error": {"message": f"no such key: {authorization}"}}, 401)
         is_counted = request.url.path == "/v1/completions"
         engine.answering += is_counted
         try:
@@ -134,8 +134,8 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
 
     @app.get("/v1/models")
     def models() -> Any:
-        own = [{"id": "served-tiny", "parent": None, "max_model_len": 512}]
-        return {"data": own + [{"id": name, "parent": "served-tiny"} for name in engine.adapters]}
+        base = [{"id": "served-tiny", "parent": None, "max_model_len": 512}]
+        return {"data": base + [{"id": name, "parent": "served-tiny"} for name in engine.adapters]}
 
     @app.post("/tokenize")
     def tokenize(body: dict[str, Any]) -> Any:

@@ -81,8 +81,8 @@ class Server(ThreadingMixIn, UnixStreamServer):
             case "GET", "/health":
                 return {}
             case "GET", "/v1/models":
-                own = [{"id": self.name, "parent": None}]
-                return {"data": own + [{"id": each, "parent": self.name} for each in self.adapters]}
+                base = [{"id": self.name, "parent": None}]
+                return {"data": base + [{"id": adapter, "parent": self.name} for adapter in self.adapters]}
             case "GET", "/weight_info":
                 return {"weight_version": self.version}
             case "POST", "/sleep":
@@ -140,16 +140,16 @@ class Handler(BaseHTTPRequestHandler):
         query = f"?{parts.query}" if parts.query else ""
         if method == "POST":
             self.server.note(f"{parts.path}{query}")
-        status, found = 200, None
+        status, document = 200, None
         if parts.path.startswith("/v1") and self.headers["authorization"] != f"Bearer {self.server.key}":
             status = 401
         elif self.server.asleep & NEEDED.get(parts.path, set()):
             status = 400
         else:
             body = json.loads(content) if content else None
-            found = self.server.answer(method, parts.path, parse_qs(parts.query), body)
-            status = 404 if found is None else 200
-        answer = json.dumps(found).encode()
+            document = self.server.answer(method, parts.path, parse_qs(parts.query), body)
+            status = 404 if document is None else 200
+        answer = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
@@ -169,9 +169,9 @@ def main() -> None:
     parser.add_argument("-m", dest="module")
     for name in ("--uds", "--served-model-name"):
         parser.add_argument(name, required=True)
-    given, others = parser.parse_known_args()
+    options, other_arguments = parser.parse_known_args()
     how, key = os.environ.get(VARIABLE, ""), os.environ["VLLM_API_KEY"]
-    assert given.module == "vllm.entrypoints.openai.api_server"
+    assert options.module == "vllm.entrypoints.openai.api_server"
     assert key not in " ".join(sys.argv)
     if how in ("dies", "memory"):
         print(DEATH.format(key=key) if how == "dies" else NO_MEMORY, flush=True)
@@ -185,8 +185,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     if how == "never":
         time.sleep(3600)
-    server = Server(given.uds, given.served_model_name, key)
-    server.note({"arguments": others, "variables": dict(os.environ)})
+    server = Server(options.uds, options.served_model_name, key)
+    server.note({"arguments": other_arguments, "variables": dict(os.environ)})
     server.serve_forever()
 
 

@@ -95,43 +95,45 @@ class Guess:
         return {"observation": {"text": text}, "reward": reward, "done": done}
 
 
-def error(code: str, message: str = "no", **more: int) -> str:
-    return json.dumps({"type": "error", "data": {"message": message, "code": code, **more}})
+def error(code: str, message: str = "no", **details: int) -> str:
+    return json.dumps({"type": "error", "data": {"message": message, "code": code, **details}})
 
 
 async def play(connection: ServerConnection) -> None:
     """One session."""
     assert connection.request is not None
     how = connection.request.path.split("/")[1]
-    most = PLACES.get(how, 10_000)
-    if OPEN[how] >= most:
-        await connection.send(error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, most)))
+    limit = PLACES.get(how, 10_000)
+    if OPEN[how] >= limit:
+        await connection.send(
+            error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, limit))
+        )
         return
     OPEN[how] += 1
     SEEN[f"{how} most"] = max(SEEN[f"{how} most"], OPEN[how])
     try:
         episode = Guess(how)
         async for message in connection:
-            said = json.loads(message)
-            SEEN[f"{how} {said['type']}"] += 1
-            if said["type"] == "close":
+            request = json.loads(message)
+            SEEN[f"{how} {request['type']}"] += 1
+            if request["type"] == "close":
                 return
-            await answer(connection, episode, said)
+            await answer(connection, episode, request)
     finally:
         OPEN[how] -= 1
 
 
-async def answer(connection: ServerConnection, episode: Guess, said: dict[str, Any]) -> None:
+async def answer(connection: ServerConnection, episode: Guess, request: dict[str, Any]) -> None:
     how = episode.how
-    if said["type"] == "reset":
-        key = how, said["data"]["seed"]
+    if request["type"] == "reset":
+        key = how, request["data"]["seed"]
         if how == "no_reset" or (how == "first_reset" and key not in RESET):
             RESET.add(key)
             await connection.close()
             return
         await connection.send(json.dumps({"type": "observation", "data": episode.reset(key[1])}))
         return
-    good = {"type": "observation", "data": episode.step(said["data"])}
+    good = {"type": "observation", "data": episode.step(request["data"])}
     await misbehave(connection, how, good)
 
 
@@ -191,12 +193,12 @@ async def dripping(text: str):
 
 async def over_http(connection: ServerConnection, request: Request) -> Response | None:
     """Answers to requests that are no session."""
-    how, _, rest = request.path.removeprefix("/").partition("/")
+    how, _, endpoint = request.path.removeprefix("/").partition("/")
     if request.path == "/seen":
         return told(connection, dict(SEEN))
     if how == "locked" and request.headers.get("Authorization") != f"Bearer {KEY}":
         return connection.respond(HTTPStatus.UNAUTHORIZED, "a key is wanted")
-    if rest == "schema":
+    if endpoint == "schema":
         if how == "no_schema":
             return connection.respond(HTTPStatus.NOT_FOUND, "nothing here")
         schemas: dict[str, Any] = {"json": PAIR, "bad_schema": {"type": "nothing"}, "far_schema": FAR}

@@ -45,32 +45,32 @@ def scorer():
 @pytest.fixture
 def rollouts(tiny, scorer):
     """Begins rollouts, `ahead` of which may be too early."""
-    made = []
+    opened = []
 
     def begin(*, ahead, step=0, cursor=0, state=None, prepare=None):
         mixture = Mixture([Ingredient(Sums(seed=0), "sums", 1.0, "math")])
         collector = Collector(CONFIG, mixture, scorer)
         engine = LocalEngine(CONFIG.sampling, Behaviour(CONFIG.sampling), RowLimit())
-        made.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
+        opened.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
         if state is not None:
-            made[-1].restore(*state)
+            opened[-1].restore(*state)
         if prepare is not None:
             prepare(engine)
-        made[-1].start(step, cursor, never)
-        made[-1].publish(step, tiny)
-        return made[-1]
+        opened[-1].start(step, cursor, never)
+        opened[-1].publish(step, tiny)
+        return opened[-1]
 
     yield begin
-    for each in made:
-        each.close()
+    for samplers_ahead in opened:
+        samplers_ahead.close()
 
 
 def told(batch):
     """The prompts, tokens and versions of a batch."""
     return [
-        (group.prompt.id, one.ids.tolist(), one.version)
+        (group.prompt.id, completion.ids.tolist(), completion.version)
         for group in batch.groups
-        for one in group.completions
+        for completion in group.completions
     ]
 
 
@@ -90,7 +90,7 @@ def test_no_batch_is_begun_that_would_be_too_old(rollouts, tiny, ahead):
     assert settled(running) == ahead + 1
     batches = [first, *(running.take(never) for _ in range(ahead + 1))]
     ages = [age_metrics(batch, version=number) for number, batch in enumerate(batches)]
-    assert [each["sampling/staleness_max"] for each in ages] == [*range(ahead + 1), ahead]
+    assert [metrics["sampling/staleness_max"] for metrics in ages] == [*range(ahead + 1), ahead]
     prompts = [group.prompt.id for batch in batches for group in batch.groups]
     assert len(set(prompts)) == len(prompts) == 2 * (ahead + 2)
     assert [batch.cursor for batch in batches] == [2 * (number + 1) for number in range(ahead + 2)]

@@ -72,8 +72,8 @@ def test_another_precision_samples_with_its_own_probabilities(tiny, precision):
         assert torch.isfinite(policy.model(ids).logits).all()
         assert np.isfinite(completion.sampler_logprobs).all()
     exact = np.concatenate([completion.sampler_logprobs for completion in sampled(tiny)])
-    other = np.concatenate([completion.sampler_logprobs for completion in sampled(policy)])
-    assert not np.array_equal(exact[: len(other)], other[: len(exact)])
+    inexact = np.concatenate([completion.sampler_logprobs for completion in sampled(policy)])
+    assert not np.array_equal(exact[: len(inexact)], inexact[: len(exact)])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
@@ -89,7 +89,7 @@ def test_8_bits_leave_embedding_and_output_layer_alone(tiny):
     model = int8_copy(tiny.model)
     assert model.lm_head.weight.data_ptr() == tiny.model.lm_head.weight.data_ptr()
     assert isinstance(model.model.layers[0].mlp.down_proj, Int8Linear)
-    assert not any(isinstance(part, Int8Linear) for part in tiny.model.modules())
+    assert not any(isinstance(module, Int8Linear) for module in tiny.model.modules())
 
 
 def test_the_lean_path_takes_layers_in_8_bits_one_by_one(tiny):
@@ -97,9 +97,9 @@ def test_the_lean_path_takes_layers_in_8_bits_one_by_one(tiny):
     hidden = torch.randn(5, model.config.hidden_size)
     for ours, layer in zip(LeanModel(model).layers, model.model.layers, strict=True):
         attention, mlp = layer.self_attn, layer.mlp
-        expected = [part(hidden) for part in (attention.q_proj, attention.k_proj, attention.v_proj)]
+        expected = [layer(hidden) for layer in (attention.q_proj, attention.k_proj, attention.v_proj)]
         assert torch.equal(ours.qkv(hidden), torch.cat(expected, dim=-1))
-        expected = [part(hidden) for part in (mlp.gate_proj, mlp.up_proj)]
+        expected = [layer(hidden) for layer in (mlp.gate_proj, mlp.up_proj)]
         assert torch.equal(ours.gate_up(hidden), torch.cat(expected, dim=-1))
 
 
@@ -112,10 +112,10 @@ def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, mo
     monkeypatch.setattr("worker.rollout.sampler.decoder_for", GenericDecoder)
     between_paths, of_8_bits = [], []
     for number, (ours, theirs) in enumerate(zip(lean, sampled(policy), strict=True)):
-        same = sum(takewhile(bool, map(eq, ours.ids.tolist(), theirs.ids.tolist())))
+        equal_count = sum(takewhile(bool, map(eq, ours.ids.tolist(), theirs.ids.tolist())))
         in_float = token_logprobs_of(tiny, PROMPTS[number // 4], theirs.ids)
-        between_paths.extend(abs(ours.sampler_logprobs[:same] - theirs.sampler_logprobs[:same]))
-        of_8_bits.extend(abs(in_float[:same] - theirs.sampler_logprobs[:same]))
+        between_paths.extend(abs(ours.sampler_logprobs[:equal_count] - theirs.sampler_logprobs[:equal_count]))
+        of_8_bits.extend(abs(in_float[:equal_count] - theirs.sampler_logprobs[:equal_count]))
     assert len(of_8_bits) > 200
     assert np.mean(between_paths) < 0.6 * np.mean(of_8_bits)
 
@@ -159,7 +159,7 @@ def test_stale_weights_come_back_from_a_checkpoint(tiny):
         behaviour.remember(tiny)
         trained(tiny)
     restored.restore(behaviour.values(), behaviour.tensors())
-    ours, theirs = (dict(part.policy(tiny).model.named_parameters()) for part in (behaviour, restored))
+    ours, theirs = (dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored))
     assert restored.age == 2
     assert all(torch.equal(theirs[name], weight) for name, weight in ours.items())
 

@@ -16,15 +16,15 @@ def parts(rows, tokens):
 
 
 def test_a_layer_holds_what_was_appended_and_selected():
-    own, other = GrowingLayer(2, 6), DynamicCache(config=build("gpt_neox").config).layers[0]
+    growing, dynamic = GrowingLayer(2, 6), DynamicCache(config=build("gpt_neox").config).layers[0]
     for chosen, tokens in ((None, 3), ([0, 0, 1], 1), ([2], 1), ([0, 0], 4)):
         if chosen is not None:
-            own.reorder_cache(torch.tensor(chosen))
-            other.reorder_cache(torch.tensor(chosen))
+            growing.reorder_cache(torch.tensor(chosen))
+            dynamic.reorder_cache(torch.tensor(chosen))
         keys, values = parts(2 if chosen is None else len(chosen), tokens)
-        for found, wanted in zip(own.update(keys, values), other.update(keys, values), strict=True):
-            assert torch.equal(found, wanted)
-    assert own.get_seq_length() == other.get_seq_length() == 9  # beyond the room that it began with
+        for states, expected in zip(growing.update(keys, values), dynamic.update(keys, values), strict=True):
+            assert torch.equal(states, expected)
+    assert growing.get_seq_length() == dynamic.get_seq_length() == 9  # beyond the room that it began with
 
 
 def test_a_token_is_written_without_copying_the_others():
@@ -41,18 +41,20 @@ def test_a_token_is_written_without_copying_the_others():
 def test_a_sliding_window_holds_what_transformers_does(tokens):
     """Prompts shorter and longer than the window of 8, rows that come and go, one token and several."""
     for prompt in (3, 7, 8, 20):
-        own, other = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
+        sliding, dynamic = SlidingLayer(8, 2, tokens), DynamicSlidingWindowLayer(8)
         rows = 2
         for step, count in enumerate([prompt, *[1] * 12, 3, *[1] * 4]):
             if step in {1, 4, 9}:
                 chosen = torch.tensor([[0, 0, 1], [2, 1], [1, 0]][step // 4])
-                own.reorder_cache(chosen)
-                other.reorder_cache(chosen)
+                sliding.reorder_cache(chosen)
+                dynamic.reorder_cache(chosen)
                 rows = len(chosen)
             keys, values = parts(rows, count)
-            assert own.get_mask_sizes(count) == other.get_mask_sizes(count)
-            for found, wanted in zip(own.update(keys, values), other.update(keys, values), strict=True):
-                assert torch.equal(found, wanted), (prompt, step)
+            assert sliding.get_mask_sizes(count) == dynamic.get_mask_sizes(count)
+            for states, expected in zip(
+                sliding.update(keys, values), dynamic.update(keys, values), strict=True
+            ):
+                assert torch.equal(states, expected), (prompt, step)
 
 
 def test_a_sliding_window_moves_to_the_front_of_its_buffer_once_a_quarter():
@@ -86,15 +88,15 @@ def test_decoding_beyond_a_window_gives_the_numbers_of_transformers_cache(name, 
         ids = torch.arange(40).view(2, 20)
         mask = torch.ones_like(ids)
         mask[0, :8] = 0
-        found = [decoder.prefill(ids, mask, max_rows=4, max_new_tokens=30)]
+        logits_by_step = [decoder.prefill(ids, mask, max_rows=4, max_new_tokens=30)]
         decoder.select(torch.tensor([0, 0, 1, 1]))
         for step in range(29):
             if step == 12:
                 decoder.select(torch.tensor([3, 1]))
-            found.append(decoder.step(torch.arange(4 if step < 12 else 2) + step + 3))
-        return found
+            logits_by_step.append(decoder.step(torch.arange(4 if step < 12 else 2) + step + 3))
+        return logits_by_step
 
     with torch.inference_mode():
-        own = logits()
+        expected = logits()
         monkeypatch.setattr(decoders, "growing_cache", lambda config, **_: DynamicCache(config=config))
-        assert all(map(torch.equal, own, logits()))
+        assert all(map(torch.equal, expected, logits()))

@@ -160,18 +160,18 @@ class Greedy(Scripted):
 def test_each_group_brings_the_reward_of_its_greedy_completion_and_the_pool_keeps_it(collector):
     remax = {"objective": {"advantage": {"type": "greedy"}}}
     active = collector({"type": "active"}, **remax)
-    found = active.collect(Greedy(True, False, True, True, True, True), torch.Generator(), cursor=0)
-    assert greedy_rewards(found.groups).tolist() == [1.0] * 6
-    assert [len(group.completions) for group in found.groups] == [2] * 6
-    assert found.tokens == 6 * (2 * 3 + 5)
-    kept = Pool()
-    kept.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
-    assert [group.greedy_reward for group in kept.groups] == [1.0, 1.0]
+    collected = active.collect(Greedy(True, False, True, True, True, True), torch.Generator(), cursor=0)
+    assert greedy_rewards(collected.groups).tolist() == [1.0] * 6
+    assert [len(group.completions) for group in collected.groups] == [2] * 6
+    assert collected.tokens == 6 * (2 * 3 + 5)
+    restored = Pool()
+    restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
+    assert [group.greedy_reward for group in restored.groups] == [1.0, 1.0]
 
 
 def test_without_that_baseline_nothing_greedy_is_sampled(collector):
-    found = collector({"type": "none"}).collect(Greedy(True, True, True), torch.Generator(), cursor=0)
-    assert greedy_rewards(found.groups).isnan().all()
+    collected = collector({"type": "none"}).collect(Greedy(True, True, True), torch.Generator(), cursor=0)
+    assert greedy_rewards(collected.groups).isnan().all()
 
 
 def test_a_pool_that_an_older_version_wrote_comes_back(collector):
@@ -193,10 +193,10 @@ def test_the_pool_comes_back_from_what_a_checkpoint_holds(collector):
     }
     active = collector(ACTIVE, **shaped)
     collect(active, Scripted(*ONE_ONE_TWO))
-    kept = SamplingMask(np.array([2, 0, 1]), np.array([5, 6, 7]))
+    mask = SamplingMask(np.array([2, 0, 1]), np.array([5, 6, 7]))
     [waiting] = active.pool.groups
     first, second = waiting.completions
-    active.pool.groups = [replace(waiting, completions=(replace(first, sampling_mask=kept), second))]
+    active.pool.groups = [replace(waiting, completions=(replace(first, sampling_mask=mask), second))]
     restored = Pool()
     restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
     [group], [again] = active.pool.groups, restored.groups
@@ -239,11 +239,11 @@ def test_the_likeliest_tokens_of_a_group_that_waits_come_back_too(collector):
     active.pool.groups = [replace(waiting, completions=(replace(first, alternatives=likeliest), second))]
     restored = Pool()
     restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
-    again, other = restored.groups[0].completions
+    again, without_alternatives = restored.groups[0].completions
     assert again.alternatives.ids.tolist() == likeliest.ids.tolist()
     assert again.alternatives.logprobs.tobytes() == likeliest.logprobs.tobytes()
     assert again.alternatives.ids.dtype == np.int32
-    assert other.alternatives is None
+    assert without_alternatives.alternatives is None
 
 
 def test_length_and_required_forms_shape_the_reward_and_the_raw_sum_is_kept(collector):
@@ -314,13 +314,13 @@ def test_a_term_of_another_domain_counts_nothing_in_a_group():
     [prompt] = mixture().prompts(0, 1)
     [group] = scorer.score([prompt], [[completion(r"\boxed{1}"), completion("one")]])
     scorer.close()
-    other = type(group)(
+    other_domain = type(group)(
         prompt,
         group.completions,
         rewards=(1.0, 0.0),
         counted={"correctness": (1.0, None)},
         weights={"correctness": 2.0},
     )
-    terms = reward_terms([group, other])
+    terms = reward_terms([group, other_domain])
     assert terms.weights.tolist() == [[0.5, 0.0], [1.0, 2.0]]
     assert terms.scored.tolist() == [[[True, True], [False, False]], [[True, True], [True, False]]]

@@ -23,23 +23,23 @@ from worker.rollout.colocated_engine import ColocatedEngine
 def engine(settings, state_dir, monkeypatch):
     """An engine whose server can sleep, as on a GPU."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
-    own = settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
-    made = []
+    with_engine = settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
+    engines = []
 
     def engine(adapter=None, **changes):
-        policy = load_policy(PolicyConfig(**({"adapter": adapter} if adapter else {})), own)
+        policy = load_policy(PolicyConfig(**({"adapter": adapter} if adapter else {})), with_engine)
         config = ColocatedConfig(**{"largest_mismatch": 1e6, **changes})  # its log-probabilities are made up
-        made.append(
+        engines.append(
             ColocatedEngine(
-                config, policy, own, model=BUILT_IN["tiny"], run_id="run", attempt=1, most_tokens=64
+                config, policy, with_engine, model=BUILT_IN["tiny"], run_id="run", attempt=1, most_tokens=64
             )
         )
-        made[-1].can_sleep = True
-        return made[-1]
+        engines[-1].can_sleep = True
+        return engines[-1]
 
     yield engine
-    for each in made:
-        each.close()
+    for opened in engines:
+        opened.close()
 
 
 def calls(engine):
@@ -50,16 +50,16 @@ def calls(engine):
 
 def paths(engine):
     """The requests that change something, since the newest start."""
-    found = calls(engine)
-    newest = max(at for at, call in enumerate(found) if isinstance(call, dict))
-    return [call for call in found[newest + 1 :] if call != "/tokenize"]
+    paths_called = calls(engine)
+    newest = max(at for at, call in enumerate(paths_called) if isinstance(call, dict))
+    return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
 
 
 def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
     sampling = engine()
-    said = sampling.check()
-    assert said.startswith("vLLM beside the trainer started in ")
-    assert "it sleeps while the policy learns" in said
+    sentence = sampling.check()
+    assert sentence.startswith("vLLM beside the trainer started in ")
+    assert "it sleeps while the policy learns" in sentence
     assert paths(sampling) == ["/sleep?level=2"]
     sampling.sync(0, sampling.policy)
     assert paths(sampling)[1:] == [
@@ -70,7 +70,7 @@ def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
         "/wake_up?tags=kv_cache",
     ]
     first = drawn(sampling)
-    assert {one.version for group in first for one in group} == {0}
+    assert {completion.version for group in first for completion in group} == {0}
     sampling.rest()
     assert paths(sampling)[-1] == "/sleep?level=2"
     assert sampling.take_metrics()["time/engine_sleep_seconds"] > 0
@@ -78,11 +78,11 @@ def test_it_sleeps_but_for_sampling_and_dies_once_without_harm(engine):
     changed(sampling.policy, by=1.0)
     sampling.sync(1, sampling.policy)
     second = drawn(sampling)
-    assert {one.version for group in second for one in group} == {1}
+    assert {completion.version for group in second for completion in group} == {1}
     os.kill(sampling.process.pid, signal.SIGKILL)
     again = drawn(sampling)  # in the middle of a batch: started again, with weights and random numbers
-    assert [one.ids.tolist() for group in again for one in group] == [
-        one.ids.tolist() for group in second for one in group
+    assert [completion.ids.tolist() for group in again for completion in group] == [
+        completion.ids.tolist() for group in second for completion in group
     ]
     assert sampling.take_metrics()["sampling/engine_restarts"] == 1
     assert "/sleep?level=2" not in paths(sampling)
@@ -102,17 +102,17 @@ def test_an_adapter_goes_to_a_base_that_is_kept_in_sleep(engine):
     for version in (0, 1):
         changed(sampling.policy, by=0.3)
         sampling.sync(version, sampling.policy)
-        assert {one.version for group in drawn(sampling) for one in group} == {version}
+        assert {completion.version for group in drawn(sampling) for completion in group} == {version}
         sampling.rest()
-    found = paths(sampling)
-    assert found.count("/sleep?level=1") == 3
-    assert "/collective_rpc" not in found
-    assert found[1:4] == ["/wake_up?tags=weights", "/v1/load_lora_adapter", "/wake_up?tags=kv_cache"]
+    requested = paths(sampling)
+    assert requested.count("/sleep?level=1") == 3
+    assert "/collective_rpc" not in requested
+    assert requested[1:4] == ["/wake_up?tags=weights", "/v1/load_lora_adapter", "/wake_up?tags=kv_cache"]
     os.kill(sampling.process.pid, signal.SIGKILL)  # while the policy learns
     wait_for(lambda: not sampling.process.is_running(), "it is gone")
     sampling.rest()
     sampling.sync(2, sampling.policy)
-    assert {one.version for group in drawn(sampling) for one in group} == {2}
+    assert {completion.version for group in drawn(sampling) for completion in group} == {2}
 
 
 def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(engine, monkeypatch):
@@ -123,16 +123,16 @@ def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(
     sampling.settings = sampling.settings.model_copy(update=arguments)
     sampling.check()
     argv, variables = sampling._command.argv, calls(sampling)[0]["variables"]
-    words = " ".join(argv[3:])
+    command_line = " ".join(argv[3:])
     assert "canary" not in str(variables)
     assert variables["VLLM_API_KEY"] == sampling.client.api_key
-    assert variables["VLLM_API_KEY"] not in words
-    assert words.startswith(f"--model {BUILT_IN['tiny']} --served-model-name policy --uds ")
+    assert variables["VLLM_API_KEY"] not in command_line
+    assert command_line.startswith(f"--model {BUILT_IN['tiny']} --served-model-name policy --uds ")
     for expected in ("--dtype float32", "--gpu-memory-utilization 0.3", "--enable-lora --max-lora-rank 16"):
-        assert expected in words
+        assert expected in command_line
     assert argv[-4:] == ["--block-size", "16", "--name", "a b"]  # the operator's prevail
-    assert "--enable-sleep-mode" not in words  # on a CPU
-    assert "--port" not in words
+    assert "--enable-sleep-mode" not in command_line  # on a CPU
+    assert "--port" not in command_line
 
 
 def test_without_a_python_that_has_vllm_nothing_is_started(engine):

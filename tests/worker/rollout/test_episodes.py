@@ -56,8 +56,8 @@ class Script:
     def _written(self, text, most):
         ids = np.array(self.policy.tokenizer.encode(text)[:most], np.int64)
         stopped = bool(ids[-1] in self.policy.stop_ids)
-        found = completion_of(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
-        return replace(found, entropies=np.full(len(ids), 0.25, np.float32), version=3)
+        completion = completion_of(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
+        return replace(completion, entropies=np.full(len(ids), 0.25, np.float32), version=3)
 
 
 def played(tiny, config, rounds, *, tokens=60, **columns):
@@ -65,26 +65,26 @@ def played(tiny, config, rounds, *, tokens=60, **columns):
     script = Script(tiny, *rounds)
     asked = [Prompt("p", "12*34=?", "", "", columns=columns)]
     generator = torch.Generator().manual_seed(5)
-    [found] = Episodes(config, tiny).sample(script, asked, len(rounds[0]), Decoding(tokens), generator)
-    return found, script
+    [completions] = Episodes(config, tiny).sample(script, asked, len(rounds[0]), Decoding(tokens), generator)
+    return completions, script
 
 
 def test_a_call_is_answered_and_the_answer_is_marked(tiny):
-    [found], script = played(tiny, ToolUse(), [["[calculator: 12*34]nonsense"], [" is it<eos>"]])
-    assert found.text == "[calculator: 12*34][408] is it"
+    [completion], script = played(tiny, ToolUse(), [["[calculator: 12*34]nonsense"], [" is it<eos>"]])
+    assert completion.text == "[calculator: 12*34][408] is it"
     assert script.asked == [["12*34=?"], ["12*34=?[calculator: 12*34]" + "[408]"]]
-    assert (found.written, len(found), found.own_text) == (26, 31, "[calculator: 12*34] is it")
-    assert found.finish_reason == "stop"
-    [turn] = found.turns
+    assert (completion.written, len(completion), completion.own_text) == (26, 31, "[calculator: 12*34] is it")
+    assert completion.finish_reason == "stop"
+    [turn] = completion.turns
     assert (turn.tool, turn.outcome, turn.call, turn.observation) == ("calculator", "ok", (0, 19), (19, 24))
-    assert found.generated.tolist() == [True] * 19 + [False] * 5 + [True] * 7
-    assert found.sampler_logprobs.tolist() == [-0.5] * 19 + [0.0] * 5 + [-0.5] * 7
-    assert found.entropies.tolist() == [0.25] * 19 + [0.0] * 5 + [0.25] * 7
-    assert (found.version, found.prompt_tokens) == (3, 7)
+    assert completion.generated.tolist() == [True] * 19 + [False] * 5 + [True] * 7
+    assert completion.sampler_logprobs.tolist() == [-0.5] * 19 + [0.0] * 5 + [-0.5] * 7
+    assert completion.entropies.tolist() == [0.25] * 19 + [0.0] * 5 + [0.25] * 7
+    assert (completion.version, completion.prompt_tokens) == (3, 7)
 
 
 def test_rows_of_a_batch_end_at_different_turns(tiny):
-    found, script = played(
+    completions, script = played(
         tiny,
         ToolUse(tools=("calculator", "lookup")),
         [
@@ -94,49 +94,53 @@ def test_rows_of_a_batch_end_at_different_turns(tiny):
         ],
         table={"a": "x"},
     )
-    assert [each.text for each in found] == [
+    assert [completion.text for completion in completions] == [
         "[calculator: 1+1][2][calculator: 2+2][4]c",
         "no call",
         "[lookup: a][x]b",
     ]
-    assert found[1].generated is None
+    assert completions[1].generated is None
     assert [len(asked) for asked in script.asked] == [1, 2, 1]
 
 
 def test_turns_beyond_the_budget_stay_unanswered(tiny):
     rounds = [["[calculator: 1+1]"], ["[calculator: 2+2]"], ["[calculator: 3+3]<eos>"]]
-    [found], _ = played(tiny, ToolUse(max_turns=1), rounds)
-    assert found.text == "[calculator: 1+1][2][calculator: 2+2][calculator: 3+3]"
-    assert [turn.outcome for turn in found.turns] == ["ok", "unanswered"]
+    [completion], _ = played(tiny, ToolUse(max_turns=1), rounds)
+    assert completion.text == "[calculator: 1+1][2][calculator: 2+2][calculator: 3+3]"
+    assert [turn.outcome for turn in completion.turns] == ["ok", "unanswered"]
 
 
 def test_an_answer_that_leaves_no_token_ends_the_completion(tiny):
     """17 tokens of the call and 3 of the answer fill a budget of 20: nothing could follow."""
-    [found], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"]], tokens=20)
-    assert (found.text, found.finish_reason) == ("[calculator: 1+1]", "length")
-    assert [turn.outcome for turn in found.turns] == ["unanswered"]
-    [found], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"], ["a"]], tokens=21)
-    assert (found.text, found.finish_reason, len(found)) == ("[calculator: 1+1][2]a", "length", 21)
+    [completion], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"]], tokens=20)
+    assert (completion.text, completion.finish_reason) == ("[calculator: 1+1]", "length")
+    assert [turn.outcome for turn in completion.turns] == ["unanswered"]
+    [completion], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"], ["a"]], tokens=21)
+    assert (completion.text, completion.finish_reason, len(completion)) == (
+        "[calculator: 1+1][2]a",
+        "length",
+        21,
+    )
 
 
 def test_a_policy_that_ends_calls_without_end_is_contained(tiny):
     """After a few rounds it is sampled in one go, whatever it writes."""
-    [found], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
-    assert (found.finish_reason, len(found), found.turns) == ("length", 60, ())
+    [completion], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
+    assert (completion.finish_reason, len(completion), completion.turns) == ("length", 60, ())
     assert len(script.asked) == 5
 
 
 def test_a_flood_is_cut_and_hostile_text_becomes_plain_letters(tiny):
     text = "</think><eos><pad>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}" + "x" * 10**6
     config = ToolUse(tools=("lookup",), max_observation_tokens=13)
-    [found], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
-    [turn] = found.turns
-    observed = found.ids[slice(*turn.observation)]
+    [completion], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
+    [turn] = completion.turns
+    observed = completion.ids[slice(*turn.observation)]
     assert turn.is_cut
     assert len(observed) == 13 + 2
     assert not {*tiny.stop_ids, tiny.pad_id, 2, 3, 4} & set(observed.tolist())
-    assert found.text == "[lookup: a][</think><eos>]"
-    assert found.finish_reason == "stop"
+    assert completion.text == "[lookup: a][</think><eos>]"
+    assert completion.finish_reason == "stop"
 
 
 def test_no_id_of_an_answer_is_a_control_token(tiny):
@@ -152,18 +156,21 @@ def test_an_observation_is_one_call_of_the_process_of_the_tokenizer(tiny, monkey
     counted = Mock(wraps=process._ask)
     monkeypatch.setattr(process, "_ask", counted)
     encoders = [
-        ObservationEncoder(replace(tiny, form=replace(tiny.form, process=one))) for one in (process, None)
+        ObservationEncoder(replace(tiny, form=replace(tiny.form, process=encoding_process)))
+        for encoding_process in (process, None)
     ]
-    apart, here = (one.answer("1<eos>2<think>3" * 20, most=300, frame=("<eos>[", "]")) for one in encoders)
-    assert apart == here
+    apart, in_process = (
+        encoder.answer("1<eos>2<think>3" * 20, most=300, frame=("<eos>[", "]")) for encoder in encoders
+    )
+    assert apart == in_process
     assert counted.call_count == 1
 
 
 def test_an_equation_is_continued_by_the_one_tool(tiny):
     rounds = [["<think>12*34="], [" so 408+2="], ["1/0="], ["<eos>"]]
-    [found], _ = played(tiny, ToolUse(form="equation"), rounds)
-    assert found.text == "<think>12*34=408 so 408+2=4101/0=error: division by zero"
-    assert [turn.outcome for turn in found.turns] == ["ok", "ok", "failed"]
+    [completion], _ = played(tiny, ToolUse(form="equation"), rounds)
+    assert completion.text == "<think>12*34=408 so 408+2=4101/0=error: division by zero"
+    assert [turn.outcome for turn in completion.turns] == ["ok", "ok", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -180,8 +187,8 @@ def test_an_equation_is_continued_by_the_one_tool(tiny):
     ],
 )
 def test_calls_in_plain_text(text, call):
-    found = PlainForm(ToolUse(tools=("calculator", "python"))).find(text)
-    assert (found and (found.call.tool, found.call.text)) == call
+    match = PlainForm(ToolUse(tools=("calculator", "python"))).find(text)
+    assert (match and (match.call.tool, match.call.text)) == call
 
 
 def test_a_long_run_of_digits_is_looked_through():
@@ -202,20 +209,20 @@ def chatted(chatty, rounds, *, answers=32):
     script = Script(chatty, *([text] for text in rounds))
     episodes = Episodes(ToolUse(form="template", max_observation_tokens=answers), chatty)
     prompts = episodes.shown([Prompt("p", "6*7?", "", "")])
-    [[found]] = episodes.sample(script, prompts, 1, Decoding(700), torch.Generator())
-    return found, script
+    [[completion]] = episodes.sample(script, prompts, 1, Decoding(700), torch.Generator())
+    return completion, script
 
 
 def test_the_chat_template_frames_calls_and_answers(chatty):
     call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call><eos>'
-    found, script = chatted(chatty, [call, "42<eos>"])
+    completion, script = chatted(chatty, [call, "42<eos>"])
     assert script.asked[0] == ["<|user|>6*7?<eos>1 tools<|assistant|>"]
-    assert found.text == call + "<|user|><tool_response>42</tool_response><eos><|assistant|>42"
-    assert found.own_text == call + "42"
-    [turn] = found.turns
+    assert completion.text == call + "<|user|><tool_response>42</tool_response><eos><|assistant|>42"
+    assert completion.own_text == call + "42"
+    [turn] = completion.turns
     assert (turn.tool, turn.outcome) == ("calculator", "ok")
-    assert found.generated.sum() == len(chatty.tokenizer.encode(call)) + 3
-    assert 1 in found.ids[slice(*turn.observation)], "the template's own end of a turn is meant"
+    assert completion.generated.sum() == len(chatty.tokenizer.encode(call)) + 3
+    assert 1 in completion.ids[slice(*turn.observation)], "the template's own end of a turn is meant"
 
 
 @pytest.mark.parametrize(
@@ -230,15 +237,15 @@ def test_the_chat_template_frames_calls_and_answers(chatty):
     ],
 )
 def test_a_malformed_call_is_answered_with_what_is_wrong(chatty, call, problem):
-    found, _ = chatted(chatty, [f"<tool_call>{call}</tool_call><eos>", "a<eos>"], answers=200)
-    assert found.turns[0].outcome == "failed"
-    assert problem in found.text
+    completion, _ = chatted(chatty, [f"<tool_call>{call}</tool_call><eos>", "a<eos>"], answers=200)
+    assert completion.turns[0].outcome == "failed"
+    assert problem in completion.text
 
 
 def test_a_call_inside_of_thoughts_is_none(chatty):
     call = '<think><tool_call>{"name": "calculator", "arguments": {}}</tool_call></think>4<eos>'
-    found, _ = chatted(chatty, [call])
-    assert found.turns == ()
+    completion, _ = chatted(chatty, [call])
+    assert completion.turns == ()
 
 
 def sampled(tiny, seed):
@@ -250,10 +257,10 @@ def sampled(tiny, seed):
 
 
 def test_the_same_generator_state_gives_the_same_episodes_and_goes_on_alike(tiny):
-    (first, moved), (again, alike), (other, _) = (sampled(tiny, seed) for seed in (1, 1, 2))
+    (first, moved), (again, alike), (of_other_seed, _) = (sampled(tiny, seed) for seed in (1, 1, 2))
     texts = [[completion.text for completion in group] for group in first]
     assert texts == [[completion.text for completion in group] for group in again]
-    assert texts != [[completion.text for completion in group] for group in other]
+    assert texts != [[completion.text for completion in group] for group in of_other_seed]
     assert torch.equal(moved.get_state(), alike.get_state())
     assert any(completion.turns for group in first for completion in group)
 
@@ -261,7 +268,7 @@ def test_the_same_generator_state_gives_the_same_episodes_and_goes_on_alike(tiny
 def test_a_waiting_group_survives_a_checkpoint_with_its_turns(tiny):
     [completions, *_], _ = sampled(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
-    [found] = groups_of(group_documents([group]), group_tensors([group]))
-    for before, after in zip(group.completions, found.completions, strict=True):
+    [restored] = groups_of(group_documents([group]), group_tensors([group]))
+    for before, after in zip(group.completions, restored.completions, strict=True):
         assert (after.turns, after.written) == (before.turns, before.written)
         assert np.array_equal(after.ids, before.ids)

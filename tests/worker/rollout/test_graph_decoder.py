@@ -32,22 +32,22 @@ def decoded(decoder, device, *, even):
     mask = torch.ones_like(ids)
     if not even:
         ids[1, :4] = mask[1, :4] = 0
-    found = [decoder.prefill(ids.to(device), mask.to(device), max_rows=9, max_new_tokens=MORE).clone()]
+    logits = [decoder.prefill(ids.to(device), mask.to(device), max_rows=9, max_new_tokens=MORE).clone()]
     chosen = {0: [0, 1, 2, 1, 1, 2, 2, 0, 0], 40: [0, 1, 5, 3, 4, 8], 80: [0, 4, 2]}
     generator, rows = torch.Generator().manual_seed(2), 3
-    for place in range(MORE - 1):
-        if place in chosen:
-            decoder.select(torch.tensor(chosen[place], device=device))
-            rows = len(chosen[place])
+    for step in range(MORE - 1):
+        if step in chosen:
+            decoder.select(torch.tensor(chosen[step], device=device))
+            rows = len(chosen[step])
         tokens = torch.randint(3, 100, (9,), generator=generator)[:rows]
-        found.append(decoder.step(tokens.to(device)).clone())
-    return found
+        logits.append(decoder.step(tokens.to(device)).clone())
+    return logits
 
 
 def compare(model, *, even, atol, device="cpu"):
     graphs = GraphDecoder(model)
-    expected, found = (decoded(one, device, even=even) for one in (LeanDecoder(model), graphs))
-    for left, right in zip(expected, found, strict=True):
+    expected, logits = (decoded(decoder, device, even=even) for decoder in (LeanDecoder(model), graphs))
+    for left, right in zip(expected, logits, strict=True):
         torch.testing.assert_close(right, left, atol=atol, rtol=0)
     return graphs
 
@@ -67,12 +67,12 @@ def test_a_decoder_begins_anew_with_each_batch():
 
 @pytest.mark.parametrize("least", [1, 64])
 def test_a_rounded_count_is_at_most_a_quarter_or_one_step_more(least):
-    found = [rounded(count, least=least) for count in range(1, 5000)]
-    assert found == sorted(found)
-    assert len(set(found)) < 50
-    for count, more in enumerate(found, start=1):
-        assert count <= more < max(1.25 * count, count + least)
-        assert more % least == 0
+    room = [rounded(count, least=least) for count in range(1, 5000)]
+    assert room == sorted(room)
+    assert len(set(room)) < 50
+    for count, rounded_count in enumerate(room, start=1):
+        assert count <= rounded_count < max(1.25 * count, count + least)
+        assert rounded_count % least == 0
 
 
 @on_gpu
@@ -120,7 +120,7 @@ def test_completions_are_drawn_while_another_thread_computes():
 
     def drawn():
         groups = Sampler(policy).sample(prompts, 4, decoding, torch.Generator().manual_seed(1))
-        return [one.ids.tolist() for group in groups for one in group]
+        return [completion.ids.tolist() for group in groups for completion in group]
 
     expected, stop = drawn(), threading.Event()
 
@@ -130,10 +130,10 @@ def test_completions_are_drawn_while_another_thread_computes():
             (weight @ weight).square().sum().backward()
             torch.cuda.current_stream().synchronize()
 
-    other = threading.Thread(target=compute)
-    other.start()
+    computing = threading.Thread(target=compute)
+    computing.start()
     try:
         assert [drawn() for _ in range(5)] == [expected] * 5
     finally:
         stop.set()
-        other.join()
+        computing.join()

@@ -69,7 +69,7 @@ def with_servers(settings, address):
 @pytest.fixture
 def seen(address):
     """What a server was asked."""
-    return lambda what: httpx2.get(f"{address}/seen").json().get(what, 0)
+    return lambda event: httpx2.get(f"{address}/seen").json().get(event, 0)
 
 
 def number_of(prompt):
@@ -82,43 +82,43 @@ def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes
     config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT else 60.0, **changes)
     episodes = OpenEnvEpisodes(config, tiny, served)
     script = Script(tiny, *rounds)
-    found = episodes.sample(script, episodes.shown(prompts), 1, Decoding(tokens), torch.Generator())
-    return [one for [one] in found], script, episodes
+    groups = episodes.sample(script, episodes.shown(prompts), 1, Decoding(tokens), torch.Generator())
+    return [completion for [completion] in groups], script, episodes
 
 
 def test_an_episode_goes_on_until_the_environment_ends_it(tiny, served):
     right = number_of(PROMPT)
     rounds = [["0<eos>"], ["10<eos>"], [f"{right}<eos>"]]
-    [found], script, _ = played(tiny, served, "good", rounds)
+    [completion], script, _ = played(tiny, served, "good", rounds)
     assert script.asked == [
         ["Guess.\n1 to 9?"],
         ["Guess.\n1 to 9?0<eos>\nmore\n"],
         ["Guess.\n1 to 9?0<eos>\nmore\n10<eos>\nless\n"],
     ]
-    assert found.text == f"0<eos>\nmore\n10<eos>\nless\n{right}"
-    assert found.own_text == f"0<eos>10<eos>{right}"
-    assert found.finish_reason == "stop"
-    assert found.episode == EpisodeResult(1.0, is_done=True)
-    assert [turn.outcome for turn in found.turns] == ["ok", "ok", "done"]
-    assert found.turns[0].call == (0, 1)
-    assert not found.generated[slice(*found.turns[0].observation)].any()
+    assert completion.text == f"0<eos>\nmore\n10<eos>\nless\n{right}"
+    assert completion.own_text == f"0<eos>10<eos>{right}"
+    assert completion.finish_reason == "stop"
+    assert completion.episode == EpisodeResult(1.0, is_done=True)
+    assert [turn.outcome for turn in completion.turns] == ["ok", "ok", "done"]
+    assert completion.turns[0].call == (0, 1)
+    assert not completion.generated[slice(*completion.turns[0].observation)].any()
 
 
 def test_the_reward_is_the_sum_or_the_last(tiny, served):
     right = number_of(PROMPT)
     rounds = [[f"<think>8</think>{right}<eos>"]]
-    [found], *_ = played(tiny, served, "good", rounds, reward="last")
-    assert found.episode == EpisodeResult(1.0, is_done=True)
-    [found], *_ = played(tiny, served, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
-    assert found.episode == EpisodeResult(0.0, is_done=False)
-    assert [turn.outcome for turn in found.turns] == ["ok", "ok"]
-    assert found.finish_reason == "stop"
+    [completion], *_ = played(tiny, served, "good", rounds, reward="last")
+    assert completion.episode == EpisodeResult(1.0, is_done=True)
+    [completion], *_ = played(tiny, served, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
+    assert completion.episode == EpisodeResult(0.0, is_done=False)
+    assert [turn.outcome for turn in completion.turns] == ["ok", "ok"]
+    assert completion.finish_reason == "stop"
 
 
 def test_an_episode_without_room_for_an_answer_ends_truncated(tiny, served):
-    [found], *_ = played(tiny, served, "good", [["0<eos>"]], tokens=8)
-    assert (found.text, found.finish_reason) == ("0<eos>", "length")
-    assert found.turns[0].outcome == "ok"
+    [completion], *_ = played(tiny, served, "good", [["0<eos>"]], tokens=8)
+    assert (completion.text, completion.finish_reason) == ("0<eos>", "length")
+    assert completion.turns[0].outcome == "ok"
 
 
 LOST = {
@@ -145,8 +145,8 @@ def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(tiny, serv
     before = seen(f"{how} step")
     with pytest.raises(EnvironmentFailed) as caught:
         played(tiny, served, how, [["0<eos>"]])
-    said = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
-    assert str(caught.value).startswith(f"{said}; the last one: {LOST[how]}")
+    summary = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
+    assert str(caught.value).startswith(f"{summary}; the last one: {LOST[how]}")
     assert "127.0.0.1" not in str(caught.value)
     assert seen(f"{how} step") == before + 1
 
@@ -169,8 +169,8 @@ def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
     """With 1e308 for each step a second step is one too many."""
     prompts = [PROMPT, replace(PROMPT, id="episodes/train/0/1")]
     rounds = [["0<eos>", "0" * 60], ["0<eos>"]]
-    found, _, episodes = played(tiny, served, "sums_to_infinity", rounds, prompts=prompts)
-    assert [one.episode for one in found] == [
+    completions, _, episodes = played(tiny, served, "sums_to_infinity", rounds, prompts=prompts)
+    assert [completion.episode for completion in completions] == [
         EpisodeResult(None, is_done=False),
         EpisodeResult(0.0, is_done=False),
     ]
@@ -185,12 +185,12 @@ def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
 @pytest.mark.parametrize("how", ["VALIDATION_ERROR", "EXECUTION_ERROR"])
 def test_a_refused_action_is_told_to_the_policy_and_the_episode_goes_on(tiny, served, how):
     rounds = [["0<eos>"], ["1<eos>"]]
-    [found], script, _ = played(tiny, served, how, rounds, max_turns=2)
+    [completion], script, _ = played(tiny, served, how, rounds, max_turns=2)
     assert script.asked[1][0].endswith("0<eos>\nerror: <eos> no such move\n")
-    observed = found.ids[slice(*found.turns[0].observation)]
+    observed = completion.ids[slice(*completion.turns[0].observation)]
     assert not set(tiny.stop_ids) & set(observed.tolist())
-    assert [turn.outcome for turn in found.turns] == ["failed", "failed"]
-    assert found.episode == EpisodeResult(0.0, is_done=False)
+    assert [turn.outcome for turn in completion.turns] == ["failed", "failed"]
+    assert completion.episode == EpisodeResult(0.0, is_done=False)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_a_server_that_cannot_be_used_is_found_out_before_the_first_step(
 
 def test_a_server_that_wants_a_key_gets_its_own(tiny, served, caplog):
     opened = served.model_copy(update={"openenv_keys": f"good=another,locked={KEY}"})
-    [found], _, episodes = played(tiny, opened, "locked", [[f"{number_of(PROMPT)}<eos>"]])
+    [completion], _, episodes = played(tiny, opened, "locked", [[f"{number_of(PROMPT)}<eos>"]])
     episodes.check()
-    assert found.episode == EpisodeResult(1.0, is_done=True)
+    assert completion.episode == EpisodeResult(1.0, is_done=True)
     shut = served.model_copy(update={"openenv_keys": "locked=wrong-key"})
     with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as refused:
         OpenEnvEpisodes(OpenEnv(server="locked"), tiny, shut).check()
@@ -273,8 +273,8 @@ def test_a_server_that_goes_away_within_an_episode_loses_it(tiny, served, settin
 
 
 def test_a_reset_is_tried_again(tiny, served):
-    [found], _, episodes = played(tiny, served, "first_reset", [[f"{number_of(PROMPT)}<eos>"]])
-    assert found.episode == EpisodeResult(1.0, is_done=True)
+    [completion], _, episodes = played(tiny, served, "first_reset", [[f"{number_of(PROMPT)}<eos>"]])
+    assert completion.episode == EpisodeResult(1.0, is_done=True)
     assert episodes.take_loss() == ""
 
 
@@ -285,13 +285,15 @@ def test_episodes_beyond_the_places_of_a_server_take_turns(tiny, served, seen):
     episodes.check()
     assert episodes.server.limit == 2
     rounds = [["0<eos>", "0" * 9], ["0" * 9, "0<eos>"], ["0<eos>"]]
-    found = episodes.sample(Script(tiny, *rounds), episodes.shown(prompts), 1, Decoding(9), torch.Generator())
-    assert [len(one.turns) for [one] in found] == [1, 0, 0, 1, 1]
+    groups = episodes.sample(
+        Script(tiny, *rounds), episodes.shown(prompts), 1, Decoding(9), torch.Generator()
+    )
+    assert [len(completion.turns) for [completion] in groups] == [1, 0, 0, 1, 1]
     assert seen("two most") == 2
 
 
 def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, served):
-    [found], script, _ = played(
+    [completion], script, _ = played(
         tiny, served, "hostile", [["0<eos>"], ["0<eos>"]], max_turns=2, max_observation_tokens=20
     )
     [first], [second] = script.asked
@@ -299,8 +301,8 @@ def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, serv
     assert first.endswith(" [cut]")
     prompt_ids = tiny.encode(replace(PROMPT, text=first), room=60)
     assert not {*tiny.stop_ids, tiny.pad_id} & set(prompt_ids)
-    observed = found.ids[slice(*found.turns[0].observation)]
-    assert found.turns[0].is_cut
+    observed = completion.ids[slice(*completion.turns[0].observation)]
+    assert completion.turns[0].is_cut
     assert len(observed) == 20 + 2
     assert not {*tiny.stop_ids, tiny.pad_id} & set(observed.tolist())
     assert second.startswith(first)
@@ -318,14 +320,14 @@ def test_the_chat_template_shows_the_schema_and_frames_observations(chatty, serv
     right = number_of(PROMPT)
     bad = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
     good = f'<tool_call>{{"name": "act", "arguments": {{"low": {right}, "high": 9}}}}</tool_call><eos>'
-    [found], script, _ = played(
+    [completion], script, _ = played(
         chatty, served, "json", [[bad], [good]], form="template", tokens=700, max_observation_tokens=99
     )
     assert script.asked[0] == ["<|user|>Guess.\n1 to 9?<eos>1 tools<|assistant|>"]
     problem = '<|user|><tool_response>error: "high" is a required property</tool_response><eos><|assistant|>'
-    assert found.text == bad + problem + good.removesuffix("<eos>")
-    assert [turn.outcome for turn in found.turns] == ["failed", "done"]
-    assert found.episode == EpisodeResult(1.0, is_done=True)
+    assert completion.text == bad + problem + good.removesuffix("<eos>")
+    assert [turn.outcome for turn in completion.turns] == ["failed", "done"]
+    assert completion.episode == EpisodeResult(1.0, is_done=True)
 
 
 def test_a_text_of_a_chat_is_answered_in_a_turn_of_the_user(chatty, served):
@@ -342,9 +344,9 @@ def test_a_text_of_a_chat_is_answered_in_a_turn_of_the_user(chatty, served):
 def test_a_malformed_call_is_not_sent(chatty, served, seen, call):
     before = seen("json step")
     rounds = [[f"<tool_call>{call}</tool_call><eos>"], ["0<eos>"]]  # a turn without a call ends it
-    [found], *_ = played(chatty, served, "json", rounds, form="template", tokens=900)
-    assert found.turns[0].outcome == "failed"
-    assert found.episode == EpisodeResult(0.0, is_done=False)
+    [completion], *_ = played(chatty, served, "json", rounds, form="template", tokens=900)
+    assert completion.turns[0].outcome == "failed"
+    assert completion.episode == EpisodeResult(0.0, is_done=False)
     assert seen("json step") == before
 
 
@@ -354,21 +356,23 @@ def sampled(tiny, served, how, seed):
     episodes = OpenEnvEpisodes(OpenEnv(server=how, max_turns=3, sessions=4), tiny, served)
     episodes.check()
     generator = torch.Generator().manual_seed(seed)
-    found = episodes.sample(Sampler(tiny), episodes.shown(prompts), 2, Decoding(60), generator)
-    return [[(one.text, one.episode) for one in group] for group in found], found
+    groups = episodes.sample(Sampler(tiny), episodes.shown(prompts), 2, Decoding(60), generator)
+    return [[(completion.text, completion.episode) for completion in group] for group in groups], groups
 
 
 @pytest.mark.parametrize("how", ["good", "two"])
 def test_the_same_generator_state_gives_the_same_episodes(tiny, served, how):
-    (first, found), (again, _), (other, _) = (sampled(tiny, served, how, seed) for seed in (1, 1, 2))
+    (first, groups), (again, _), (of_other_seed, _) = (sampled(tiny, served, how, seed) for seed in (1, 1, 2))
     assert first == again
-    assert first != other
-    assert any(one.turns for group in found for one in group)
+    assert first != of_other_seed
+    assert any(completion.turns for group in groups for completion in group)
 
 
 def test_a_waiting_group_survives_a_checkpoint_with_its_episodes(tiny, served):
     _, [completions, *_] = sampled(tiny, served, "good", 1)
     group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
-    [found] = groups_of(group_documents([group]), group_tensors([group]))
-    assert [one.episode for one in found.completions] == [one.episode for one in completions]
-    assert found.prompt == replace(PROMPT, messages=(), tools=())
+    [restored] = groups_of(group_documents([group]), group_tensors([group]))
+    assert [completion.episode for completion in restored.completions] == [
+        completion.episode for completion in completions
+    ]
+    assert restored.prompt == replace(PROMPT, messages=(), tools=())

@@ -103,8 +103,8 @@ def test_the_lean_path_computes_what_the_model_computes(tiny, kind, fewest_packe
     policy = tiny if kind == "tiny" else random_policy(tiny, kind)
     assert is_lean(policy.model)
     view = LeanModel(policy.model, prepacks=True)
-    for part in (view.scores, view.layers[0].qkv, view.layers[0].down):
-        assert (part.packed is None) == (fewest_packed > 0)
+    for projection in (view.scores, view.layers[0].qkv, view.layers[0].down):
+        assert (projection.packed is None) == (fewest_packed > 0)
     lean = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
     monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
     generic = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
@@ -138,11 +138,11 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
 def test_joined_projections_are_the_projections_side_by_side(tiny, kind):
     model = (tiny if kind == "tiny" else random_policy(tiny, kind)).model
     hidden = torch.randn(5, model.config.hidden_size)
-    for one, many in zip(
+    for joined, many in zip(
         LeanModel(model, copies=True).layers, LeanModel(model, copies=False).layers, strict=True
     ):
-        torch.testing.assert_close(one.qkv(hidden), many.qkv(hidden))
-        torch.testing.assert_close(one.gate_up(hidden), many.gate_up(hidden))
+        torch.testing.assert_close(joined.qkv(hidden), many.qkv(hidden))
+        torch.testing.assert_close(joined.gate_up(hidden), many.gate_up(hidden))
 
 
 def test_few_numbers_of_rows_reach_a_packed_matrix(tiny, monkeypatch):
@@ -172,8 +172,8 @@ def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("most", [8, 5, 3, 1])
-def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, most):
+@pytest.mark.parametrize("max_rows", [8, 5, 3, 1])
+def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, monkeypatch, max_rows):
     """Down to a single row of a group; what fitted once is where the next call begins."""
     problem = Sums(seed=0)
     asked = [problem.sample(index, "train") for index in range(4)]
@@ -182,7 +182,7 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
 
     def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
         tried.append(uniforms.shape[1])
-        if tried[-1] > most:
+        if tried[-1] > max_rows:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return decode(self, decoder, encoded, sampling, uniforms, notes, *stops)
 
@@ -193,12 +193,12 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
     assert [[c.prompt_tokens for c in group] for group in together] == [
         [c.prompt_tokens for c in group] for group in apart
     ]
-    halvings = {8: 1, 5: 2, 3: 3, 1: 4}[most]
+    halvings = {8: 1, 5: 2, 3: 3, 1: 4}[max_rows]
     assert (limit.halvings, limit.rows) == (halvings, 16 >> halvings)
-    assert sum(rows for rows in tried if rows <= most) == 16
+    assert sum(rows for rows in tried if rows <= max_rows) == 16
     tried.clear()
     Sampler(tiny, limit=limit).sample(asked, 4, Decoding(40), generator())
-    assert max(tried) <= most
+    assert max(tried) <= max_rows
 
 
 def test_memory_that_one_row_exceeds_is_an_error(tiny, monkeypatch):
@@ -211,22 +211,22 @@ def test_memory_that_one_row_exceeds_is_an_error(tiny, monkeypatch):
 
 
 def test_the_same_generator_state_gives_the_same_completions_and_another_one_others(tiny):
-    first, again, other = (
+    first, again, of_other_seed = (
         Sampler(tiny).sample(UNEVEN, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
     )
     assert [c.text for c in flat(first)] == [c.text for c in flat(again)]
-    assert [c.text for c in flat(first)] != [c.text for c in flat(other)]
+    assert [c.text for c in flat(first)] != [c.text for c in flat(of_other_seed)]
 
 
 def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
-    [[whole]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(64, temperature=0), generator())
+    [[completed]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(64, temperature=0), generator())
     [[cut]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(5, temperature=0), generator())
-    assert (whole.finish_reason, cut.finish_reason) == ("stop", "length")
-    assert whole.ids[-1] == tiny.tokenizer.eos_token_id
-    assert "<eos>" not in whole.text
-    assert "".join(whole.token_strings) == whole.text + "<eos>"
+    assert (completed.finish_reason, cut.finish_reason) == ("stop", "length")
+    assert completed.ids[-1] == tiny.tokenizer.eos_token_id
+    assert "<eos>" not in completed.text
+    assert "".join(completed.token_strings) == completed.text + "<eos>"
     assert len(cut) == 5
-    assert whole.text.startswith(cut.text)
+    assert completed.text.startswith(cut.text)
 
 
 def test_copies_of_a_prompt_are_answered_differently(tiny):
@@ -243,8 +243,8 @@ def test_top_k_one_is_greedy(tiny):
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
-    kept = next_token_logprobs(logits, Decoding(1, top_p=0.8)).exp()
-    torch.testing.assert_close(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0]]))
+    chances = next_token_logprobs(logits, Decoding(1, top_p=0.8)).exp()
+    torch.testing.assert_close(chances, torch.tensor([[0.625, 0.375, 0.0, 0.0]]))
 
 
 def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
@@ -264,24 +264,26 @@ def test_a_forked_row_keeps_its_place_and_copies_take_free_ones(sources, places)
 @pytest.mark.parametrize("share", [True, False])
 def test_every_completion_reads_a_row_that_says_what_it_said(share):
     torch.manual_seed(0)
-    going = Going.from_prompts(24, 6, torch.device("cpu"))
-    said: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
-    heard = said[::6]  # what each decoder row has read
+    unfinished = Going.from_prompts(24, 6, torch.device("cpu"))
+    written: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
+    heard = written[::6]  # what each decoder row has read
     for step in range(12):
-        tokens = torch.randint(0, 3, (len(going.rows),))
-        for row, token in zip(going.rows.tolist(), tokens.tolist(), strict=True):
-            said[row] = (*said[row], token)
-        going.mark_ended(tokens, torch.tensor([2]) if step > 1 else torch.tensor([9]))
-        sources, newest = going.regroup(tokens, share=share)
+        tokens = torch.randint(0, 3, (len(unfinished.rows),))
+        for row, token in zip(unfinished.rows.tolist(), tokens.tolist(), strict=True):
+            written[row] = (*written[row], token)
+        unfinished.mark_ended(tokens, torch.tensor([2]) if step > 1 else torch.tensor([9]))
+        sources, newest = unfinished.regroup(tokens, share=share)
         if sources is not None:
-            kept = [source for place, source in enumerate(sources.tolist()) if source == place]
-            assert all(source in kept or source >= len(sources) for source in sources.tolist())
+            copied = [source for row, source in enumerate(sources.tolist()) if source == row]
+            assert all(source in copied or source >= len(sources) for source in sources.tolist())
             heard = [heard[source] for source in sources.tolist()]
-        heard = [(*words, token) for words, token in zip(heard, newest.tolist(), strict=True)]
-        assert going.decoder_rows == len(heard)
-        assert [heard[read] for read in going.reads.tolist()] == [said[row] for row in going.rows.tolist()]
+        heard = [(*row, token) for row, token in zip(heard, newest.tolist(), strict=True)]
+        assert unfinished.decoder_rows == len(heard)
+        assert [heard[read] for read in unfinished.reads.tolist()] == [
+            written[row] for row in unfinished.rows.tolist()
+        ]
         assert len(set(heard)) == len(heard) or not share
-    assert len(going.rows) < 24
+    assert len(unfinished.rows) < 24
 
 
 @pytest.mark.parametrize("decoder", [LeanDecoder, GenericDecoder])
@@ -321,8 +323,10 @@ def test_alternatives_are_the_largest_of_the_softmax_of_what_was_written(tiny, t
     with_, without = (
         flat(Sampler(tiny, alternatives=count).sample(UNEVEN, 3, decoding, generator())) for count in (3, 0)
     )
-    assert [each.ids.tolist() for each in with_] == [each.ids.tolist() for each in without]
-    assert all(each.alternatives is None for each in without)
+    assert [completion.ids.tolist() for completion in with_] == [
+        completion.ids.tolist() for completion in without
+    ]
+    assert all(completion.alternatives is None for completion in without)
     for at, completion in enumerate(with_):
         begun = tiny.encode(UNEVEN[at // 3], room=6)
         ids = torch.tensor([[*begun, *completion.ids.tolist()]])
@@ -332,9 +336,9 @@ def test_alternatives_are_the_largest_of_the_softmax_of_what_was_written(tiny, t
         expected = ranked.values[:, : top_k or 3]
         if top_k:
             expected = expected / expected.sum(dim=-1, keepdim=True)
-        found = completion.alternatives
-        assert found.ids.shape == (len(completion), 3)
-        assert np.allclose(np.exp(found.logprobs[:, : top_k or 3]), expected, atol=1e-4)
-        assert np.isneginf(found.logprobs[:, top_k:]).all() if top_k else True
+        alternatives = completion.alternatives
+        assert alternatives.ids.shape == (len(completion), 3)
+        assert np.allclose(np.exp(alternatives.logprobs[:, : top_k or 3]), expected, atol=1e-4)
+        assert np.isneginf(alternatives.logprobs[:, top_k:]).all() if top_k else True
         clear = (ranked.values[:, 0] - ranked.values[:, 1] > 1e-3).numpy()
-        assert (found.ids[clear, 0] == ranked.indices[:, 0].numpy()[clear]).all()
+        assert (alternatives.ids[clear, 0] == ranked.indices[:, 0].numpy()[clear]).all()

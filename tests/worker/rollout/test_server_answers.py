@@ -61,7 +61,7 @@ def changed(choice, **changes):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "phrase"),
     [
         (lambda a, _: a.pop("choices"), "has no choices"),
         (lambda a, _: a["choices"].pop(), "has 1 completions, 2 were asked for"),
@@ -94,10 +94,10 @@ def changed(choice, **changes):
         (lambda a, _: changed(a["choices"][1], finish_reason="length"), "context is too short"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused(answer, tiny, change, words):
+def test_an_answer_that_makes_no_sense_is_refused(answer, tiny, change, phrase):
     broken = copy.deepcopy(answer)
     change(broken, tiny.stop_ids[0])
-    with pytest.raises(BadAnswer, match=words):
+    with pytest.raises(BadAnswer, match=phrase):
         read(broken, tiny)
 
 

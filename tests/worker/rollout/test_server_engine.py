@@ -59,21 +59,21 @@ def seen(address):
 @pytest.fixture
 def engine(address, told, settings):
     """An engine of a run, with the policy's weights of version 0 unless told otherwise."""
-    made = []
+    engines = []
 
     def engine(policy=None, *, version=0, url=address, key=KEY, **changes):
-        own = settings.model_copy(update={"engine_url": url, "engine_api_key": key})
-        policy = policy or load_policy(PolicyConfig(), own)
+        with_server = settings.model_copy(update={"engine_url": url, "engine_api_key": key})
+        policy = policy or load_policy(PolicyConfig(), with_server)
         config = ServerConfig(**({"retries": 2, "timeout_seconds": 60} | changes))
-        made.append(server_engine(config, policy, own, run_id="run", attempt=1, most_tokens=64))
+        engines.append(server_engine(config, policy, with_server, run_id="run", attempt=1, most_tokens=64))
         if version is not None:
-            made[-1].check()
-            made[-1].sync(version, policy)
-        return made[-1]
+            engines[-1].check()
+            engines[-1].sync(version, policy)
+        return engines[-1]
 
     yield engine
-    for each in made:
-        each.close()
+    for opened in engines:
+        opened.close()
 
 
 def drawn(engine, *, seed=0, sampling=DECODING) -> Any:
@@ -97,16 +97,20 @@ def test_its_completions_are_those_of_the_weights_with_their_version(engine):
     encoded = [sampling.policy.encode(prompt, room=8) for prompt in PROMPTS]
     assert mismatch(sampling.policy, encoded, groups, DECODING) < 1e-9
     for group, ids in zip(groups, encoded, strict=True):
-        for one in group:
-            assert (one.version, one.prompt_tokens) == (3, len(ids))
-            assert one.is_truncated == (len(one) == 8 and one.ids[-1] not in sampling.policy.stop_ids)
-            assert one.text == sampling.policy.tokenizer.decode(one.ids, skip_special_tokens=True)
-            assert one.entropies is None
+        for completion in group:
+            assert (completion.version, completion.prompt_tokens) == (3, len(ids))
+            assert completion.is_truncated == (
+                len(completion) == 8 and completion.ids[-1] not in sampling.policy.stop_ids
+            )
+            assert completion.text == sampling.policy.tokenizer.decode(
+                completion.ids, skip_special_tokens=True
+            )
+            assert completion.entropies is None
     again = drawn(sampling)
     assert all(
-        np.array_equal(one.ids, other.ids)
-        for group, others in zip(groups, again, strict=True)
-        for one, other in zip(group, others, strict=True)
+        np.array_equal(completion.ids, repeated.ids)
+        for group, group_again in zip(groups, again, strict=True)
+        for completion, repeated in zip(group, group_again, strict=True)
     )
 
 
@@ -116,7 +120,7 @@ def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(engin
     changed(sampling.policy, by=1.0)
     sampling.sync(1, sampling.policy)
     groups = drawn(sampling)  # the spot check compares with the changed weights
-    assert {one.version for group in groups for one in group} == {1}
+    assert {completion.version for group in groups for completion in group} == {1}
     assert [path.name for path in sampling.directory.iterdir()] == ["v1"]
     assert sampling.take_metrics()["time/sync_seconds"] > 0
     sampling.close()
@@ -138,7 +142,7 @@ def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("how", "config", "words"),
+    ("how", "config", "phrase"),
     [
         ("slow", {"timeout_seconds": 2}, "gave no answer within 2 seconds"),
         ("500", {}, "answered with status 500 (CUDA error)"),
@@ -147,7 +151,7 @@ def test_adapters_are_sent_under_a_name_for_each_version(engine, settings, seen)
     ],
 )
 def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
-    engine, told, how, config, words
+    engine, told, how, config, phrase
 ):
     sampling = engine(**config)
     told(how, times=1)
@@ -159,7 +163,7 @@ def test_what_may_pass_is_tried_again_and_what_does_not_fails_with_its_reason(
     sampling._send(0)
     with pytest.raises(EngineFailed) as failure:
         drawn(sampling)
-    assert words in failure.value.detail
+    assert phrase in failure.value.detail
     assert failure.value.detail.endswith("asked for /v1/completions in 3 tries")
 
 
@@ -187,22 +191,22 @@ def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, to
     changed(sampling.policy, by=0.5)
     sampling.sync(1, sampling.policy)
     told("lost")
-    assert {one.version for group in drawn(sampling) for one in group} == {1}
+    assert {completion.version for group in drawn(sampling) for completion in group} == {1}
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "phrase"),
     [
         ("stale", "answers with other weights than it was given"),
         ("wrong_logprobs", "are not those of the policy: k3 is"),
         ("other_model", "are not those of the policy: k3 is"),
     ],
 )
-def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learned(engine, told, how, words):
+def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learned(engine, told, how, phrase):
     sampling = engine()
     told(how)
     sampling.sync(1, sampling.policy)
-    with pytest.raises(EngineFailed, match=words):
+    with pytest.raises(EngineFailed, match=phrase):
         drawn(sampling)
 
 

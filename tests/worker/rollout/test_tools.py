@@ -22,8 +22,8 @@ def toolbox():
 
 
 def answer(toolbox, tool, text):
-    [found] = toolbox.answer([(ToolCall(tool, text), ROW)])
-    return found.outcome, found.text
+    [answered] = toolbox.answer([(ToolCall(tool, text), ROW)])
+    return answered.outcome, answered.text
 
 
 @pytest.mark.parametrize(

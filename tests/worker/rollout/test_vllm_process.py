@@ -42,7 +42,7 @@ def told(state_dir, monkeypatch):
 
 
 @pytest.fixture(params=["apart", "guarded"])
-def kept(request, monkeypatch):
+def isolation(request, monkeypatch):
     """How the server is tied to this process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "why_not_apart", lambda: "a test")
@@ -53,35 +53,35 @@ def kept(request, monkeypatch):
 
 def processes_of(directory):
     """Every process that has a file of this directory in its arguments or variables."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         try:
-            said = " ".join([*process.cmdline(), process.environ().get("VLLM_RPC_BASE_PATH", "")])
+            command_line = " ".join([*process.cmdline(), process.environ().get("VLLM_RPC_BASE_PATH", "")])
         except psutil.Error:
             continue
-        if str(directory) in said and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
+        if str(directory) in command_line and process.status() != psutil.STATUS_ZOMBIE:
+            pids.append(process.pid)
+    return pids
 
 
 def never():
     return False
 
 
-def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, kept):
-    what = told()
-    process = VllmProcess(what)
+def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, isolation):
+    launch = told()
+    process = VllmProcess(launch)
     assert process.answers(seconds=300, is_unwanted=never)
-    assert process.is_apart == (kept == "apart")
-    assert stat.S_IMODE(what.socket.stat().st_mode) & 0o077 == 0
-    assert len(processes_of(what.directory)) >= 2
+    assert process.is_apart == (isolation == "apart")
+    assert stat.S_IMODE(launch.socket.stat().st_mode) & 0o077 == 0
+    assert len(processes_of(launch.directory)) >= 2
     process.kill()
     assert not process.is_running()
-    wait_for(lambda: not processes_of(what.directory), "all of it is gone")
+    wait_for(lambda: not processes_of(launch.directory), "all of it is gone")
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "phrase"),
     [
         (
             "dies",
@@ -94,13 +94,13 @@ def test_it_answers_at_a_socket_of_its_own_and_leaves_no_process(told, kept):
         ("never", r"vLLM did not start within 2 s \(sampling.engine.start_seconds\): it said nothing"),
     ],
 )
-def test_a_start_that_fails_says_why(told, how, words):
-    what = told(how)
-    process = VllmProcess(what)
-    with pytest.raises(EngineFailed, match=words):
+def test_a_start_that_fails_says_why(told, how, phrase):
+    launch = told(how)
+    process = VllmProcess(launch)
+    with pytest.raises(EngineFailed, match=phrase):
         process.answers(seconds=2 if how == "never" else 300, is_unwanted=never)
     assert not process.is_running()
-    wait_for(lambda: not processes_of(what.directory), "all of it is gone")
+    wait_for(lambda: not processes_of(launch.directory), "all of it is gone")
 
 
 def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
@@ -112,8 +112,8 @@ def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
 
 
 def test_a_program_that_is_not_there_fails_the_start(told):
-    what = told()
-    gone = what._replace(argv=["/nowhere/python", *what.argv[1:]])
+    launch = told()
+    gone = launch._replace(argv=["/nowhere/python", *launch.argv[1:]])
     with pytest.raises(EngineFailed, match=r"vLLM did not start: .*No such file"):
         VllmProcess(gone).answers(seconds=60, is_unwanted=never)
 
@@ -139,14 +139,14 @@ time.sleep(3600)
 """
 
 
-def test_it_ends_with_a_trainer_that_is_killed(told, kept):
-    what = told()
-    order = json.dumps([what.argv, dict(what.environment), str(what.directory), kept])
+def test_it_ends_with_a_trainer_that_is_killed(told, isolation):
+    launch = told()
+    order = json.dumps([launch.argv, dict(launch.environment), str(launch.directory), isolation])
     argv = [sys.executable, "-c", PARENT, order]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as trainer:
         assert trainer.stdout is not None
         assert trainer.stdout.readline() == b"ready\n"
-        before = processes_of(what.directory)
+        before = processes_of(launch.directory)
         assert len(before) >= 2
         trainer.send_signal(signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, before)), "all of it is gone")
@@ -169,5 +169,5 @@ def test_what_runs_apart_has_no_port_of_the_machine_and_sees_no_process_of_it():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         argv = bubblewrap.apart([sys.executable, "-c", REACHING, port])
-        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert said == ["ConnectionRefusedError", "['1', '2']"]
+        lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines == ["ConnectionRefusedError", "['1', '2']"]

@@ -35,15 +35,15 @@ def steps_of(settings):
             }
             | changes
         )
-        kept: Any = Kept()
+        recorder: Any = Kept()
         Trainer(
             config,
-            kept,
+            recorder,
             settings=settings,
             checkpoints=Nothing(),  # type: ignore[arg-type]
             device="cpu",
             stopping=threading.Event(),
         ).train()
-        return [record for record in kept.records if record.step]
+        return [record for record in recorder.records if record.step]
 
     return steps_of

@@ -125,11 +125,11 @@ def train(
     `argv` is the command of the others.
     """
     config = resolve(merge(merge(SMALL, dict(case)), {"steps": steps, "resources": {"devices": ranks}}))
-    kept: Any = Kept()
+    recorder: Any = Kept()
     with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined:
         trainer = Trainer(
             config,
-            kept,
+            recorder,
             settings=Settings(),
             checkpoints=Nothing() if checkpoints is None else checkpoints,  # type: ignore[arg-type]
             device=device,
@@ -139,7 +139,7 @@ def train(
         before = weights_of(trainer)
         trainer.train()
     return Trained(
-        [dict(record.metrics) for record in kept.records if record.step], before, weights_of(trainer)
+        [dict(record.metrics) for record in recorder.records if record.step], before, weights_of(trainer)
     )
 
 
@@ -155,12 +155,14 @@ def weights_of(trainer: Trainer) -> dict[str, Tensor]:
     }
 
 
-def apart(one: Trained, other: Trained) -> Apart:
+def apart(left: Trained, right: Trained) -> Apart:
     """Compare every metric of every step, and the weights."""
     differences = {
-        name: max(abs(mine[name] - theirs[name]) for mine, theirs in zip(one.steps, other.steps, strict=True))
-        for name in one.steps[0]
-        if not name.startswith(OTHERS) and all(name in step for step in (*one.steps, *other.steps))
+        name: max(
+            abs(mine[name] - theirs[name]) for mine, theirs in zip(left.steps, right.steps, strict=True)
+        )
+        for name in left.steps[0]
+        if not name.startswith(OTHERS) and all(name in step for step in (*left.steps, *right.steps))
     }
     mismatch = max(value for name, value in differences.items() if name.startswith(MISMATCH))
     differences = {
@@ -172,19 +174,19 @@ def apart(one: Trained, other: Trained) -> Apart:
     return Apart(
         max(
             abs(mine[NORM] - theirs[NORM]) / mine[NORM]
-            for mine, theirs in zip(one.steps, other.steps, strict=True)
+            for mine, theirs in zip(left.steps, right.steps, strict=True)
             if mine.get(NORM)
         ),
         differences[worst],
         worst,
-        _largest(one.after, other.after),
-        _largest(one.before, one.after),
+        _largest(left.after, right.after),
+        _largest(left.before, left.after),
         mismatch,
     )
 
 
-def _largest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
+def _largest(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> float:
+    return max(float((left[name] - right[name]).abs().max()) for name in left)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -209,10 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         alone = train(CASES[name], ranks=1, steps=chosen.steps)
         for ranks in chosen.ranks:
             case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER)
-            found = apart(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
-            metrics = f"{found.norm:.1e} | {found.metric:.1e} | `{found.name}` | {found.mismatch:.1e}"
-            weights = f"{found.weight:.1e} | {found.moved:.1e}"
-            print(f"| {name} | {ranks} | {metrics} | {weights} |", flush=True)
+            differences = apart(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
+            metrics = f"{differences.norm:.1e} | {differences.metric:.1e} | `{differences.name}`"
+            weights = f"{differences.weight:.1e} | {differences.moved:.1e}"
+            print(f"| {name} | {ranks} | {metrics} | {differences.mismatch:.1e} | {weights} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -25,12 +25,12 @@ def prompts(sessions, run_id):  # noqa: F811 - the fixture above
         .where(RolloutGroup.run_id == run_id)
         .order_by(RolloutGroup.step, RolloutGroup.prompt_index)
     )
-    found: dict[int, list[str]] = {}
+    prompts_by_step: dict[int, list[str]] = {}
     with sessions() as session:
         for group in session.scalars(query):
             if group.kind == "train":
-                found.setdefault(group.step, []).append(group.prompt)
-    return found
+                prompts_by_step.setdefault(group.step, []).append(group.prompt)
+    return prompts_by_step
 
 
 def test_an_interrupted_run_trains_on_every_prompt_once_and_in_order(sessions, queued, train):  # noqa: F811
@@ -43,7 +43,7 @@ def test_an_interrupted_run_trains_on_every_prompt_once_and_in_order(sessions, q
     assert train(interrupted, config) == Outcome("finished")
     assert sorted(prompts(sessions, straight)) == [1, 2, 3, 4, 5]
     assert prompts(sessions, interrupted) == prompts(sessions, straight)
-    found = series(sessions, interrupted)
-    assert all(0 <= found["sampling/staleness"][step] <= 2 for step in range(1, 6))
-    assert max(found["sampling/staleness_max"].values()) <= 2
-    assert sorted(found["mismatch/k3"]) == [1, 2, 3, 4, 5]
+    points = series(sessions, interrupted)
+    assert all(0 <= points["sampling/staleness"][step] <= 2 for step in range(1, 6))
+    assert max(points["sampling/staleness_max"].values()) <= 2
+    assert sorted(points["mismatch/k3"]) == [1, 2, 3, 4, 5]

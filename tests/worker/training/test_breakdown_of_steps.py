@@ -39,7 +39,7 @@ def test_the_rows_hold_all_of_every_change(steps_of, session, refill):
         write_groups(session, pack_groups(run.id, record.step, 1, record.groups, with_tokens=False))
     for metric in (*MEANS, *EVALUATED):
         for by in (*WAYS, *(("term",) if metric == "reward/mean" else ())):
-            found = breakdown_of(session, run, metric, Window(1, 2), Window(3, 4), by)
-            parts = [row["total"] for row in found["rows"]]
-            assert sum(parts) == pytest.approx(found["change"], abs=1e-9)
+            breakdown = breakdown_of(session, run, metric, Window(1, 2), Window(3, 4), by)
+            parts = [row["total"] for row in breakdown["rows"]]
+            assert sum(parts) == pytest.approx(breakdown["change"], abs=1e-9)
             assert parts[-1] == pytest.approx(0, abs=1e-9), (metric, by)

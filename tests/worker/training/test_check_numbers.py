@@ -12,8 +12,8 @@ from worker.training.launch_check import boxed, ten_answers
 
 def test_the_share_of_groups_with_signal_is_counted_without_replacement():
     # Of 4 completions 1 is right: of the 6 pairs 3 hold it.
-    found = signal_chance([(4, 1)], 2)
-    assert (found.useful, found.error) == (pytest.approx(0.5), 0)
+    estimate = signal_chance([(4, 1)], 2)
+    assert (estimate.useful, estimate.error) == (pytest.approx(0.5), 0)
     assert signal_chance([(4, 0), (4, 4)], 2).useful == 0
     assert signal_chance([(4, 1)], 4).useful == 1
 
@@ -24,8 +24,8 @@ def test_the_estimate_is_unbiased():
     counts = [(32, int(right)) for right in chance.binomial(32, rates)]
     for size in (4, 8, 16, 32):
         expected = np.mean(1 - rates**size - (1 - rates) ** size)
-        found = signal_chance(counts, size)
-        assert found.useful == pytest.approx(expected, abs=4 * found.error)
+        estimate = signal_chance(counts, size)
+        assert estimate.useful == pytest.approx(expected, abs=4 * estimate.error)
 
 
 def test_groups_larger_than_the_sample_and_single_completions_are_not_estimated():
@@ -35,9 +35,9 @@ def test_groups_larger_than_the_sample_and_single_completions_are_not_estimated(
 
 
 def test_most_groups_of_a_problem_below_the_silent_rate_are_all_wrong():
-    found = signal_chance([(16, 1), (16, 8)], 8)
-    assert (1 - found.silent_below) ** 8 == pytest.approx(0.5)
-    assert found.silent == 0.5
+    estimate = signal_chance([(16, 1), (16, 8)], 8)
+    assert (1 - estimate.silent_below) ** 8 == pytest.approx(0.5)
+    assert estimate.silent == 0.5
 
 
 @pytest.mark.parametrize("values", [[], [None], [math.inf], [1.7e308, 1.7e308]])
@@ -46,10 +46,10 @@ def test_a_mean_that_is_not_known_or_not_finite_is_none(values):
 
 
 def test_ten_answers_begin_with_the_right_one_and_end_with_a_wrong_one():
-    found = ten_answers("3", ["1", "3", "1"])
-    assert found[0] == "3"
-    assert len(found) == len(set(found)) == 10
-    assert boxed(found[0]) == "\\boxed{3}"
+    answers = ten_answers("3", ["1", "3", "1"])
+    assert answers[0] == "3"
+    assert len(answers) == len(set(answers)) == 10
+    assert boxed(answers[0]) == "\\boxed{3}"
 
 
 def report(**changes):
@@ -64,16 +64,18 @@ def report(**changes):
     return CheckReport(**(fields | changes))
 
 
-def said(checked, failure=""):
-    return [(each.level, each.text) for each in findings(checked, max_new_tokens=64, failure=failure)]
+def levels_and_texts_of(checked, failure=""):
+    return [
+        (finding.level, finding.text) for finding in findings(checked, max_new_tokens=64, failure=failure)
+    ]
 
 
 def test_a_good_config_is_called_good():
-    assert {level for level, _ in said(report())} == {"good"}
+    assert {level for level, _ in levels_and_texts_of(report())} == {"good"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "words"),
+    ("changes", "level", "phrase"),
     [
         ({"references": {"wrong": 2}}, "bad", "calls 2 of 9 reference answers wrong"),
         ({"references": {"reward": 0.1}}, "warn", "earn 0.1, less than an average attempt (0.3)"),
@@ -92,28 +94,28 @@ def test_a_good_config_is_called_good():
         ({"pass_rate": None}, "warn", "the pass rate is unknown"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_numbers(changes, level, words):
-    found = said(report(**changes))
-    assert found[0][0] == level
-    assert words in found[0][1]
+def test_what_is_wrong_is_said_with_its_numbers(changes, level, phrase):
+    levels_and_texts = levels_and_texts_of(report(**changes))
+    assert levels_and_texts[0][0] == level
+    assert phrase in levels_and_texts[0][1]
 
 
 @pytest.mark.parametrize(
-    ("reward", "level", "words"),
+    ("reward", "level", "phrase"),
     [
         (0.3, "good", "No text without work"),
         (0.4, "warn", "more than an average"),
         (1.0, "bad", "no less than"),
     ],
 )
-def test_a_text_that_pays_without_work_is_named(reward, level, words):
+def test_a_text_that_pays_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
-    found = said(report(probes=[probe]))
-    assert [(each, text) for each, text in found if words in text and each == level]
+    levels_and_texts = levels_and_texts_of(report(probes=[probe]))
+    assert [(level_of, text) for level_of, text in levels_and_texts if phrase in text and level_of == level]
 
 
 def test_what_could_not_be_scored_is_said():
-    assert said(report(), "3 texts could not be scored: boom")[0] == (
+    assert levels_and_texts_of(report(), "3 texts could not be scored: boom")[0] == (
         "warn",
         "3 texts could not be scored: boom.",
     )

@@ -38,12 +38,12 @@ def test_a_run_starts_its_own_engine_and_leaves_nothing_of_it(sessions, queued, 
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id)["sampling/engine_restarts"] == {1: 0, 2: 0}
     with sessions() as session:
-        [said] = [event.message for event in session.scalars(select(Event)) if event.kind == "engine"]
+        [message] = [event.message for event in session.scalars(select(Event)) if event.kind == "engine"]
         names = list(session.scalars(select(MetricKey.name)))
     assert "time/engine_sleep_seconds" in names
     assert [name for name in names if find_metric(name) is None] == []
-    assert said.startswith("vLLM beside the trainer started in ")
-    assert "it keeps its memory while the policy learns: only vLLM on a GPU can sleep" in said
+    assert message.startswith("vLLM beside the trainer started in ")
+    assert "it keeps its memory while the policy learns: only vLLM on a GPU can sleep" in message
     assert list(settings.engine_directory.iterdir()) == []
 
 

@@ -33,13 +33,13 @@ def trained_groups(record: StepRecord) -> list[GroupRecord]:
 
 def packed(record: StepRecord) -> list[Tokens]:
     """The tokens of all completions of a step as they come back out of the database."""
-    found = []
+    unpacked = []
     for group in trained_groups(record):
         tokens = [
             Tokens(c.token_strings, np.asarray(c.token_ids, np.int32), c.arrays) for c in group.completions
         ]
-        found += unpack_tokens(pack_tokens(tokens))
-    return found
+        unpacked += unpack_tokens(pack_tokens(tokens))
+    return unpacked
 
 
 def adds_up(record: StepRecord) -> None:
@@ -49,7 +49,7 @@ def adds_up(record: StepRecord) -> None:
         ("loss", record.metrics.get("loss/total")),
         *((f"loss_{term}", record.metrics.get(f"loss/{term}")) for term in TERMS),
     ):
-        values = [each.arrays[name] for each in tokens if name in each.arrays]
+        values = [completion.arrays[name] for completion in tokens if name in completion.arrays]
         if logged is None or not values:
             assert logged is None or name != "loss"
             continue
@@ -90,13 +90,13 @@ def test_every_preset_adds_up_and_gives_its_own_numbers_back(steps_of, preset):
 def gives_its_numbers_back(config, record) -> None:
     tokens = packed(record)
     completions = [completion for group in trained_groups(record) for completion in group.completions]
-    arrays = [dict(each.arrays) for each in tokens]
-    values = _padded(arrays, max(len(each["policy_logprob"]) for each in arrays))
+    arrays = [dict(completion.arrays) for completion in tokens]
+    values = _padded(arrays, max(len(values_by_name["policy_logprob"]) for values_by_name in arrays))
     size = len(record.groups[0].completions)
-    own = config.objective.model_dump(mode="json")
+    objective = config.objective.model_dump(mode="json")
     request = {
-        "own": own,
-        "objective": own,
+        "own": objective,
+        "objective": objective,
         "group_index": np.repeat(np.arange(len(trained_groups(record))), size).tolist(),
         "group_size": size,
         "rewards": [completion.reward for completion in completions],
@@ -106,12 +106,14 @@ def gives_its_numbers_back(config, record) -> None:
         "loss_share": 1.0,
         "token_share": 1.0,
     }
-    found = answer(request, {name: torch.from_numpy(each) for name, each in values.items()})
-    assert "problem" not in found
-    gross = float(sum(np.abs(each["loss"]).sum() for each in arrays))
-    assert found["loss"] == pytest.approx(record.metrics["loss/total"], abs=2e-6 * max(gross, 1e-9))
-    slope = float(sum(np.abs(each["gradient"]).sum() for each in arrays))
-    assert sum(each["gradient"] for each in found["completions"]) == pytest.approx(slope, rel=2e-5, abs=1e-9)
+    reply = answer(request, {name: torch.from_numpy(array) for name, array in values.items()})
+    assert "problem" not in reply
+    gross = float(sum(np.abs(values_by_name["loss"]).sum() for values_by_name in arrays))
+    assert reply["loss"] == pytest.approx(record.metrics["loss/total"], abs=2e-6 * max(gross, 1e-9))
+    slope = float(sum(np.abs(values_by_name["gradient"]).sum() for values_by_name in arrays))
+    assert sum(completion["gradient"] for completion in reply["completions"]) == pytest.approx(
+        slope, rel=2e-5, abs=1e-9
+    )
 
 
 SMALL = {"prompts_per_step": 4, "group_size": 4}

@@ -60,9 +60,9 @@ def test_only_a_controller_has_a_state():
     assert KlControl(Objective(kl=knobs.KlK3())).parts == {}
     control = KlControl(Objective(kl=DUAL))
     control.factor = 4.0
-    other = KlControl(Objective(kl=DUAL))
-    other.parts["kl"].restore(control.values(), control.tensors())
-    assert other.factor == 4
+    restored = KlControl(Objective(kl=DUAL))
+    restored.parts["kl"].restore(control.values(), control.tensors())
+    assert restored.factor == 4
 
 
 def test_a_batch_without_tokens_says_nothing():
@@ -119,6 +119,6 @@ def test_a_fixed_bonus_has_no_state():
     control = EntropyControl(Objective(entropy=knobs.EntropyBonus()))
     assert control.parts == {}
     assert control.weights(torch.zeros(2, 3), MASK) is None
-    other = EntropyControl(ADAPTIVE)
-    other.parts["entropy"].restore({"coef": 0.5}, {})
-    assert other.coef == 0.5
+    restored = EntropyControl(ADAPTIVE)
+    restored.parts["entropy"].restore({"coef": 0.5}, {})
+    assert restored.coef == 0.5

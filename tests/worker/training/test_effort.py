@@ -59,33 +59,35 @@ def test_the_area_by_hand():
 def test_a_completion_goes_on_behind_its_beginning(tiny, solved):
     prompts = [prompt for prompt, _ in solved]
     begun = [completion.ids[:7].tolist() for _, [completion] in solved]
-    rest = Sampler(tiny).sample(prompts, 1, GREEDY, torch.Generator(), beginnings=begun)
-    assert [again.ids.tolist() for [again] in rest] == [one.ids[7:].tolist() for _, [one] in solved]
+    continued = Sampler(tiny).sample(prompts, 1, GREEDY, torch.Generator(), beginnings=begun)
+    assert [again.ids.tolist() for [again] in continued] == [
+        completion.ids[7:].tolist() for _, [completion] in solved
+    ]
 
 
 def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
     """At full length the pass rate is that of the greedy answers; the tiny policy needs its thinking."""
-    thinking = [(prompt, each) for prompt, each in solved if CLOSE in each[0].text]
+    thinking = [(prompt, completions) for prompt, completions in solved if CLOSE in completions[0].text]
     assert thinking
     asked = []
 
     class Watched(Scorer):
         def correctness(self, prompts, texts):
-            found = super().correctness(prompts, texts)
-            asked.append(mean(found) or 0.0)
-            return found
+            scores = super().correctness(prompts, texts)
+            asked.append(mean(scores) or 0.0)
+            return scores
 
     scorer = Watched([CorrectnessReward()])
-    found = effort_auc(tiny, groups_of(solved), scorer, max_new_tokens=64)
-    own = Scorer([CorrectnessReward()]).correctness(
-        [prompt for prompt, _ in thinking], [each[0].text for _, each in thinking]
+    auc = effort_auc(tiny, groups_of(solved), scorer, max_new_tokens=64)
+    scores = Scorer([CorrectnessReward()]).correctness(
+        [prompt for prompt, _ in thinking], [completions[0].text for _, completions in thinking]
     )
     assert len(asked) == 5
-    assert asked[-1] == pytest.approx(mean(own))
+    assert asked[-1] == pytest.approx(mean(scores))
     assert asked[0] < asked[-1]
-    assert found is not None
-    assert found == pytest.approx(area(asked))
-    assert 0 <= found < asked[-1]
+    assert auc is not None
+    assert auc == pytest.approx(area(asked))
+    assert 0 <= auc < asked[-1]
 
 
 def test_without_thinking_tags_there_is_no_effort(tiny):

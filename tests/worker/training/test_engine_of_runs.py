@@ -38,16 +38,16 @@ def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
     assert config.objective.correction.type == "token_tis"
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    found = series(sessions, run_id)
-    assert max(found["mismatch/k3"].values()) < 1e-6
-    assert found["mismatch/masked_frac"] == {1: 0, 2: 0}
-    assert found["sampling/engine_retries"] == {1: 0, 2: 0}
+    points = series(sessions, run_id)
+    assert max(points["mismatch/k3"].values()) < 1e-6
+    assert points["mismatch/masked_frac"] == {1: 0, 2: 0}
+    assert points["sampling/engine_retries"] == {1: 0, 2: 0}
     with sessions() as session:
-        said = [event.message for event in session.scalars(select(Event)) if event.kind == "engine"]
+        messages = [event.message for event in session.scalars(select(Event)) if event.kind == "engine"]
         names = session.scalars(select(MetricKey.name))
         assert [name for name in names if find_metric(name) is None] == []
-    words = "one server of ENGINE_URL with the model served-tiny will sample"
-    assert said == [f"{words}; all weights through a directory will be sent"]
+    sentence = "one server of ENGINE_URL with the model served-tiny will sample"
+    assert messages == [f"{sentence}; all weights through a directory will be sent"]
     assert list(settings.engine_directory.iterdir()) == []
 
 
@@ -85,7 +85,7 @@ def test_rollouts_of_a_server_run_ahead_of_the_updates(sessions, queued, train):
     config = resolve({**RUN, "steps": 4, "sampling": sampling})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    found = series(sessions, run_id)
-    assert found["sampling/staleness_max"].keys() == {1, 2, 3, 4}
-    assert set(found["sampling/staleness_max"].values()) <= {0, 1}
-    assert all(value < 0.05 for value in found["mismatch/k3"].values())
+    points = series(sessions, run_id)
+    assert points["sampling/staleness_max"].keys() == {1, 2, 3, 4}
+    assert set(points["sampling/staleness_max"].values()) <= {0, 1}
+    assert all(value < 0.05 for value in points["mismatch/k3"].values())

@@ -61,7 +61,7 @@ def test_a_check_measures_the_policy_and_accepts_the_reference_answers(check):
     assert (run.status, run.reason) == ("finished", "")
     report = CheckReport.model_validate(run.check_report)
     assert (report.prompts, report.completions, report.group_size) == (4, 8, 4)
-    assert [each.group_size for each in report.signal] == [4, 8]
+    assert [chance.group_size for chance in report.signal] == [4, 8]
     assert (report.references.checked, report.references.wrong) == (256, 0)
     assert report.references.reward == pytest.approx(1.2)
     earned = {probe.name: probe.reward for probe in report.probes}
@@ -120,14 +120,14 @@ def test_forms_of_the_prompt_are_compared(check):
     boxed = {name: form.answered or 0 for name, form in forms.items()}
     assert boxed["own"] == boxed["chat"] > boxed["chat_boxed"]
     assert all(form.tokens and form.truncated is not None and not form.refusal for form in report.forms)
-    assert not any("asked as" in found.text for found in report.findings)
+    assert not any("asked as" in finding.text for finding in report.findings)
 
 
 def test_a_form_that_answers_more_often_is_named(check):
     asked = {"chat_template": True, "system_prompt": "Put the final answer inside \\boxed{}."}
     report = CheckReport.model_validate(check(policy=asked).check_report)
     assert [form.name for form in report.forms] == ["own", "plain", "chat"]
-    assert any("boxed answer; asked as “Plain text”" in found.text for found in report.findings)
+    assert any("boxed answer; asked as “Plain text”" in finding.text for finding in report.findings)
 
 
 @pytest.mark.nightly
@@ -138,16 +138,16 @@ def test_rows_that_overlap_or_repeat_are_counted_without_being_asked_for(check, 
         for prompt in ("0+1=?", " 7 + 7=? ", "7+7 =?"):
             file.write(json.dumps({"prompt": prompt, "answer": "1", "split": "train"}) + "\n")
     report = CheckReport.model_validate(check(problems=[source]).check_report)
-    [found] = report.rows
-    assert (found.rows, found.duplicates, found.contaminated, found.near) == (5, 1, 2, 3)
-    assert len(found.examples) == 2
-    changes = {each.change.path for each in report.findings if each.change}
+    [rows] = report.rows
+    assert (rows.rows, rows.duplicates, rows.contaminated, rows.near) == (5, 1, 2, 3)
+    assert len(rows.examples) == 2
+    changes = {finding.change.path for finding in report.findings if finding.change}
     assert changes == {"data.contamination", "data.duplicates", "data.near_duplicates"}
 
     dropped = {"contamination": "drop", "duplicates": "drop"}
     report = CheckReport.model_validate(check(problems=[source], data=dropped).check_report)
-    assert not any(each.change for each in report.findings)
-    assert [each.text for each in report.findings if "left out" in each.text] == [
+    assert not any(finding.change for finding in report.findings)
+    assert [finding.text for finding in report.findings if "left out" in finding.text] == [
         "2 of 5 training rows of file:questions.jsonl overlap with held-out questions and are left out.",
         "1 of 5 training rows of file:questions.jsonl repeat a question and are left out.",
     ]

@@ -104,10 +104,10 @@ def build(policy, monkeypatch):
         config = resolve({**changes, "objective": PLAIN | (objective or {})})
         tape = Tape(policy, config, moves=moves)
 
-        def routed(model, tokens, **rest):
-            found = routed_logprobs(model, tokens, **rest)
-            tape.listen(tokens, found.scored)
-            return found
+        def routed(model, tokens, **options):
+            routed_tokens = routed_logprobs(model, tokens, **options)
+            tape.listen(tokens, routed_tokens.scored)
+            return routed_tokens
 
         monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", routed)
         return Learner(config, policy, tape, reference)
@@ -115,7 +115,7 @@ def build(policy, monkeypatch):
     return build
 
 
-def made(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, ids=None, entropy=1.0):
+def make_groups(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, ids=None, entropy=1.0):
     groups = []
     for p, row in enumerate(rewards):
         completions = []
@@ -146,15 +146,15 @@ def made(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, 
     return groups
 
 
-def collected(groups, kept=None):
-    return Collected(groups=groups, trained=list(range(len(groups))) if kept is None else kept)
+def collected(groups, trained=None):
+    return Collected(groups=groups, trained=list(range(len(groups))) if trained is None else trained)
 
 
-def learn(learner, groups, *, kept=None, step=1, **rest):
+def learn(learner, groups, *, trained=None, step=1, **options):
     """The statistics, and the updates of that call."""
     tape, update_stats = learner.optimizer, UpdateStats(step)
     tape.updates.clear()
-    learner.learn(collected(groups, kept), torch.Generator().manual_seed(0), update_stats, **rest)
+    learner.learn(collected(groups, trained), torch.Generator().manual_seed(0), update_stats, **options)
     return update_stats, [dict(update) for update in tape.updates]
 
 
@@ -162,28 +162,30 @@ def logprobs(policy, groups, learner):
     """{k: log p of each token} under a policy."""
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
-        found = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
-    return {k: found[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
+        scored = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
+    return {k: scored[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
 
 
 def matches(update, expected):
     """`expected` is d loss / d log p: a number, or one per token, for each completion."""
     assert update.keys() == expected.keys()
     for number, values in update.items():
-        wanted = np.broadcast_to(expected[number], len(values)).tolist()
-        assert values == pytest.approx(wanted, abs=2e-6, rel=2e-5), number
+        expected_values = np.broadcast_to(expected[number], len(values)).tolist()
+        assert values == pytest.approx(expected_values, abs=2e-6, rel=2e-5), number
 
 
 def slopes(advantages=CENTRED, divisor=B):
     """-A / (B L) of each completion."""
     flat = [
-        (a, n) for row, own in zip(advantages, LENGTHS, strict=False) for a, n in zip(row, own, strict=True)
+        (a, n)
+        for row, length in zip(advantages, LENGTHS, strict=False)
+        for a, n in zip(row, length, strict=True)
     ]
     return {k: -a / (divisor * n) for k, (a, n) in enumerate(flat)}
 
 
 def test_each_token_is_pulled_by_its_advantage(build):
-    update_stats, (update,) = learn(build(), made())
+    update_stats, (update,) = learn(build(), make_groups())
     matches(update, slopes())
     assert update_stats.advantages == CENTRED
 
@@ -192,7 +194,7 @@ def test_each_token_is_pulled_by_its_advantage(build):
 @pytest.mark.parametrize("minibatches", [1, 3])
 def test_microbatches_divide_by_the_whole_optimizer_batch(build, rows, minibatches):
     learner = build(resources={"microbatch_completions": rows}, updates={"minibatches": minibatches})
-    _, updates = learn(learner, made())
+    _, updates = learn(learner, make_groups())
     assert len(updates) == minibatches
     joined = {number: values for update in updates for number, values in update.items()}
     matches(joined, slopes(divisor=B // minibatches))
@@ -200,7 +202,7 @@ def test_microbatches_divide_by_the_whole_optimizer_batch(build, rows, minibatch
 
 def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figures(build, monkeypatch):
     learner = build()
-    found, updates = learn(learner, made())
+    update_stats, updates = learn(learner, make_groups())
     assert [
         (tokens.ids.shape[0], logprobs.requires_grad) for tokens, logprobs in learner.optimizer.heard
     ] == [
@@ -211,29 +213,29 @@ def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figure
         "worker.training.passes.has_gradient", lambda batch, _: torch.ones(len(batch.mask), dtype=torch.bool)
     )
     learner = build()
-    expected, whole = learn(learner, made())
+    expected, whole_updates = learn(learner, make_groups())
     assert len(learner.optimizer.heard) == 1
-    for number, slope in whole[0].items():
+    for number, slope in whole_updates[0].items():
         assert updates[0][number] == pytest.approx(slope, abs=1e-7)
-    assert found.sums.values() == pytest.approx(expected.sums.values(), rel=1e-5, abs=1e-6)
-    for group, others in zip(found.arrays, expected.arrays, strict=True):
-        for completion, other in zip(group, others, strict=True):
-            assert completion.keys() == other.keys()
-            for name, values in other.items():
+    assert update_stats.sums.values() == pytest.approx(expected.sums.values(), rel=1e-5, abs=1e-6)
+    for group, expected_group in zip(update_stats.arrays, expected.arrays, strict=True):
+        for completion, expected_arrays in zip(group, expected_group, strict=True):
+            assert completion.keys() == expected_arrays.keys()
+            for name, values in expected_arrays.items():
                 np.testing.assert_allclose(completion[name], values, rtol=1e-6, atol=1e-6)
 
 
 def test_a_step_of_equal_rewards_alone_still_steps_with_a_gradient_of_zero(build):
     learner = build()
-    _, (update,) = learn(learner, made([[1.0, 1.0]] * 3))
+    _, (update,) = learn(learner, make_groups([[1.0, 1.0]] * 3))
     assert [logprobs.requires_grad for _, logprobs in learner.optimizer.heard] == [True]
     matches(update, dict.fromkeys(range(B), 0.0))
 
 
 ZERO_VARIANCE = {"groups": {"type": "zero_variance"}}
 MEANS = {
-    "seq_mean_token_mean": [1 / (B * n) for own in LENGTHS for n in own],
-    "prompt_mean": [1 / (3 * sum(own)) for own in LENGTHS for _ in own],
+    "seq_mean_token_mean": [1 / (B * n) for row in LENGTHS for n in row],
+    "prompt_mean": [1 / (3 * sum(row)) for row in LENGTHS for _ in row],
     "seq_mean_token_sum": [1 / B] * B,
     "seq_mean_token_sum_norm": [1 / (B * 64)] * B,
 }
@@ -247,18 +249,18 @@ def test_a_group_that_was_left_out_counts_in_means_unless_the_rest_is_upweighted
     changes = {"filters": {**ZERO_VARIANCE, "upweight": upweight}}
     sampling = {"sampling": {"group_size": 2, "max_new_tokens": 64}}
     objective = {"aggregation": {"type": aggregation}}
-    _, (whole,) = learn(build(objective, **sampling), made())
-    _, (filtered,) = learn(build(objective, **sampling, **changes), made(), kept=[0, 1])
+    _, (unfiltered,) = learn(build(objective, **sampling), make_groups())
+    _, (filtered,) = learn(build(objective, **sampling, **changes), make_groups(), trained=[0, 1])
     factor = 1.5 if upweight else 1.0
     flat = [a for row in CENTRED for a in row]
     expected = {k: -flat[k] * MEANS[aggregation][k] for k in range(B)}
-    matches(whole, expected)
+    matches(unfiltered, expected)
     matches(filtered, {k: factor * expected[k] for k in range(4)})
 
 
 def test_a_mean_over_tokens_is_over_the_tokens_that_are_left(build):
     learner = build({"aggregation": {"type": "token_mean"}}, filters=ZERO_VARIANCE)
-    _, (update,) = learn(learner, made(), kept=[0, 1])
+    _, (update,) = learn(learner, make_groups(), trained=[0, 1])
     matches(update, {0: -0.05, 1: 0.05, 2: 0.05, 3: -0.05})
 
 
@@ -268,43 +270,45 @@ def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_ou
     objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
     tokens = sum(length for lengths in LENGTHS for length in lengths)
     expected = {k: -a / tokens for k, a in enumerate(a for row in CENTRED for a in row)}
-    _, (everything,) = learn(build(objective), made())
+    _, (everything,) = learn(build(objective), make_groups())
     matches(everything, expected)
-    _, (informative,) = learn(build(objective, filters=gpg.filters.model_dump()), made(), kept=[0, 1])
+    _, (informative,) = learn(
+        build(objective, filters=gpg.filters.model_dump()), make_groups(), trained=[0, 1]
+    )
     matches(informative, {k: 1.5 * expected[k] for k in range(4)})
 
 
 def test_with_refill_the_divisor_is_what_trains(build):
     learner = build(filters={**ZERO_VARIANCE, "refill": {"type": "dynamic"}})
-    _, (update,) = learn(learner, made(), kept=[0, 1])
+    _, (update,) = learn(learner, make_groups(), trained=[0, 1])
     matches(update, {k: v for k, v in slopes(divisor=4).items() if k < 4})
 
 
 def test_completions_cut_at_the_cap_are_masked_where_that_is_wanted(build):
-    groups = made(truncated=(0, 3))
-    _, (kept,) = learn(build(), groups)
-    matches(kept, slopes())
+    groups = make_groups(truncated=(0, 3))
+    _, (update,) = learn(build(), groups)
+    matches(update, slopes())
     _, (masked,) = learn(build(length={"truncated": {"type": "mask"}}), groups)
     matches(masked, slopes() | {0: 0, 3: 0})
 
 
 def test_the_ratio_divides_by_the_policy_that_opened_the_step(build, policy):
-    learner, old_policy, groups = build(), noisy(policy), made()
+    learner, old_policy, groups = build(), noisy(policy), make_groups()
     _, (update,) = learn(learner, groups, old_policy=old_policy)
-    new, old = (logprobs(one, groups, learner) for one in (policy, old_policy))
+    new, old = (logprobs(network, groups, learner) for network in (policy, old_policy))
     assert max(np.abs(new[k] - old[k]).max() for k in range(B)) > 0.01
     matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
 
 
 def drift(update_stats, before):
     """exp(log p at the last update - log p before the step) over all tokens."""
-    arrays = [own["policy_logprob"] for group in update_stats.arrays for own in group]
+    arrays = [arrays_of_one["policy_logprob"] for group in update_stats.arrays for arrays_of_one in group]
     return [np.exp(now - before[k]) for k, now in enumerate(arrays)]
 
 
 def test_the_second_epoch_still_divides_by_the_policy_that_opened_the_step(build, policy):
     learner = build(moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
-    groups = made()
+    groups = make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, (_, second) = learn(learner, groups)
     ratios = drift(update_stats, before)
@@ -321,7 +325,7 @@ def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the
         "token_weight": {"type": "ar", "alpha": 0.5},
     }
     learner = build(objective, moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
-    groups = made()
+    groups = make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, (first, second) = learn(learner, groups)
     for update in (first, second):  # rho = exp(old + 1), AR's factor 0.5 exp(old) + 0.5
@@ -343,7 +347,7 @@ def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperat
         {"ratio": {"type": "token", "logprob_temperature": rule}},
         sampling={"group_size": 2, "temperature": temperature},
     )
-    groups = made()
+    groups = make_groups()
     update_stats, _ = learn(learner, groups)
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
@@ -351,17 +355,17 @@ def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperat
     used = temperature if rule == "sampling" else 1.0
     every = (logits / used).log_softmax(dim=-1)
     start = int(tokens.prompt_lengths[0])
-    wanted = [every[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
-    assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(wanted, abs=1e-4)
+    logprobs_by_hand = [every[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
+    assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(logprobs_by_hand, abs=1e-4)
 
 
 def test_a_kl_loss_measures_the_distance_to_the_reference(build, policy):
     reference = noisy(policy)
     learner = build({"kl": {"type": "k2", "coef": 0.5}}, reference=reference)
-    groups = made()
+    groups = make_groups()
     _, (update,) = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
-    lengths = [n for own in LENGTHS for n in own]
+    lengths = [n for row in LENGTHS for n in row]
     matches(update, {k: slope + 0.5 * (new[k] - pull[k]) / (B * lengths[k]) for k, slope in slopes().items()})
 
 
@@ -369,9 +373,9 @@ def test_each_domain_has_its_own_kl_coefficient(build, policy):
     coef = {"math": 1.0, "easy": 0.25, "hard": 0.0}
     problems = [{"name": "sums", "domain": name} for name in coef]
     learner = build({"kl": {"type": "k1", "coef": coef}}, reference=noisy(policy), problems=problems)
-    groups = made([[1.0, 1.0]] * 3, domains=("easy", "hard", "math"))
+    groups = make_groups([[1.0, 1.0]] * 3, domains=("easy", "hard", "math"))
     _, (update,) = learn(learner, groups)
-    lengths = [n for own in LENGTHS for n in own]
+    lengths = [n for row in LENGTHS for n in row]
     expected = {k: (0.25, 0.0, 1.0)[k // 2] / (B * lengths[k]) for k in range(B)}
     matches(update, expected)
 
@@ -380,7 +384,7 @@ IN_REWARD = {"kl": {"type": "k1", "place": "reward", "coef": 0.5}}
 
 
 def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
-    reference, groups = noisy(policy), made()
+    reference, groups = noisy(policy), make_groups()
     learner = build(IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
@@ -391,34 +395,34 @@ def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
 
 
 def test_kl_in_the_reward_is_taken_off_each_token_that_a_critic_judges(build, policy):
-    reference, groups = noisy(policy), made()
+    reference, groups = noisy(policy), make_groups()
     learner = build(TOKEN_CRITIC | IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     for k in range(B):
         toll = 0.5 * (new[k] - pull[k])
-        wanted = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic expects 0
-        found = update_stats.arrays[k // 2][k % 2]["advantage"]
-        assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-4)
+        expected = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic expects 0
+        advantages = update_stats.arrays[k // 2][k % 2]["advantage"]
+        assert advantages.tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
 
 def test_the_critic_learns_at_its_own_rate(build):
     learner = build(TOKEN_CRITIC | {"value": {"lr_factor": 7}}, optimizer={"lr": 1e-4})
-    learn(learner, made())
+    learn(learner, make_groups())
     rates = [group["lr"] for group in learner.critic_step.critic.optimizer.adam.param_groups]
     assert rates == pytest.approx([7e-4] * len(rates))
 
 
 def test_only_right_completions_are_imitated(build):
     learner = build({"nll": {"type": "positive", "coef": 0.3}})
-    _, (update,) = learn(learner, made([[1.0, 1.0]] * 3, correct=[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+    _, (update,) = learn(learner, make_groups([[1.0, 1.0]] * 3, correct=[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
     matches(update, {k: -0.3 / 6 if k in (0, 3) else 0.0 for k in range(B)})
 
 
 def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
     learner = build({"advantage": {"type": "ema", "decay": 0.5, "scale": {"type": "none"}}})
-    low = made([[0.0, 0.0]] * 3)
-    epochs = [learn(learner, groups)[0].advantages for groups in (made(), low)]
+    low = make_groups([[0.0, 0.0]] * 3)
+    epochs = [learn(learner, groups)[0].advantages for groups in (make_groups(), low)]
     assert epochs == [REWARDS, [[0.0, 0.0]] * 3]
     learner.end_step()
     mean = (4 / 6) / 2  # over both epochs
@@ -437,11 +441,11 @@ ADAPTIVE = {"entropy": {"type": "adaptive", "target": 2.0, "step": 0.01, "coef":
 def test_coefficients_move_once_a_step_however_many_epochs_it_has(build, policy):
     learner = build(DUAL | ADAPTIVE, reference=noisy(policy))
     for _ in range(3):
-        update_stats, _ = learn(learner, made())
+        update_stats, _ = learn(learner, make_groups())
         assert update_stats.sums.values()["kl/coef"] == pytest.approx(0.1)
         assert update_stats.sums.values()["entropy/coef"] == pytest.approx(0.05)
     learner.end_step()
-    update_stats, _ = learn(learner, made())
+    update_stats, _ = learn(learner, make_groups())
     assert update_stats.sums.values()["kl/coef"] == pytest.approx(0.2)
     assert update_stats.sums.values()["entropy/coef"] == pytest.approx(0.06)
 
@@ -449,12 +453,12 @@ def test_coefficients_move_once_a_step_however_many_epochs_it_has(build, policy)
 def test_a_step_without_updates_of_the_policy_moves_no_coefficient(build):
     """While the critic is pretrained, and where no group trains."""
     learner = build(TOKEN_CRITIC | ADAPTIVE | {"value": {"pretrain_steps": 1}})
-    assert learn(learner, made(), step=1)[1] == []
+    assert learn(learner, make_groups(), step=1)[1] == []
     learner.end_step()
-    assert learn(learner, made(), kept=[], step=2)[1] == []
+    assert learn(learner, make_groups(), trained=[], step=2)[1] == []
     learner.end_step()
     assert learner.entropy.coef == 0.05
-    assert len(learn(learner, made(), step=2)[1]) == 1
+    assert len(learn(learner, make_groups(), step=2)[1]) == 1
     learner.end_step()
     assert learner.entropy.coef == pytest.approx(0.06)
 
@@ -467,21 +471,21 @@ def lopti(before):
 
 
 def test_the_losses_of_loptis_halves_add_up(build, policy):
-    reference, groups = noisy(policy), made()
+    reference, groups = noisy(policy), make_groups()
     kl = {"kl": {"type": "k2", "coef": 0.5}}
     learner = build(kl, reference=reference)
-    whole, _ = learn(learner, groups)
+    unhalved, _ = learn(learner, groups)
     halves, updates = learn(build(kl | lopti(logprobs(policy, groups, learner)), reference=reference), groups)
     assert len(updates) == 2
-    whole, halves = whole.sums.values(), halves.sums.values()
-    assert whole["loss/kl"] > 0
+    unhalved, halves = unhalved.sums.values(), halves.sums.values()
+    assert unhalved["loss/kl"] > 0
     for name in ("loss/total", "loss/policy", "loss/kl", "kl/coef"):
-        assert halves[name] == pytest.approx(whole[name], rel=1e-4, abs=1e-6), name
+        assert halves[name] == pytest.approx(unhalved[name], rel=1e-4, abs=1e-6), name
 
 
 def test_ratios_count_the_tokens_that_a_half_of_lopti_trains(build, policy):
     """The rare ones come first, with ratios of 1; the others then meet weights that have moved."""
-    groups = made()
+    groups = make_groups()
     before = logprobs(policy, groups, build())
     learner = build(lopti(before), moves=True, optimizer={"lr": 1e-3})
     update_stats, _ = learn(learner, groups)
@@ -493,12 +497,12 @@ def test_ratios_count_the_tokens_that_a_half_of_lopti_trains(build, policy):
 
 
 def test_advantages_have_the_sample_deviation_that_rewards_have(build):
-    update_stats, _ = learn(build(), made())
+    update_stats, _ = learn(build(), make_groups())
     assert update_stats.metrics()["advantage/std"] == pytest.approx(
         np.std([0.5, -0.5, -0.5, 0.5, 0, 0], ddof=1)
     )
-    update_stats, _ = learn(build(TOKEN_CRITIC), made())
-    paid = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [n for own in LENGTHS for n in own])
+    update_stats, _ = learn(build(TOKEN_CRITIC), make_groups())
+    paid = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [n for row in LENGTHS for n in row])
     assert update_stats.metrics()["advantage/std"] == pytest.approx(np.std(paid, ddof=1))
 
 
@@ -507,7 +511,7 @@ def test_a_search_that_found_no_step_is_no_update(build, monkeypatch):
     for is_failed in (True, False):
         step = TrustStep(1.0, 0.0, 3, 0.0, is_failed=is_failed)
         monkeypatch.setattr("worker.training.learner.trust_region_step", lambda *_, step=step, **__: step)
-        update_stats, _ = learn(learner, made())
+        update_stats, _ = learn(learner, make_groups())
         assert update_stats.metrics()["optim/updates"] == (0 if is_failed else 1)
         assert update_stats.metrics()["optim/grad_norm"] == 1
 
@@ -516,11 +520,13 @@ def test_a_prompt_that_is_drawn_twice_in_a_step_has_two_visits(build):
     """DCPO's history [1, 1, 0, 0], [1, 1, 1, 1]; the second group already knows the first."""
     sas = {"advantage": {"type": "group_mean", "scale": {"type": "sas"}}}
     apart, twice = (build(sas, sampling={"group_size": 2}) for _ in range(2))
-    found = [learn(apart, made([row], ids=["a"]))[0].advantages[0] for row in ([1.0, 0.0], [1.0, 1.0])]
-    other = learn(apart, made([[0.0, 1.0]], ids=["b"]))[0].advantages[0]
-    together, _ = learn(twice, made([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ids=["a", "b", "a"]))
-    assert together.advantages == [found[0], other, found[1]]
-    assert found[1][0] > 0
+    advantages = [
+        learn(apart, make_groups([row], ids=["a"]))[0].advantages[0] for row in ([1.0, 0.0], [1.0, 1.0])
+    ]
+    other_advantages = learn(apart, make_groups([[0.0, 1.0]], ids=["b"]))[0].advantages[0]
+    together, _ = learn(twice, make_groups([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ids=["a", "b", "a"]))
+    assert together.advantages == [advantages[0], other_advantages, advantages[1]]
+    assert advantages[1][0] > 0
     for ours, theirs in zip(twice.history.visits(["a", "b"]), apart.history.visits(["a", "b"]), strict=True):
         assert ours.tolist() == theirs.tolist()
     assert twice.history.visits(["a"]).seen.item() == 2
@@ -574,24 +580,27 @@ def lift(before, after, policy):
 
 def test_the_lift_is_the_change_of_the_log_probability_per_token(build, policy):
     """policy/lift_*: the change of log p per token of one completion of either kind."""
-    learner, groups = build(moves=True, optimizer={"lr": 1e-4}), made()
+    learner, groups = build(moves=True, optimizer={"lr": 1e-4}), make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, _ = learn(learner, groups, step=LIFT_EVERY)
     after = logprobs(policy, groups, learner)
-    found = update_stats.sums.values()
-    assert found["policy/lift_right"] == lift(before[0], after[0], policy)
-    assert found["policy/lift_wrong"] == lift(before[1], after[1], policy)
-    assert found["policy/lift_right"] > 0
+    sums = update_stats.sums.values()
+    assert sums["policy/lift_right"] == lift(before[0], after[0], policy)
+    assert sums["policy/lift_wrong"] == lift(before[1], after[1], policy)
+    assert sums["policy/lift_right"] > 0
 
 
 def test_the_lift_is_measured_at_every_tenth_step_and_where_a_group_has_both(build):
-    assert "policy/lift_right" not in learn(build(moves=True), made(), step=LIFT_EVERY + 1)[0].sums.values()
-    alike = made([[1.0, 1.0]] * 3)
+    assert (
+        "policy/lift_right"
+        not in learn(build(moves=True), make_groups(), step=LIFT_EVERY + 1)[0].sums.values()
+    )
+    alike = make_groups([[1.0, 1.0]] * 3)
     assert "policy/lift_right" not in learn(build(moves=True), alike, step=LIFT_EVERY)[0].sums.values()
 
 
 def test_the_lift_over_several_updates_is_that_of_the_whole_step(build, policy):
-    learner, groups = build(moves=True, updates={"epochs": 3}), made()
+    learner, groups = build(moves=True, updates={"epochs": 3}), make_groups()
     before = logprobs(policy, groups, learner)
     update_stats, _ = learn(learner, groups, step=LIFT_EVERY)
     after = logprobs(policy, groups, learner)

@@ -25,8 +25,8 @@ def temporary(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_else(temporary):
-    other = temporary / f"{PREFIX}other"
-    other.mkdir()  # somebody may be about to lock it
+    other_directory = temporary / f"{PREFIX}other"
+    other_directory.mkdir()  # somebody may be about to lock it
     holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None
     assert holder.stdout is not None
@@ -38,9 +38,9 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_els
     holder.stdin.close()
     holder.stdout.close()
     assert left.is_dir()
-    with meeting_directory() as own:
-        assert sorted(temporary.iterdir()) == sorted([other, own])
-    assert list(temporary.iterdir()) == [other]
+    with meeting_directory() as directory:
+        assert sorted(temporary.iterdir()) == sorted([other_directory, directory])
+    assert list(temporary.iterdir()) == [other_directory]
 
 
 def test_a_stop_that_rank_0_hears_of_ends_the_sampling_of_all_ranks_and_no_other_call(tmp_path):

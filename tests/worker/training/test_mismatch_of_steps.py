@@ -41,15 +41,15 @@ def test_the_own_cap_gives_the_logged_numbers(steps_of, session, correction, min
     changes = CHANGES | {"objective": {"correction": correction}, "updates": {"minibatches": minibatches}}
     run, records = stored(session, steps_of, changes)
     for record in records:
-        found = mismatch(session, run, record.step, None, "product")
-        assert found["own_cap"] == correction.get("cap", correction.get("high"))
-        own = next(each for each in found["caps"] if each["cap"] == found["own_cap"])
+        answer = mismatch(session, run, record.step, None, "product")
+        assert answer["own_cap"] == correction.get("cap", correction.get("high"))
+        own_cap = next(cap for cap in answer["caps"] if cap["cap"] == answer["own_cap"])
         logged = record.metrics
-        assert own["limited"] == pytest.approx(logged["mismatch/masked_frac"], abs=1e-6)
-        assert own["ess"] == pytest.approx(logged["mismatch/ess"], abs=1e-4)
-        assert found["tokens"] == logged["tokens/generated"]
-        assert max(found["age"]) == logged["sampling/staleness"]
-        largest = max(found["caps"], key=lambda each: each["cap"])
+        assert own_cap["limited"] == pytest.approx(logged["mismatch/masked_frac"], abs=1e-6)
+        assert own_cap["ess"] == pytest.approx(logged["mismatch/ess"], abs=1e-4)
+        assert answer["tokens"] == logged["tokens/generated"]
+        assert max(answer["age"]) == logged["sampling/staleness"]
+        largest = max(answer["caps"], key=lambda cap: cap["cap"])
         if correction["type"] == "token_tis":
             assert largest["mean"] == pytest.approx(logged["mismatch/rho_mean"], abs=1e-4)
             assert largest["lost"] == pytest.approx(0, abs=1e-9)
@@ -59,12 +59,12 @@ def test_the_own_cap_gives_the_logged_numbers(steps_of, session, correction, min
 def test_caps_are_monotonous_and_other_corrections_can_be_tried(steps_of, session):
     run, records = stored(session, steps_of, CHANGES | {"objective": {"correction": {"type": "token_tis"}}})
     for kind in ("token_tis", "token_mask", "seq_tis", "seq_mask"):
-        found = mismatch(session, run, records[-1].step, kind, "geo")
-        assert (found["own_cap"] is not None) == (kind == "token_tis")
-        limited = [each["limited"] for each in found["caps"]]
+        answer = mismatch(session, run, records[-1].step, kind, "geo")
+        assert (answer["own_cap"] is not None) == (kind == "token_tis")
+        limited = [cap["limited"] for cap in answer["caps"]]
         assert limited == sorted(limited, reverse=True)
-        assert all(0 <= each["ess"] <= 1 + 1e-12 for each in found["caps"])
-        lost = [each["lost"] for each in found["caps"]]
+        assert all(0 <= cap["ess"] <= 1 + 1e-12 for cap in answer["caps"])
+        lost = [cap["lost"] for cap in answer["caps"]]
         assert np.all(np.diff(lost) <= 1e-12)
     with pytest.raises(NotFound, match="no stored tokens"):
         mismatch(session, run, 99, None, "product")

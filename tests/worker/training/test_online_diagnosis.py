@@ -93,7 +93,7 @@ def verdict(database, run_id):
         return tuple(session.execute(select(*columns).where(Run.id == run_id)).one())
 
 
-def kept(database, run_id):
+def kept_checkpoints(database, run_id):
     with database.sessions() as session:
         rows = session.execute(select(Checkpoint.step, Checkpoint.kept_for, Checkpoint.onset))
         return {step: (why, onset) for step, why, onset in rows}
@@ -155,16 +155,16 @@ def test_a_fault_in_a_detector_stops_nothing_and_is_logged(database, queued, tra
 def test_the_newest_checkpoint_before_the_onset_outlives_retention(database, queued, train):
     run_id = queued()
     train(run_id, COLLAPSE, saves=range(5, 121, 5))
-    (step, (why, onset)) = next(item for item in kept(database, run_id).items() if item[1][0])
+    (step, (why, onset)) = next(item for item in kept_checkpoints(database, run_id).items() if item[1][0])
     assert (step, why) == (70, "verdict")
     assert onset == verdict(database, run_id)[2]
-    assert set(kept(database, run_id)) == {70, 115, 120}
+    assert set(kept_checkpoints(database, run_id)) == {70, 115, 120}
 
 
 def test_a_warning_keeps_a_checkpoint_too(database, queued, train):
     run_id = queued()
     train(run_id, WARNED, saves=range(5, 121, 5))
-    assert {step: why for step, (why, _) in kept(database, run_id).items()} == {
+    assert {step: why for step, (why, _) in kept_checkpoints(database, run_id).items()} == {
         70: "warning",
         115: None,
         120: None,
@@ -180,7 +180,7 @@ def test_at_most_one_checkpoint_is_kept_for_each_kind(database, queued):
         for healthy_step in (35, 5, 62, 48):
             for kind in ("warning", "verdict", "warning"):
                 keep_before(session, run_id, kind, healthy=healthy_step, sick=healthy_step + 4)
-    marks = {step: mark for step, mark in kept(database, run_id).items() if mark[0]}
+    marks = {step: mark for step, mark in kept_checkpoints(database, run_id).items() if mark[0]}
     assert marks == {40: ("verdict", 52)}
     with database.sessions.begin() as session:
         keep_before(session, run_id, "warning", healthy=25, sick=30)
@@ -230,8 +230,8 @@ def test_a_run_that_a_rule_paused_goes_on_when_it_is_resumed(database, queued, t
 
 
 def test_a_process_that_dies_between_the_judgement_and_its_checkpoint_loses_nothing(database, queued, train):
-    other, run_id = queued(rule()), queued(rule())
-    expected = train(other, COLLAPSE)
-    step = verdict(database, other)[-1]
+    undisturbed, run_id = queued(rule()), queued(rule())
+    expected = train(undisturbed, COLLAPSE)
+    step = verdict(database, undisturbed)[-1]
     train(run_id, COLLAPSE, dies=True)
     assert train(run_id, COLLAPSE, begin=step - 5) == expected

@@ -35,13 +35,13 @@ def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, que
     broken = queued(config)
     assert train(broken, config, stop_after=1).status == "queued"
     assert train(broken, config) == Outcome("finished")
-    found = series(sessions, straight)
-    assert series(sessions, broken) == found
-    assert found["environment/lost_frac"] == {1: 0.0, 2: 0.0, 3: 0.0}
-    assert found["tools/turns"][1] > 1
-    assert set(found["eval/accuracy"]) == {0, 3}
+    points = series(sessions, straight)
+    assert series(sessions, broken) == points
+    assert points["environment/lost_frac"] == {1: 0.0, 2: 0.0, 3: 0.0}
+    assert points["tools/turns"][1] > 1
+    assert set(points["eval/accuracy"]) == {0, 3}
     with sessions() as session:
-        stored = [one.turns for one in stored_completions(session) if one.turns]
+        stored = [completion.turns for completion in stored_completions(session) if completion.turns]
     assert {turn["tool"] for turns in stored for turn in turns} == {"two"}
     assert {turn["outcome"] for turns in stored for turn in turns} <= {"ok", "done"}
 

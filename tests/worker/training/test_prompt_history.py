@@ -20,9 +20,9 @@ def test_a_prompt_is_remembered_by_its_id_in_whatever_order():
 
 
 def test_the_history_comes_back_from_what_a_checkpoint_holds():
-    history, other, empty = PromptHistory(), PromptHistory(), PromptHistory()
+    history, restored, empty = PromptHistory(), PromptHistory(), PromptHistory()
     history.remember(["a"], visits((3, 1 / 3, 0.1)))
-    other.restore(history.values(), history.tensors())
-    assert torch.cat(other.visits(["a"])).flatten().tolist() == [3, 1 / 3, 0.1]
-    other.restore(empty.values(), empty.tensors())
-    assert torch.cat(other.visits(["a"])).flatten().tolist() == [0, 0, 0]
+    restored.restore(history.values(), history.tensors())
+    assert torch.cat(restored.visits(["a"])).flatten().tolist() == [3, 1 / 3, 0.1]
+    restored.restore(empty.values(), empty.tensors())
+    assert torch.cat(restored.visits(["a"])).flatten().tolist() == [0, 0, 0]

@@ -64,7 +64,7 @@ def test_sums_of_several_ranks_lose_their_gradient_on_the_way():
     total = torch.tensor(3.0, requires_grad=True)
     moved = MetricSums({"a": Mean(total * 2, torch.tensor(4)), "b": Highest(torch.tensor(7.0))}).to("cpu")
     assert moved.values() == {"a": 1.5, "b": 7.0}
-    assert not any(part.requires_grad for metric in moved.metrics.values() for part in metric.parts())
+    assert not any(tensor.requires_grad for metric in moved.metrics.values() for tensor in metric.parts())
 
 
 def test_ranks_with_other_versions_or_devices_are_refused_by_name():
@@ -121,18 +121,18 @@ class Files:
     "case", ["PPO with a critic", pytest.param("RSPO, mixture, replay", marks=pytest.mark.nightly)]
 )
 def test_steps_on_two_ranks_equal_those_of_one_process(case):
-    found = apart(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
-    assert max(found.norm, found.metric) < CLOSE_METRIC, found
-    assert found.weight < CLOSE < found.moved, found
+    differences = apart(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
+    assert max(differences.norm, differences.metric) < CLOSE_METRIC, differences
+    assert differences.weight < CLOSE < differences.moved, differences
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("case", [case for case in CASES if case not in IN_FLOAT64])
 def test_many_steps_equal_those_of_one_process(case, ranks):
-    found = apart(train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20))
-    assert max(found.norm, found.metric) < CLOSE_METRIC, found
-    assert found.weight < CLOSE < found.moved, found
+    differences = apart(train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20))
+    assert max(differences.norm, differences.metric) < CLOSE_METRIC, differences
+    assert differences.weight < CLOSE < differences.moved, differences
 
 
 @pytest.mark.nightly
@@ -161,14 +161,14 @@ def test_many_steps_in_float64_equal_those_of_one_process(case):
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
 def test_a_run_saved_on_two_ranks_goes_on_on_one_and_on_four(case, tmp_path):
-    whole = train(CASES[case], ranks=1, steps=6)
+    uninterrupted = train(CASES[case], ranks=1, steps=6)
     for ranks in (1, 4):
         directory = tmp_path / str(ranks)
         train(CASES[case], ranks=2, steps=3, checkpoints=Files(directory))
         resumed = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
-        found = apart(whole._replace(steps=whole.steps[3:]), resumed)
-        assert max(found.norm, found.metric) < CLOSE_METRIC, found
-    assert found.weight < CLOSE < found.moved, found
+        differences = apart(uninterrupted._replace(steps=uninterrupted.steps[3:]), resumed)
+        assert max(differences.norm, differences.metric) < CLOSE_METRIC, differences
+    assert differences.weight < CLOSE < differences.moved, differences
 
 
 @pytest.mark.nightly
@@ -186,8 +186,8 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     """Train a run while so many of its attempts lose a rank to SIGKILL; then let it finish."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     chosen = random.Random(0)
-    own = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
-    engine = open_engine(own.effective_database_url)
+    settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
+    engine = open_engine(settings.effective_database_url)
     sessions, steps = open_sessions(engine), 3 * kills + 3
     config = {
         "steps": steps,
@@ -199,7 +199,7 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     }
     with sessions.begin() as session:
         run_id = make_run(session, config=config, devices=ranks).id
-    supervisor = Supervisor(own, sessions, Slot(0, "cpu", "CPU", ranks), threading.Event())
+    supervisor = Supervisor(settings, sessions, Slot(0, "cpu", "CPU", ranks), threading.Event())
     try:
         for kill in range(kills):
             thread = attempt_of(supervisor, sessions)
@@ -259,7 +259,7 @@ def ranks_of(sessions, run_id, attempt):
         trainer = psutil.Process(session.get_one(Attempt, (run_id, attempt)).pid)
     return [
         trainer.pid,
-        *(each.pid for each in trainer.children() if "worker.training.follower" in each.cmdline()),
+        *(process.pid for process in trainer.children() if "worker.training.follower" in process.cmdline()),
     ]
 
 

@@ -19,5 +19,7 @@ CLOSE = 1e-4
 def test_steps_on_two_gpus_equal_those_of_one(case):
     gpus = [gpu.uuid for gpu in find_gpus()][:2]
     alone = train(CASES[case], ranks=1, steps=3, device="cuda:0")
-    found = apart(alone, train(CASES[case], ranks=2, steps=3, device="cuda:0", gpus=gpus))
-    assert max(found.norm, found.metric, found.weight) < CLOSE < found.moved, found
+    differences = apart(alone, train(CASES[case], ranks=2, steps=3, device="cuda:0", gpus=gpus))
+    assert max(differences.norm, differences.metric, differences.weight) < CLOSE < differences.moved, (
+        differences
+    )

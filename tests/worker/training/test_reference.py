@@ -58,13 +58,13 @@ def test_the_reference_is_a_copy_that_later_updates_leave_alone(policy):
 
 def test_stagnation_is_counted_in_evaluations_and_begins_anew_after_a_replacement(policy):
     updates = moved(policy, knobs.OnStagnation(patience=2))
-    said = []
+    messages = []
     for step, accuracy in enumerate([0.1, 0.3, None, 0.3, 0.2, 0.25, None, 0.2, 0.24]):
         updates.saw(accuracy)
-        said.append(updates.after_step(step))
-    assert [step for step, text in enumerate(said) if text] == [4, 8]
-    assert "after 2 evaluations without a better accuracy than 0.3" in said[4]
-    assert "than 0.25" in said[8]  # 0.25 was an improvement on the 0.2 of the replacement
+        messages.append(updates.after_step(step))
+    assert [step for step, text in enumerate(messages) if text] == [4, 8]
+    assert "after 2 evaluations without a better accuracy than 0.3" in messages[4]
+    assert "than 0.25" in messages[8]  # 0.25 was an improvement on the 0.2 of the replacement
     assert updates.optimizer.tensors() == {}
 
 
@@ -85,11 +85,11 @@ def test_the_moved_weights_are_state_and_the_loaded_ones_are_not(policy):
     assert updates.tensors() == {}
     updates.saw(0.5)
     updates.after_step(2)
-    other = moved(load_policy(PolicyConfig(), Settings()), knobs.EveryN(n=2))
-    other.restore(updates.values(), updates.tensors())
-    assert torch.equal(weights(other.reference), weights(updates.reference))
-    assert (other.best, other.waited) == (0.5, 0)
-    assert other.tensors().keys() == updates.tensors().keys()
+    restored = moved(load_policy(PolicyConfig(), Settings()), knobs.EveryN(n=2))
+    restored.restore(updates.values(), updates.tensors())
+    assert torch.equal(weights(restored.reference), weights(updates.reference))
+    assert (restored.best, restored.waited) == (0.5, 0)
+    assert restored.tensors().keys() == updates.tensors().keys()
 
 
 def test_without_a_reference_there_is_no_state(policy):
@@ -103,9 +103,9 @@ def test_a_reference_that_never_moved_must_be_the_one_the_run_began_with(policy)
     values = began.values()
     assert began.parts["reference"] is began
     assert began.tensors() == {}  # 64 digits, not a copy of the weights
-    other = moved(policy, knobs.FixedReference())  # by now the policy's weights are others
+    later = moved(policy, knobs.FixedReference())  # by now the policy's weights are others
     with pytest.raises(ReferenceChanged, match="not the one this run began with"):
-        other.restore(values, {})
+        later.restore(values, {})
     began.restore(values, {})
 
 
@@ -113,7 +113,7 @@ def test_a_reference_that_has_moved_comes_from_the_checkpoint(policy):
     began = moved(policy, knobs.EveryN(n=1))
     began.after_step(1)
     values, tensors = began.values(), {name: weight.clone() for name, weight in began.tensors().items()}
-    other = moved(policy, knobs.EveryN(n=1))
-    other.restore(values, tensors)
-    assert weights(other.reference).equal(weights(began.reference))
+    restored = moved(policy, knobs.EveryN(n=1))
+    restored.restore(values, tensors)
+    assert weights(restored.reference).equal(weights(began.reference))
     assert ReferenceUpdates(knobs.FixedReference(), policy, None, began.optimizer).parts == {}

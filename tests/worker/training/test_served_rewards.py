@@ -33,12 +33,12 @@ def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, que
     config = resolve({**RUN, "rewards": [{"name": "correctness"}, {"name": "judge", "criterion": "style"}]})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    found = series(sessions, run_id)
-    assert sorted(found["reward/style/mean"]) == sorted(found["judge/requests"]) == [1, 2]
-    assert set(found["judge/requests"].values()) == {8}
-    asked = sum(round(8 * (1 - share)) for share in found["judge/cached_frac"].values())
+    points = series(sessions, run_id)
+    assert sorted(points["reward/style/mean"]) == sorted(points["judge/requests"]) == [1, 2]
+    assert set(points["judge/requests"].values()) == {8}
+    asked = sum(round(8 * (1 - share)) for share in points["judge/cached_frac"].values())
     assert len(judge.requests) == asked
-    assert sum(found["judge/prompt_tokens"].values()) == 10 * asked
+    assert sum(points["judge/prompt_tokens"].values()) == 10 * asked
     with sessions() as session:
         names = session.scalars(select(MetricKey.name))
         assert [name for name in names if find_metric(name) is None] == []
@@ -81,9 +81,9 @@ def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
         first, second = session.scalars(query)
     assert first == pytest.approx(1.6 * asked[0])
     assert second == pytest.approx(1.6 * (len(judge.requests) - asked[0]))
-    found = series(sessions, run_id)["judge/cost"]
-    assert sorted(found) == [0, 1, 2]
-    assert found[2] == pytest.approx(second)
+    cost_by_step = series(sessions, run_id)["judge/cost"]
+    assert sorted(cost_by_step) == [0, 1, 2]
+    assert cost_by_step[2] == pytest.approx(second)
 
 
 def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_them(
@@ -97,8 +97,8 @@ def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     with sessions() as session:
-        [words] = [event.message for event in session.scalars(select(Event)) if "unscored" in event.message]
-    assert "reward 'judge': it answered with status 400" in words
+        [message] = [event.message for event in session.scalars(select(Event)) if "unscored" in event.message]
+    assert "reward 'judge': it answered with status 400" in message
     assert 0 < series(sessions, run_id)["judge/failed_frac"][1] < 1
 
 

@@ -29,7 +29,7 @@ def group(rewards: tuple[float | None, ...], *completions: Completion) -> Group:
 
 
 def parts(metrics: dict[str, float], unit: Any) -> dict[str, float]:
-    return {part: metrics[budget_metric(part, unit)] for part in PARTS if metrics[budget_metric(part, unit)]}
+    return {use: metrics[budget_metric(use, unit)] for use in PARTS if metrics[budget_metric(use, unit)]}
 
 
 def test_each_completion_is_in_the_first_part_that_fits():
@@ -54,14 +54,14 @@ def test_each_completion_is_in_the_first_part_that_fits():
             [TokenUse(4, 0, 0), TokenUse(6, 0, 0)],
         ],
     )
-    found = signal_budget(step, stats, seconds=10.0)
-    assert list(parts(found, "completions").values()) == [2, 2, 1, 2, 1, 1, 1]  # in the order of PARTS
-    assert list(parts(found, "tokens").values()) == [8, 10, 7, 10, 31, 22, 7]
+    budget = signal_budget(step, stats, seconds=10.0)
+    assert list(parts(budget, "completions").values()) == [2, 2, 1, 2, 1, 1, 1]  # in the order of PARTS
+    assert list(parts(budget, "tokens").values()) == [8, 10, 7, 10, 31, 22, 7]
     # 4 s by 95 sampled tokens, 6 s by 75 tokens that trained
-    assert found["time/signal/left_out"] == pytest.approx(4 * 10 / 95)
-    assert found["time/signal/useful"] == pytest.approx(4 * 7 / 95 + 6 * 7 / 75)
-    assert found["time/signal/truncated"] == pytest.approx(4 * 8 / 95 + 6 * 5 / 75)
-    assert sum(parts(found, "seconds").values()) == pytest.approx(10, abs=1e-12)
+    assert budget["time/signal/left_out"] == pytest.approx(4 * 10 / 95)
+    assert budget["time/signal/useful"] == pytest.approx(4 * 7 / 95 + 6 * 7 / 75)
+    assert budget["time/signal/truncated"] == pytest.approx(4 * 8 / 95 + 6 * 5 / 75)
+    assert sum(parts(budget, "seconds").values()) == pytest.approx(10, abs=1e-12)
 
 
 def test_a_group_that_waited_costs_no_sampling_and_an_unscored_completion_is_masked():
@@ -76,9 +76,9 @@ def test_a_group_that_waited_costs_no_sampling_and_an_unscored_completion_is_mas
         sample_seconds=4.0,
     )
     use = [TokenUse(10, 0, 0), TokenUse(0, 0, 10), TokenUse(0, 0, 10)]
-    found = signal_budget(step, UpdateStats(advantages=[[0.0, 1.0, -1.0]], token_use=[use]), seconds=10.0)
-    assert parts(found, "completions") == {"masked": 1, "left_out": 1, "useful": 2}
-    assert parts(found, "seconds") == pytest.approx({"masked": 2, "left_out": 4, "useful": 4})
+    budget = signal_budget(step, UpdateStats(advantages=[[0.0, 1.0, -1.0]], token_use=[use]), seconds=10.0)
+    assert parts(budget, "completions") == {"masked": 1, "left_out": 1, "useful": 2}
+    assert parts(budget, "seconds") == pytest.approx({"masked": 2, "left_out": 4, "useful": 4})
 
 
 def test_a_step_that_trained_nothing_shares_all_its_time_by_what_it_sampled():
@@ -104,7 +104,7 @@ def test_tokens_are_masked_clipped_or_useful():
 
 
 def adds_up(metrics: Any, completions: int) -> None:
-    sums = {unit: sum(metrics[budget_metric(part, unit)] for part in PARTS) for unit in UNITS}
+    sums = {unit: sum(metrics[budget_metric(use, unit)] for use in PARTS) for unit in UNITS}
     assert sums["completions"] == completions
     assert sums["seconds"] == pytest.approx(metrics["time/step_seconds"], abs=1e-9)
     if not metrics.get("sampling/carried_frac"):
@@ -133,7 +133,7 @@ def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
         truncated = sum(c.finish_reason == "length" for group in record.groups for c in group.completions)
         assert record.metrics["signal/truncated/completions"] == truncated
         trained = [group for group in record.groups if not group.left_out]
-        used = sum(record.metrics[f"signal/{part}/completions"] for part in ("useful", "clipped", "masked"))
+        used = sum(record.metrics[f"signal/{use}/completions"] for use in ("useful", "clipped", "masked"))
         assert used <= sum(len(group.completions) for group in trained)
 
 

@@ -29,8 +29,8 @@ def group_of(lengths: list[int]) -> Group:
         for row, length in enumerate(lengths)
     )
     prompt = Prompt(id="p", text="1+1", answer="2", problem="sums", domain="math", index=0)
-    ones = (1.0,) * len(lengths)
-    return Group(prompt, completions, rewards=ones, terms={}, correctness=ones)
+    rewards_of_one = (1.0,) * len(lengths)
+    return Group(prompt, completions, rewards=rewards_of_one, terms={}, correctness=rewards_of_one)
 
 
 def test_the_size_of_a_step_counts_arrays_as_wide_as_its_longest_completion() -> None:

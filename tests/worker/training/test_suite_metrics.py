@@ -64,8 +64,8 @@ def test_the_majority_of_fewer_completions_approaches_its_expectation():
     subsets = math.comb(6, 3)
     # Of the 20 subsets: {7,7,x}: 4 right; {3,3,x}: 9 wrong, {3,3,3}: 1 wrong; {7,3,4}: 6 of a third each.
     exact = (4 + 6 / 3) / subsets
-    found = np.mean([maj_at_k(prompt, 3, generator(seed)) for seed in range(40)])
-    assert found == pytest.approx(exact, abs=0.01)
+    average = np.mean([maj_at_k(prompt, 3, generator(seed)) for seed in range(40)])
+    assert average == pytest.approx(exact, abs=0.01)
 
 
 def test_the_majority_of_two_is_the_accuracy_where_everybody_votes():

@@ -85,16 +85,16 @@ def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessio
     late = PAIRS | {"name": "late"}
     plain = metrics_of(sessions, trained({}))
     run = trained({"suites": [PAIRS | {"every": 1}, late]})
-    found = metrics_of(sessions, run)
-    assert all(of_suite(found[step]) for step in (0, 1, 2))
-    assert [step for step in found if of_suite(found[step], "late")] == [2]
-    kept = {
+    metrics_by_step = metrics_of(sessions, run)
+    assert all(of_suite(metrics_by_step[step]) for step in (0, 1, 2))
+    assert [step for step in metrics_by_step if of_suite(metrics_by_step[step], "late")] == [2]
+    training_metrics = {
         step: {name: value for name, value in values.items() if name.count("/") < 2 or "eval/" not in name}
-        for step, values in found.items()
+        for step, values in metrics_by_step.items()
     }
-    assert kept == plain
-    assert all(find_metric(name) for values in found.values() for name in values)
-    assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(found[2])
+    assert training_metrics == plain
+    assert all(find_metric(name) for values in metrics_by_step.values() for name in values)
+    assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(metrics_by_step[2])
 
 
 def test_rollouts_of_a_suite_are_stored_under_its_name(trained, sessions):
@@ -160,8 +160,8 @@ def _link_elsewhere(_session, directory, _run):
 def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(trained, sessions, state_dir, harm):
     run = trained({"suites": [PAIRS | {"every": 1}]})
     with sessions.begin() as session:
-        found = select(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1)
-        directory = Settings().artifacts_of(run) / session.scalars(found).one().path
+        statement = select(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1)
+        directory = Settings().artifacts_of(run) / session.scalars(statement).one().path
         harm(session, directory, run)
     with pytest.raises(AssertionError) as caught:
         trained({"every": 0, "suites": [PAIRS | UNSCHEDULED]}, parent=run, step=1, steps=0,
@@ -197,18 +197,18 @@ def test_a_run_that_is_interrupted_between_evaluations_measures_the_same(trained
 
 def test_the_best_checkpoint_is_chosen_by_the_suite(trained, sessions):
     run = trained({"suites": [PAIRS | {"every": 1}]}, checkpointing={"every": 1, "best_by": "pairs"})
-    found = metrics_of(sessions, run)
+    metrics_by_step = metrics_of(sessions, run)
     with sessions() as session:
         rows = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).all()
     assert {row.step: row.manifest["accuracy"] for row in rows} == {
-        step: found[step]["eval/pairs/accuracy"] for step in (1, 2)
+        step: metrics_by_step[step]["eval/pairs/accuracy"] for step in (1, 2)
     }
 
 
 def test_prompts_of_a_suite_are_never_trained_on(trained, sessions, state_dir):
     rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(40)]
-    for name, part in (("train.jsonl", rows), ("test.jsonl", rows[:20])):
-        (state_dir / name).write_text("".join(json.dumps(row) + "\n" for row in part))
+    for name, rows_of_file in (("train.jsonl", rows), ("test.jsonl", rows[:20])):
+        (state_dir / name).write_text("".join(json.dumps(row) + "\n" for row in rows_of_file))
     suite = PAIRS | {"problem": {"name": "file", "path": "test.jsonl"}, "rows": "all", "prompts": 100, "n": 1}
     run = trained(
         {"suites": [suite]},

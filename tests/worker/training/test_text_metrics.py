@@ -19,11 +19,11 @@ def group(*texts, prompt="1+1=?", correctness=(), rewards=(), truncated=()):
             np.arange(3),
             text,
             ("x",) * 3,
-            "length" if place in truncated else "stop",
+            "length" if number in truncated else "stop",
             np.zeros(3, np.float32),
             np.zeros(3, np.float32),
         )
-        for place, text in enumerate(texts)
+        for number, text in enumerate(texts)
     )
     asked = Prompt(prompt, prompt, "2", "sums", "math", index=0)
     return Group(asked, completions, rewards or (0.0,) * len(texts), correctness=correctness)
@@ -51,8 +51,8 @@ def test_the_structure_of_a_completion(text, truncated, state):
 
 
 def test_the_states_of_a_step_add_up_to_one():
-    found = text_metrics([group(r"\boxed{2}", "2", "<think>", "<think>", truncated={3})])
-    shares = {name.rpartition("_")[2]: value for name, value in found.items() if "structure" in name}
+    metrics = text_metrics([group(r"\boxed{2}", "2", "<think>", "<think>", truncated={3})])
+    shares = {name.rpartition("_")[2]: value for name, value in metrics.items() if "structure" in name}
     assert shares == {"ok": 0.25, "answerless": 0.5, "polluted": 0.0, "broken": 0.25}
 
 
@@ -68,14 +68,14 @@ def test_a_loop_repeats_itself_and_compresses_well():
 def test_the_compression_is_that_of_all_bytes_together():
     texts = ["a" * 100, "b"]
     raw = [text.encode() for text in texts]
-    wanted = sum(len(zlib.compress(each, 1)) for each in raw) / sum(map(len, raw))
-    assert text_metrics([group(*texts)])["text/compression"] == pytest.approx(wanted)
+    expected = sum(len(zlib.compress(text, 1)) for text in raw) / sum(map(len, raw))
+    assert text_metrics([group(*texts)])["text/compression"] == pytest.approx(expected)
     assert "text/compression" not in text_metrics([group("", "")])
 
 
 def test_letters_of_another_script_are_unusual():
-    found = text_metrics([group("the sum", "сумма", "the да", prompt="What is the sum?")])
-    assert found["text/unusual_script_frac"] == pytest.approx((0 + 1 + 2 / 5) / 3)
+    metrics = text_metrics([group("the sum", "сумма", "the да", prompt="What is the sum?")])
+    assert metrics["text/unusual_script_frac"] == pytest.approx((0 + 1 + 2 / 5) / 3)
 
 
 def test_lone_surrogates_are_text_too():
@@ -87,8 +87,8 @@ def test_the_reward_of_wrong_completions_is_unearned():
         group("a", "b", "c", correctness=(1.0, 0.0, None), rewards=(2.0, 1.0, 5.0)),
         group("a", "b", "c", correctness=(0.0, 0.0, 1.0), rewards=(-3.0, None, 1.0)),
     ]
-    found = group_metrics(Collected(groups=groups, trained=[0, 1]))
-    assert found["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
+    metrics = group_metrics(Collected(groups=groups, trained=[0, 1]))
+    assert metrics["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
     nothing = group_metrics(Collected(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0]))
     assert "reward/unearned_share" not in nothing
 

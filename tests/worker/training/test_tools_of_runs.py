@@ -28,11 +28,11 @@ def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, tr
     broken = queued(config)
     assert train(broken, config, stop_after=2).status == "queued"
     assert train(broken, config) == Outcome("finished")
-    found = series(sessions, straight)
-    assert series(sessions, broken) == found
-    assert found["tools/calls"][1] > 0
+    points = series(sessions, straight)
+    assert series(sessions, broken) == points
+    assert points["tools/calls"][1] > 0
     with sessions() as session:
-        stored = [one.turns for one in stored_completions(session) if one.turns]
+        stored = [completion.turns for completion in stored_completions(session) if completion.turns]
     assert {turn["tool"] for turns in stored for turn in turns} == {"calculator"}
 
 

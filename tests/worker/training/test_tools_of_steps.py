@@ -40,22 +40,22 @@ def groups(tiny):
         for n, key in enumerate(("59+63", "21+34"))
     ]
     episodes = Episodes(ToolUse.model_validate(TOOL), tiny)
-    found = episodes.sample(Sampler(tiny), prompts, 4, Decoding(40), torch.Generator().manual_seed(0))
-    assert any(completion.generated is not None for group in found for completion in group)
+    sampled = episodes.sample(Sampler(tiny), prompts, 4, Decoding(40), torch.Generator().manual_seed(0))
+    assert any(completion.generated is not None for group in sampled for completion in group)
     return [
         Group(prompt, tuple(completions), rewards=(1.0, 0.0, 0.5, 0.0))
-        for prompt, completions in zip(prompts, found, strict=True)
+        for prompt, completions in zip(prompts, sampled, strict=True)
     ]
 
 
 def observed(groups):
     """(B, T) bool: the tokens of observations."""
     rows = [completion for group in groups for completion in group.completions]
-    found = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.bool)
+    mask = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.bool)
     for row, completion in enumerate(rows):
         if completion.generated is not None:
-            found[row, : len(completion)] = ~torch.from_numpy(completion.generated)
-    return found
+            mask[row, : len(completion)] = ~torch.from_numpy(completion.generated)
+    return mask
 
 
 OBJECTIVES = {
@@ -107,13 +107,13 @@ def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups
 
     def numbers(value):
         changed = [
-            replace(group, completions=tuple(noisy(each, value) for each in group.completions))
+            replace(group, completions=tuple(noisy(completion, value) for completion in group.completions))
             for group in groups
         ]
         objective, tokens, batch = built(tiny, changed, OBJECTIVES[name])
         scored = token_logprobs(tiny.model, tokens, temperature=1.0)
-        found = loss_of(objective, batch, scored.logprobs, scored.entropy)
-        return {"total": float(found.loss.detach())} | found.metrics.values()
+        update = loss_of(objective, batch, scored.logprobs, scored.entropy)
+        return {"total": float(update.loss.detach())} | update.metrics.values()
 
     assert numbers(0.0) == numbers(-7.0) == numbers(math.nan)
 
@@ -123,8 +123,8 @@ def noisy(completion: Completion, value: float) -> Completion:
     if completion.generated is None or completion.entropies is None:
         return completion
     logprobs, entropies = (
-        np.where(completion.generated, own, np.float32(value)).astype(np.float32)
-        for own in (completion.sampler_logprobs, completion.entropies)
+        np.where(completion.generated, values, np.float32(value)).astype(np.float32)
+        for values in (completion.sampler_logprobs, completion.entropies)
     )
     return replace(completion, sampler_logprobs=logprobs, entropies=entropies)
 
@@ -164,9 +164,11 @@ def test_stored_steps_add_up_and_mark_observations(steps_of):
             assert text == "".join(completion.token_strings[first:end])
     total = sum(completion.arrays["loss"].sum(dtype=np.float64) for completion in completions)
     assert math.isclose(total, record.metrics["loss/total"], abs_tol=1e-6)
-    own = sum(len(c.token_ids) - sum(t["tokens"][1] - t["tokens"][0] for t in c.turns) for c in completions)
-    assert record.metrics["tokens/generated"] == own
-    assert record.metrics["length/mean"] == own / len(completions)
+    generated = sum(
+        len(c.token_ids) - sum(t["tokens"][1] - t["tokens"][0] for t in c.turns) for c in completions
+    )
+    assert record.metrics["tokens/generated"] == generated
+    assert record.metrics["length/mean"] == generated / len(completions)
     assert 0 < record.metrics["tools/used_frac"] <= 1
 
 
@@ -174,8 +176,8 @@ def test_metrics_of_calls_by_hand():
     def completion(turns, generated):
         ids = np.zeros(len(generated), np.int64)
         logprobs = np.zeros(len(ids), np.float32)
-        own = np.array(generated, bool)
-        return Completion(ids, "", ("",) * len(ids), "stop", logprobs, generated=own, turns=tuple(turns))
+        mask = np.array(generated, bool)
+        return Completion(ids, "", ("",) * len(ids), "stop", logprobs, generated=mask, turns=tuple(turns))
 
     def turn(outcome, seconds):
         return Turn("calculator", outcome, seconds, (0, 1), (1, 2))

@@ -96,9 +96,9 @@ def train(sessions, settings):
         with recorder:
             root = settings.artifacts_of(run_id)
             origin = recorder.read(lambda session: origin_of(session, run_id, settings))
-            own = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
-            own["artifacts"] = artifact_store(settings)
-            checkpoints = Checkpoints(root, recorder, **own)
+            owner = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
+            owner["artifacts"] = artifact_store(settings)
+            checkpoints = Checkpoints(root, recorder, **owner)
             trainer = Trainer(
                 config,
                 recorder,
@@ -136,13 +136,13 @@ def _stop_after(trainer, stopping, step):
 
 def series(sessions, run_id):
     """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
-    found = {}
+    points_by_name = {}
     with sessions() as session:
         for point in stored_points(session, run_id):
             if not point.name.startswith(OF_THE_MACHINE):
                 value = point.value if math.isfinite(point.value) else None
-                found.setdefault(point.name, {})[point.step] = value
-    return found
+                points_by_name.setdefault(point.name, {})[point.step] = value
+    return points_by_name
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_the_load_of_the_machine_stands_beside_the_steps(sessions, queued, train
     train(run_id, config)
     with sessions() as session:
         points = read_points(session, [run_id], list(METRICS))
-    load = {name: found for (_, name), found in points.items() if name.startswith("machine/")}
+    load = {name: value for (_, name), value in points.items() if name.startswith("machine/")}
     for name in ("machine/cpu_frac", "machine/memory_bytes", "machine/disk_free_bytes"):
         assert load[name].steps.tolist() == [1, 2, 3, 4], name
     assert ((load["machine/cpu_frac"].values >= 0) & (load["machine/cpu_frac"].values <= 1)).all()
@@ -197,8 +197,10 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
     with sessions() as session:
         groups = session.scalars(select(RolloutGroup.id).where(RolloutGroup.kind == "train"))
         for group_id in groups:
-            own = stored_completions(session, RolloutGroup.id == group_id)
-            assert sum(one.advantage or 0.0 for one in own) == pytest.approx(0, abs=1e-6)
+            completions = stored_completions(session, RolloutGroup.id == group_id)
+            assert sum(completion.advantage or 0.0 for completion in completions) == pytest.approx(
+                0, abs=1e-6
+            )
 
 
 @pytest.mark.nightly
@@ -213,12 +215,12 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
     config = resolve(SMALL | changes)
     run_id = queued(config)
     train(run_id, config)
-    found = series(sessions, run_id)
-    assert list(found["advantage/mean"].values()) == pytest.approx([0] * 4, abs=1e-5)
+    points = series(sessions, run_id)
+    assert list(points["advantage/mean"].values()) == pytest.approx([0] * 4, abs=1e-5)
     allowed = [0, (7 / 15) ** 0.5, (14 / 15) ** 0.5]  # none, one or both minibatches vary
-    for spread in found["advantage/std"].values():
+    for spread in points["advantage/std"].values():
         assert min(abs(spread - value) for value in allowed) < 2e-3
-    assert max(found["advantage/std"].values()) == pytest.approx((14 / 15) ** 0.5, abs=2e-3)
+    assert max(points["advantage/std"].values()) == pytest.approx((14 / 15) ** 0.5, abs=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -291,9 +293,9 @@ def test_a_step_that_finds_too_few_informative_groups_trains_on_them_and_says_so
     config = resolve(SMALL | once | {"preset": "dapo", "steps": 2})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    found = series(sessions, run_id)
-    assert 0 < found["groups/kept_frac"][1] < 1
-    assert found["optim/updates"][1] == 1
+    points = series(sessions, run_id)
+    assert 0 < points["groups/kept_frac"][1] < 1
+    assert points["optim/updates"][1] == 1
     with sessions() as session:
         messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
     assert any("of 4 informative groups in 1 batches; the step trains on those" in text for text in messages)
@@ -396,10 +398,10 @@ def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, qu
     train(run_id, config)
     with sessions() as session:
         rollout = stored_completions(session, RolloutGroup.kind == "train")[0]
-        found = tokens_of(session, rollout.id)
-    assert {"advantage", "value", "ratio"} <= found["arrays"].keys()
-    assert len(found["arrays"]["advantage"]) == len(found["tokens"])
-    assert np.mean(found["arrays"]["advantage"]) == pytest.approx(rollout.advantage, abs=1e-5)
+        stored = tokens_of(session, rollout.id)
+    assert {"advantage", "value", "ratio"} <= stored["arrays"].keys()
+    assert len(stored["arrays"]["advantage"]) == len(stored["tokens"])
+    assert np.mean(stored["arrays"]["advantage"]) == pytest.approx(rollout.advantage, abs=1e-5)
 
 
 def test_a_mixture_records_how_its_routers_move(sessions, queued, train):
@@ -451,11 +453,11 @@ def test_probabilities_over_the_kept_tokens_agree_with_a_sampler_that_cuts(sessi
         config = resolve({**SMALL, "steps": 1, "sampling": sampling})
         runs.append(queued(config))
         train(runs[-1], config)
-    full, kept = (series(sessions, run_id) for run_id in runs)
-    assert full["mismatch/rho_mean"][1] == pytest.approx(kept["sampling/kept_mass"][1], abs=1e-4)
-    assert kept["mismatch/rho_mean"][1] == pytest.approx(1, abs=1e-4)
-    assert kept["mismatch/ess"][1] == pytest.approx(1, abs=1e-6)
-    assert kept["policy/entropy"][1] == pytest.approx(full["policy/entropy"][1], abs=1e-6)
+    full, cut = (series(sessions, run_id) for run_id in runs)
+    assert full["mismatch/rho_mean"][1] == pytest.approx(cut["sampling/kept_mass"][1], abs=1e-4)
+    assert cut["mismatch/rho_mean"][1] == pytest.approx(1, abs=1e-4)
+    assert cut["mismatch/ess"][1] == pytest.approx(1, abs=1e-6)
+    assert cut["policy/entropy"][1] == pytest.approx(full["policy/entropy"][1], abs=1e-6)
 
 
 @pytest.mark.nightly
@@ -497,9 +499,9 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(sessions, que
         config = resolve(SMALL, {}, seed)
         runs.append(queued(config))
         train(runs[-1], config)
-    again, other = (series(sessions, run_id) for run_id in runs)
+    again, of_other_seed = (series(sessions, run_id) for run_id in runs)
     assert straight == again
-    assert straight["loss/policy"] != other["loss/policy"]
+    assert straight["loss/policy"] != of_other_seed["loss/policy"]
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
@@ -528,9 +530,9 @@ def test_a_damaged_checkpoint_takes_no_whole_ones_place_and_goes_with_the_next(
     (settings.artifacts_of(run_id) / "s000003-a1" / "config.json").unlink()
     train(run_id, config, stop_after=3)
     with sessions() as session:
-        kept = session.scalars(select(Checkpoint.path).order_by(Checkpoint.path)).all()
-    assert kept == ["s000002-a1", "s000003-a2"]
-    assert sorted(path.name for path in settings.artifacts_of(run_id).iterdir()) == kept
+        paths = session.scalars(select(Checkpoint.path).order_by(Checkpoint.path)).all()
+    assert paths == ["s000002-a1", "s000003-a2"]
+    assert sorted(path.name for path in settings.artifacts_of(run_id).iterdir()) == paths
 
 
 def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_train(settings, queued, train):
@@ -563,12 +565,12 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
     train(straight, config)
     failures = []
 
-    def scarce(model, tokens, **rest):
-        found = routed_logprobs(model, tokens, **rest)
-        if found.scored.logprobs.requires_grad and len(tokens) > 5:
+    def scarce(model, tokens, **options):
+        routed = routed_logprobs(model, tokens, **options)
+        if routed.scored.logprobs.requires_grad and len(tokens) > 5:
             failures.append(len(tokens))
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return found
+        return routed
 
     monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", scarce)
     run_id = queued(config)
@@ -581,9 +583,9 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
         told = list(session.scalars(select(Event.message).where(Event.kind == "memory")))
     assert len(told) == 1
     assert re.match(r"memory ran out; the step was repeated with at most \d+ tokens per pass", told[0])
-    expected, found = series(sessions, straight), series(sessions, run_id)
+    expected, points = series(sessions, straight), series(sessions, run_id)
     for name in ("reward/mean", "loss/policy", "optim/grad_norm"):
-        assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
+        assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
 
 
 @pytest.mark.nightly
@@ -609,9 +611,9 @@ def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
     with sessions() as session:
         (told,) = session.scalars(select(Event.message).where(Event.kind == "memory"))
     assert told.startswith("memory ran out while sampling; at most")
-    expected, found = series(sessions, straight), series(sessions, run_id)
+    expected, points = series(sessions, straight), series(sessions, run_id)
     for name in ("reward/mean", "eval/accuracy", "length/mean"):
-        assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
+        assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
 
 
 def test_a_checkpoint_of_before_there_was_a_limit_of_rows_has_none():
@@ -664,10 +666,10 @@ def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, setti
     train(run_id, config)
     accuracy = series(sessions, run_id)["eval/accuracy"]
     with sessions() as session:
-        kept = list(session.scalars(select(Checkpoint.step).order_by(Checkpoint.step)))
+        steps = list(session.scalars(select(Checkpoint.step).order_by(Checkpoint.step)))
         paths = set(session.scalars(select(Checkpoint.path)))
-    best = max(kept, key=accuracy.__getitem__)
-    assert set(kept) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is beside the older one
+    best = max(steps, key=accuracy.__getitem__)
+    assert set(steps) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is beside the older one
     assert accuracy[best] == max(accuracy[step] for step in range(1, 7))
     assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
 
@@ -734,8 +736,8 @@ def break_the_loss(monkeypatch, *, step, value):
         return learn(self, collected, generator, update_stats, **kwargs)
 
     def broken(*args, **kwargs):
-        found = policy_loss(*args, **kwargs)
-        return found._replace(loss=found.loss * value) if step in (None, now[-1]) else found
+        update = policy_loss(*args, **kwargs)
+        return update._replace(loss=update.loss * value) if step in (None, now[-1]) else update
 
     monkeypatch.setattr(Learner, "learn", learning)
     monkeypatch.setattr(passes, "policy_loss", broken)

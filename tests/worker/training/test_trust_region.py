@@ -58,21 +58,21 @@ def test_the_step_improves_and_keeps_to_the_region(policy, tokens):
     step, now = step_on(policy, tokens)
     with torch.no_grad():
         before = next_tokens(policy.model, tokens, temperature=1.0)
-    each = (before.logprobs.exp() * (before.logprobs - now)).sum(dim=1)[before.of_token]
+    kl_by_token = (before.logprobs.exp() * (before.logprobs - now)).sum(dim=1)[before.of_token]
     assert not step.is_failed
     assert step.improvement > 0
     assert 0 < step.kl <= TRUST.delta
-    assert step.kl == pytest.approx(each.mean().item(), rel=1e-3)
+    assert step.kl == pytest.approx(kl_by_token.mean().item(), rel=1e-3)
 
 
 @pytest.mark.nightly
 def test_neither_micro_batches_nor_the_way_of_computing_attention_change_it(policy, tokens, monkeypatch):
-    whole, distributions = step_on(policy, tokens)
+    step, distributions = step_on(policy, tokens)
     split, _ = step_on(policy, tokens, microbatch=2)
-    assert split.kl == pytest.approx(whole.kl, rel=1e-2)
-    assert split.improvement == pytest.approx(whole.improvement, rel=1e-2)
+    assert split.kl == pytest.approx(step.kl, rel=1e-2)
+    assert split.improvement == pytest.approx(step.improvement, rel=1e-2)
     monkeypatch.setattr(logprobs, "suits_tree", lambda *_: False)
     rows, _ = step_on(policy, tokens)
-    assert rows.kl == pytest.approx(whole.kl, rel=1e-2)
-    assert rows.improvement == pytest.approx(whole.improvement, rel=1e-2)
+    assert rows.kl == pytest.approx(step.kl, rel=1e-2)
+    assert rows.improvement == pytest.approx(step.improvement, rel=1e-2)
     assert len(distributions) < int(tokens.mask.sum())

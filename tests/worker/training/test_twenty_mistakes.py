@@ -54,8 +54,8 @@ def changed(name, change):
     return apply
 
 
-def rows(*found):
-    return lambda settings: write_rows(settings, found)
+def rows(*documents):
+    return lambda settings: write_rows(settings, documents)
 
 
 def cut_weights(settings):
@@ -65,14 +65,14 @@ def cut_weights(settings):
 
 def lacking_weights(settings):
     tensors = load_file(model(settings, "model.safetensors"))
-    kept = dict(sorted(tensors.items())[: len(tensors) // 2])
-    save_file(kept, model(settings, "model.safetensors"), metadata={"format": "pt"})
+    kept_tensors = dict(sorted(tensors.items())[: len(tensors) // 2])
+    save_file(kept_tensors, model(settings, "model.safetensors"), metadata={"format": "pt"})
 
 
 def more_tokens(document):
-    own = document["model"]["vocab"]
+    vocabulary = document["model"]["vocab"]
     document["added_tokens"] += [
-        {"id": len(own) + 100 + n, "content": f"<extra{n}>", "special": False, "single_word": False,
+        {"id": len(vocabulary) + 100 + n, "content": f"<extra{n}>", "special": False, "single_word": False,
          "lstrip": False, "rstrip": False, "normalized": False}
         for n in range(600)
     ]  # fmt: skip
@@ -115,13 +115,13 @@ AT_LAUNCH = [
 
 
 @pytest.mark.parametrize(
-    ("mistake", "config", "words"), [case[1:] for case in AT_LAUNCH], ids=[c[0] for c in AT_LAUNCH]
+    ("mistake", "config", "phrase"), [case[1:] for case in AT_LAUNCH], ids=[c[0] for c in AT_LAUNCH]
 )
-def test_a_mistake_that_can_be_known_is_refused_at_launch(lab, mistake, config, words):
+def test_a_mistake_that_can_be_known_is_refused_at_launch(lab, mistake, config, phrase):
     mistake(lab)
     with pytest.raises(InvalidConfig) as refused:
         runnable(lab, config)
-    assert words in refused.value.detail
+    assert phrase in refused.value.detail
     assert_is_a_sentence(refused.value.detail)
 
 
@@ -136,14 +136,14 @@ LATER = [
 
 
 @pytest.mark.parametrize(
-    ("mistake", "config", "words"), [case[1:] for case in LATER], ids=[c[0] for c in LATER]
+    ("mistake", "config", "phrase"), [case[1:] for case in LATER], ids=[c[0] for c in LATER]
 )
-def test_a_mistake_that_only_the_trainer_meets_is_a_sentence(lab, mistake, config, words):
+def test_a_mistake_that_only_the_trainer_meets_is_a_sentence(lab, mistake, config, phrase):
     runnable_config = runnable(lab, config)
     mistake(lab)
     with pytest.raises(GrpoLabError) as refused:
         open_everything(runnable_config, lab)
-    assert words in refused.value.detail
+    assert phrase in refused.value.detail
     assert_is_a_sentence(refused.value.detail)
 
 

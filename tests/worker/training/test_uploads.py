@@ -83,10 +83,10 @@ def test_the_store_has_what_retention_keeps(sessions, queued, train, settings, s
     config = resolve(SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 2}})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    kept = names(sessions, run_id)
-    assert {"s000005-a1", "s000006-a1"} <= kept
-    assert store.listing(run_id) == dict.fromkeys(kept, True)
-    assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == kept
+    kept_names = names(sessions, run_id)
+    assert {"s000005-a1", "s000006-a1"} <= kept_names
+    assert store.listing(run_id) == dict.fromkeys(kept_names, True)
+    assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == kept_names
 
 
 @IN_BOTH
@@ -257,11 +257,11 @@ def test_a_name_that_is_used_again_is_uploaded_again(
     tmp_path,
 ):
     run_id, config = stopped
-    other = tmp_path / "other" / "runs" / run_id / "s000004-a2"
-    shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", other)
-    (other / "manifest.json").write_text((other / "manifest.json").read_text() + " ")
-    (other / "trainer" / "state.json").write_text("{}")  # of no run
-    ArtifactStore(settings.artifacts_url, tmp_path / "other").upload(other)
+    orphan = tmp_path / "other" / "runs" / run_id / "s000004-a2"
+    shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", orphan)
+    (orphan / "manifest.json").write_text((orphan / "manifest.json").read_text() + " ")
+    (orphan / "trainer" / "state.json").write_text("{}")  # of no run
+    ArtifactStore(settings.artifacts_url, tmp_path / "other").upload(orphan)
     assert train(run_id, config) == Outcome("finished")
     with sessions() as session:
         rows = {row.path: row.sha256 for row in session.scalars(select(Checkpoint))}
@@ -336,11 +336,11 @@ def test_a_store_that_goes_away_keeps_nobody_from_training(
     told = messages(sessions, run_id)
     assert sum("a checkpoint is on this machine only: artifact store: away" in line for line in told) == 1
     assert any(f"copy-checkpoints {run_id}" in line for line in told)
-    kept = names(sessions, run_id)
-    assert "s000005-a1" in kept
+    kept_names = names(sessions, run_id)
+    assert "s000005-a1" in kept_names
     copied = {name for name, is_complete in store.listing(run_id).items() if is_complete}
-    assert copied & kept, "the newest copy stays until there is a newer one"
-    assert all((settings.artifacts_of(run_id) / name).is_dir() for name in kept)
+    assert copied & kept_names, "the newest copy stays until there is a newer one"
+    assert all((settings.artifacts_of(run_id) / name).is_dir() for name in kept_names)
 
 
 @pytest.mark.nightly

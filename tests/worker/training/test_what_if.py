@@ -30,14 +30,14 @@ def values_of(lengths):
         "router_shift": chance.random(shape) * 0.1,
         "mask": np.arange(max(lengths)) < np.array(lengths)[:, None],
     }
-    return {name: torch.tensor(np.asarray(each, np.float32)) for name, each in drawn.items()}
+    return {name: torch.tensor(np.asarray(values, np.float32)) for name, values in drawn.items()}
 
 
 def request_of(objective, lengths, size):
-    own = objective.model_dump(mode="json")
+    own_objective = objective.model_dump(mode="json")
     return {
-        "own": own,
-        "objective": own,
+        "own": own_objective,
+        "objective": own_objective,
         "group_index": [at // size for at in range(len(lengths))],
         "group_size": size,
         "rewards": [float(at % 2) for at in range(len(lengths))],
@@ -56,7 +56,7 @@ def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
     request, values = request_of(objective, lengths, 4), values_of(lengths)
     if not isinstance(objective.advantage, knobs.Critic | knobs.OptimalTokenBaseline):
         request["advantages"] = values.pop("advantage")[:, 0].tolist()
-    found = what_if._loss(objective, what_if._batch(objective, objective, request, values), request, values)
+    weighed = what_if._loss(objective, what_if._batch(objective, objective, request, values), request, values)
 
     batch = what_if._batch(objective, objective, request, values)
     policy = values["policy_logprob"].clone().requires_grad_()
@@ -65,7 +65,7 @@ def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
         policy_loss(policy, update, objective, weights, entropy=values["policy_entropy"]).loss.backward()
     assert torch.isfinite(policy.grad).all()
     assert policy.grad.abs().sum() > 0
-    torch.testing.assert_close(found.contributions["gradient"], policy.grad, rtol=1e-5, atol=1e-8)
+    torch.testing.assert_close(weighed.contributions["gradient"], policy.grad, rtol=1e-5, atol=1e-8)
     assert not policy.grad[values["mask"] == 0].any()
 
 
@@ -87,9 +87,9 @@ def test_the_numbers_of_a_formula_are_those_counted_by_hand(aggregation, weight,
         [[0.9, 0, 0, 0], [-0.9, 0.9, 0, 0], [0.9, 0.9, 0, 0], [0, 0, 0, 0]]
     )
     request = request_of(objective, LENGTHS, 2) | {"advantages": [1.0, -1.0, 3.0, 1.0]}
-    found = what_if.answer(request, values)
-    assert found["weight"] == weight
-    numbers = found["numbers"]
+    reply = what_if.answer(request, values)
+    assert reply["weight"] == weight
+    numbers = reply["numbers"]
     assert (numbers["weight_lowest"], numbers["weight_highest"]) == pytest.approx((lowest, highest))
     counts = ("completions", "prompts", "tokens", "shortest", "longest")
     assert [numbers[name] for name in counts] == [4, 2, 12, 2, 4]

@@ -21,9 +21,9 @@ def steady(count, value, *, noise=0.05, seed=1):
     return value * (1 + np.random.default_rng(seed).normal(0, noise, count))
 
 
-def healthy(count=120, *, seed=0, **more):
+def healthy(count=120, *, seed=0, **changes):
     """A run that learns, with the metrics that every trainer logs."""
-    found = {
+    values_by_name = {
         "reward/accuracy": learning(count, seed=seed),
         "policy/entropy": steady(count, 0.8, seed=seed + 1),
         "length/mean": steady(count, 30, seed=seed + 2),
@@ -31,16 +31,16 @@ def healthy(count=120, *, seed=0, **more):
         "optim/grad_norm": steady(count, 0.5, noise=0.2, seed=seed + 4),
         "optim/lr": np.full(count, 3e-4),
         "groups/zero_variance_frac": steady(count, 0.3, noise=0.2, seed=seed + 5),
-    } | more
-    return Log({name: series(values) for name, values in found.items()})
+    } | changes
+    return Log({name: series(values) for name, values in values_by_name.items()})
 
 
 def broken(log, at, **changes):
     """The same log, where from step `at` on each metric is `changes[metric]` of the values that follow."""
-    found = dict(log.series)
+    broken_series = dict(log.series)
     for name, change in changes.items():
         metric = name.replace("__", "/")
-        values = found[metric].values.copy()
+        values = broken_series[metric].values.copy()
         values[at:] = change(values[at:])
-        found[metric] = Series(found[metric].steps, values)
-    return Log(found, log.config, log.status, log.reason)
+        broken_series[metric] = Series(broken_series[metric].steps, values)
+    return Log(broken_series, log.config, log.status, log.reason)

@@ -65,7 +65,7 @@ def test_a_run_of_few_steps_is_inconclusive(client, stored, count):
 def test_numbers_that_are_not_finite_are_json(client, stored):
     run = stored(broken(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf)))
     answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
-    assert [each["cause"] for each in answer["causes"]] == ["non_finite"]
+    assert [cause["cause"] for cause in answer["causes"]] == ["non_finite"]
 
 
 def test_a_long_run_is_judged_by_its_parts(client, stored):
@@ -100,7 +100,7 @@ def with_completions(client, run, steps, kind="train"):
 def evidence(client, run):
     items = client.get("/api/v1/rollouts/evidence", params={"run": run}).raise_for_status().json()["items"]
     parts = ("kind", "step", "marks", "completions")
-    return {each["cause"]: tuple(each[part] for part in parts) for each in items}
+    return {finding["cause"]: tuple(finding[field] for field in parts) for finding in items}
 
 
 @pytest.mark.parametrize("origin", ["", "trl"])

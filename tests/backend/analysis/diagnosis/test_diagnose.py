@@ -48,30 +48,30 @@ def planted(at=70, count=120, seed=0, **changes):
 )
 @pytest.mark.parametrize("seed", range(5))
 def test_a_planted_change_is_the_first_cause_with_its_onset(cause, changes, seed):
-    found = diagnose(planted(seed=seed, **changes))
-    assert found.outcome.verdict == "collapsed"
-    assert found.causes[0].finding.cause == cause
-    assert found.onset.healthy <= 70 <= found.onset.sick + 1
-    assert found.onset.sick - found.onset.healthy <= 5
+    diagnosis = diagnose(planted(seed=seed, **changes))
+    assert diagnosis.outcome.verdict == "collapsed"
+    assert diagnosis.causes[0].finding.cause == cause
+    assert diagnosis.onset.healthy <= 70 <= diagnosis.onset.sick + 1
+    assert diagnosis.onset.sick - diagnosis.onset.healthy <= 5
 
 
 def test_a_goal_that_drops_within_a_step_while_the_policy_stays_is_the_verifier():
-    found = diagnose(broken(healthy(), 70, reward__accuracy=becomes(0.0)))
-    assert [each.finding.cause for each in found.causes][:1] == ["verifier"]
-    assert found.onset.healthy <= 70 <= found.onset.sick
+    diagnosis = diagnose(broken(healthy(), 70, reward__accuracy=becomes(0.0)))
+    assert [cause.finding.cause for cause in diagnosis.causes][:1] == ["verifier"]
+    assert diagnosis.onset.healthy <= 70 <= diagnosis.onset.sick
 
 
 def test_the_verifier_is_not_accused_where_nothing_says_what_the_policy_did():
     log = broken(healthy(), 70, reward__accuracy=becomes(0.0))
-    found = diagnose(Log({"reward/accuracy": log.series["reward/accuracy"]}))
-    assert found.outcome.verdict == "collapsed"
-    assert found.causes == ()
-    assert "verifier" in {each.cause for each in found.unjudged}
+    diagnosis = diagnose(Log({"reward/accuracy": log.series["reward/accuracy"]}))
+    assert diagnosis.outcome.verdict == "collapsed"
+    assert diagnosis.causes == ()
+    assert "verifier" in {detector.cause for detector in diagnosis.unjudged}
 
 
 def test_training_problems_that_are_always_wrong_while_held_out_ones_are_solved_are_checked_wrongly():
     log = healthy(count=60)
-    found = diagnose(
+    diagnosis = diagnose(
         Log(
             {
                 **log.series,
@@ -82,14 +82,14 @@ def test_training_problems_that_are_always_wrong_while_held_out_ones_are_solved_
             }
         )
     )
-    assert (found.outcome.verdict, found.causes[0].finding.cause) == ("never_learned", "verifier")
+    assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("never_learned", "verifier")
 
 
 def test_numbers_that_stay_not_finite_are_the_cause_of_all_else():
-    found = diagnose(broken(planted(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan)))
-    assert found.causes[0].finding.cause == "non_finite"
-    assert {each.explained_by for each in found.causes[1:]} == {"non_finite"}
-    assert found.onset.sick == 61
+    diagnosis = diagnose(broken(planted(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan)))
+    assert diagnosis.causes[0].finding.cause == "non_finite"
+    assert {cause.explained_by for cause in diagnosis.causes[1:]} == {"non_finite"}
+    assert diagnosis.onset.sick == 61
 
 
 def test_one_spike_is_no_finding():
@@ -98,36 +98,36 @@ def test_one_spike_is_no_finding():
         values = log.series[metric].values.copy()
         values[70:72] *= 30
         log = Log({**log.series, metric: Series(log.series[metric].steps, values)})
-    found = diagnose(log)
-    assert (found.outcome.verdict, found.causes, found.warnings) == ("healthy", (), ())
+    diagnosis = diagnose(log)
+    assert (diagnosis.outcome.verdict, diagnosis.causes, diagnosis.warnings) == ("healthy", (), ())
 
 
 def test_a_change_without_a_fall_of_the_goal_is_a_warning():
-    found = diagnose(broken(healthy(), 70, policy__entropy=times(4)))
-    assert found.outcome.verdict == "healthy"
-    assert (found.causes, found.onset) == ((), None)
-    assert [each.cause for each in found.warnings] == ["entropy_explosion"]
+    diagnosis = diagnose(broken(healthy(), 70, policy__entropy=times(4)))
+    assert diagnosis.outcome.verdict == "healthy"
+    assert (diagnosis.causes, diagnosis.onset) == ((), None)
+    assert [warning.cause for warning in diagnosis.warnings] == ["entropy_explosion"]
 
 
 def test_a_change_after_the_fall_is_no_cause_of_it():
     log = broken(broken(healthy(), 60, **FALLS), 90, length__mean=times(3))
-    found = diagnose(log)
-    assert "length_blowup" not in {each.finding.cause for each in found.causes}
-    assert "length_blowup" in {each.cause for each in found.warnings}
+    diagnosis = diagnose(log)
+    assert "length_blowup" not in {cause.finding.cause for cause in diagnosis.causes}
+    assert "length_blowup" in {warning.cause for warning in diagnosis.warnings}
 
 
 def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_no_evidence():
     log = healthy()
     silent = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
-    found = diagnose(Log({name: each for name, each in log.series.items() if name != "kl/k3"} | silent))
-    assert (found.outcome.verdict, found.warnings) == ("healthy", ())
-    assert "kl_runaway" in {each.cause for each in found.unjudged}
+    diagnosis = diagnose(Log({name: curve for name, curve in log.series.items() if name != "kl/k3"} | silent))
+    assert (diagnosis.outcome.verdict, diagnosis.warnings) == ("healthy", ())
+    assert "kl_runaway" in {detector.cause for detector in diagnosis.unjudged}
 
 
 def test_a_metric_with_too_few_values_is_not_called_missing():
     log = healthy()
     few = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
-    needs = {each.cause: each.needs for each in diagnose(Log(log.series | few)).unjudged}
+    needs = {detector.cause: detector.needs for detector in diagnose(Log(log.series | few)).unjudged}
     assert needs["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
     assert needs["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
 
@@ -135,7 +135,7 @@ def test_a_metric_with_too_few_values_is_not_called_missing():
 def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
     count = 80
     chance = np.random.default_rng(0)
-    found = diagnose(
+    diagnosis = diagnose(
         Log(
             {
                 "reward/accuracy": series(chance.binomial(64, 0.2, count) / 64),
@@ -145,17 +145,19 @@ def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
             }
         )
     )
-    assert found.outcome.verdict == "never_learned"
-    assert found.causes[0].finding.cause == "dead_run"
-    assert any("all 9 evaluations gave exactly 0.2" in words for words in found.causes[0].finding.evidence)
+    assert diagnosis.outcome.verdict == "never_learned"
+    assert diagnosis.causes[0].finding.cause == "dead_run"
+    assert any(
+        "all 9 evaluations gave exactly 0.2" in sentence for sentence in diagnosis.causes[0].finding.evidence
+    )
 
 
 def test_a_term_of_the_loss_that_appears_in_mid_run_is_seen_from_its_first_step():
     log = planted(policy__entropy=times(4))
     term = Series(np.arange(71, 121), np.full(50, -0.5))
-    found = diagnose(Log({**log.series, "loss/entropy": term}))
-    assert found.causes[0].finding.metrics[0] == "loss/entropy"
-    assert found.onset == (70, 71)
+    diagnosis = diagnose(Log({**log.series, "loss/entropy": term}))
+    assert diagnosis.causes[0].finding.metrics[0] == "loss/entropy"
+    assert diagnosis.onset == (70, 71)
 
 
 def test_every_cause_has_its_words():
@@ -165,8 +167,8 @@ def test_every_cause_has_its_words():
 
 
 def test_every_metric_that_is_read_is_in_the_catalog():
-    known = METRICS.keys() | {"reward/correctness/mean"}
-    assert set(READ_METRICS) <= known
+    catalog_names = METRICS.keys() | {"reward/correctness/mean"}
+    assert set(READ_METRICS) <= catalog_names
 
 
 @pytest.mark.parametrize("cause", REMEDIES)
@@ -180,8 +182,8 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
     merged = config
     for path, value in changes.items():
         nested: Any = value
-        for part in reversed(path.split(".")):
-            nested = {part: nested}
+        for key in reversed(path.split(".")):
+            nested = {key: nested}
         merged = merge(merged, nested)
     RunConfig.model_validate(merged)
 
@@ -239,41 +241,41 @@ def test_a_change_of_the_texts_or_of_the_pull_is_the_cause(cause, changes):
     log = broken(broken(with_texts(), 70, **changes), 75, **FALLS)
     if cause == "reward_hacking":
         log = Log({**log.series, "reward/mean": series(steady(120, 0.5))})
-    found = diagnose(log)
-    assert found.causes[0].finding.cause == cause
-    assert found.onset.healthy <= 70 <= found.onset.sick + 1
+    diagnosis = diagnose(log)
+    assert diagnosis.causes[0].finding.cause == cause
+    assert diagnosis.onset.healthy <= 70 <= diagnosis.onset.sick + 1
 
 
 def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
     pulled = broken(with_texts(), 0, optim__kl_share=becomes(0.9))
-    found = diagnose(broken(pulled, 75, **FALLS))
-    assert found.causes[0].finding.cause == "kl_pull"
-    assert "90% of the gradient" in found.causes[0].finding.evidence[0]
+    diagnosis = diagnose(broken(pulled, 75, **FALLS))
+    assert diagnosis.causes[0].finding.cause == "kl_pull"
+    assert "90% of the gradient" in diagnosis.causes[0].finding.evidence[0]
 
 
 def test_a_step_without_signal_says_nothing_of_the_kl_term():
     """Where no group has signal, the KL term makes all of the gradient: 1 exactly."""
-    found = diagnose(broken(broken(with_texts(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS))
-    assert "kl_pull" not in {each.finding.cause for each in found.causes}
+    diagnosis = diagnose(broken(broken(with_texts(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS))
+    assert "kl_pull" not in {cause.finding.cause for cause in diagnosis.causes}
 
 
 def test_right_answers_that_become_less_likely_are_the_cause():
     log = with_texts()
     every_tenth = np.arange(10, 121, 10)
     lift = Series(every_tenth, np.where(every_tenth <= 50, 0.02, -0.05))
-    found = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
-    assert found.causes[0].finding.cause == "displacement"
+    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
+    assert diagnosis.causes[0].finding.cause == "displacement"
     calm = Series(every_tenth, np.full(12, 0.02))
-    found = diagnose(broken(Log({**log.series, "policy/lift_right": calm}), 100, **FALLS))
-    assert "displacement" not in {each.finding.cause for each in found.causes}
+    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": calm}), 100, **FALLS))
+    assert "displacement" not in {cause.finding.cause for cause in diagnosis.causes}
 
 
 def test_weights_that_do_not_move_have_not_learned_whatever_the_noise_hides():
     accuracy = series(0.3 + np.random.default_rng(1).normal(0, 0.12, 60))
     noisy = Log({"reward/accuracy": accuracy, "optim/lr": series(np.full(60, 3e-4))})
     assert diagnose(noisy).outcome.verdict == "inconclusive"
-    found = diagnose(Log({**noisy.series, "optim/update_norm": series(np.zeros(60))}))
-    assert (found.outcome.verdict, found.causes[0].finding.cause) == ("never_learned", "dead_run")
+    diagnosis = diagnose(Log({**noisy.series, "optim/update_norm": series(np.zeros(60))}))
+    assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("never_learned", "dead_run")
 
 
 def test_a_policy_that_its_first_updates_broke_has_updates_that_are_too_large():
@@ -287,19 +289,20 @@ def test_a_policy_that_its_first_updates_broke_has_updates_that_are_too_large():
             "optim/grad_norm": series(steady(count, 0.5)),
         }
     )
-    found = diagnose(log)
-    assert (found.outcome.verdict, found.outcome.note) == ("collapsed", "within its first steps")
-    assert found.causes[0].finding.cause == "update_size"
-    assert found.onset == (1, 2)
+    diagnosis = diagnose(log)
+    assert (diagnosis.outcome.verdict, diagnosis.outcome.note) == ("collapsed", "within its first steps")
+    assert diagnosis.causes[0].finding.cause == "update_size"
+    assert diagnosis.onset == (1, 2)
 
 
 def test_a_pull_that_begins_before_the_gradients_grow_explains_them():
     changes = {"loss__kl": times(80)}
     log = broken(broken(with_texts(), 70, **changes), 74, optim__grad_norm=times(20))
-    found = diagnose(broken(log, 78, **FALLS))
-    assert found.causes[0].finding.cause == "kl_pull"
+    diagnosis = diagnose(broken(log, 78, **FALLS))
+    assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert (
-        next(each for each in found.causes if each.finding.cause == "update_size").explained_by == "kl_pull"
+        next(cause for cause in diagnosis.causes if cause.finding.cause == "update_size").explained_by
+        == "kl_pull"
     )
 
 
@@ -312,8 +315,8 @@ def test_any_numbers_whatever_are_judged_with_evidence(seed):
     chance = np.random.default_rng(seed)
     values = np.array([np.nan, np.inf, -np.inf, 9e307, -9e307, 1e-308, 0.0, 0.5, 1.0])
     log = Log({metric: series(chance.choice(values, 60)) for metric in METRICS})
-    found = diagnose(log)
-    for finding in (*(each.finding for each in found.causes), *found.warnings):
+    diagnosis = diagnose(log)
+    for finding in (*(cause.finding for cause in diagnosis.causes), *diagnosis.warnings):
         assert finding.evidence
         assert finding.metrics
 
@@ -334,9 +337,9 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
     log = long_texts(seed=seed)
     assert diagnose(log).outcome.verdict == "healthy"
     grown = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
-    found = diagnose(broken(broken(log, 120, **grown), 125, **FALLS))
-    assert (found.outcome.verdict, found.causes[0].finding.cause) == ("collapsed", "length_blowup")
-    assert found.onset.healthy <= 120 <= found.onset.sick + 1
+    diagnosis = diagnose(broken(broken(log, 120, **grown), 125, **FALLS))
+    assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("collapsed", "length_blowup")
+    assert diagnosis.onset.healthy <= 120 <= diagnosis.onset.sick + 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -355,7 +358,7 @@ def test_a_collapse_of_one_long_completion_group_a_step_has_its_cause(seed):
             "optim/grad_norm": series(0.5 * chance.lognormal(0, 0.4, 400)),
         }
     )
-    found = diagnose(log)
-    assert found.outcome.verdict == "collapsed"
-    assert found.causes[0].finding.cause == "entropy_explosion"
-    assert abs(found.onset.sick - 250) <= 10
+    diagnosis = diagnose(log)
+    assert diagnosis.outcome.verdict == "collapsed"
+    assert diagnosis.causes[0].finding.cause == "entropy_explosion"
+    assert abs(diagnosis.onset.sick - 250) <= 10

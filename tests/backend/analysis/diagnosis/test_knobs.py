@@ -162,8 +162,8 @@ def test_a_coefficient_for_each_domain_changes_domain_by_domain():
         "problems": [{"name": "sums", "domain": "easy"}, {"name": "sums", "domain": "hard"}],
         "objective": {"kl": {"type": "k3", "coef": {"easy": 0.1, "hard": 0.5}}},
     }
-    found = first("kl_runaway", fields)["objective.kl"]
-    assert found == {"type": "k3", "coef": {"easy": 0.2, "hard": 1.0}}
+    kl_setting = first("kl_runaway", fields)["objective.kl"]
+    assert kl_setting == {"type": "k3", "coef": {"easy": 0.2, "hard": 1.0}}
     assert first("kl_pull", fields)["objective.kl"]["coef"] == {"easy": 0.04, "hard": 0.04}
 
 

@@ -51,11 +51,11 @@ def test_a_log_that_begins_with_recorded_points_goes_on_like_one_that_saw_them()
 def test_a_long_series_becomes_the_medians_of_equal_parts(count):
     values = np.random.default_rng(count).normal(size=count)
     values[count // 2] = np.inf
-    found = Series(np.arange(count), values).thinned()
+    thinned = Series(np.arange(count), values).thinned()
     parts = np.array_split(np.arange(count), 5_000)
-    assert found.steps.tolist() == [part[-1] for part in parts]
-    expected = [np.median(values[part]) if np.isfinite(values[part]).all() else np.nan for part in parts]
-    np.testing.assert_array_equal(found.values, values if count == 5_000 else expected)
+    assert thinned.steps.tolist() == [steps[-1] for steps in parts]
+    expected = [np.median(values[steps]) if np.isfinite(values[steps]).all() else np.nan for steps in parts]
+    np.testing.assert_array_equal(thinned.values, values if count == 5_000 else expected)
 
 
 def test_numbers_that_are_not_finite_are_taken_as_they_are():
@@ -80,17 +80,17 @@ def test_the_last_step_at_which_a_run_was_judged(step, expected):
 
 def told(log):
     """Kind and word of everything that is told while the log grows."""
-    before, found = None, []
+    before, reported = None, []
     for step in range(EVERY, 121, EVERY):
         now = diagnose(up_to(log, step))
         lines = news(before, now)
-        found += [(line.kind, line.data.get("verdict") or line.data["warning"]) for line in lines]
+        reported += [(line.kind, line.data.get("verdict") or line.data["warning"]) for line in lines]
         before = now
-    return found
+    return reported
 
 
 def test_a_collapse_is_told_once_with_verdict_cause_and_onset():
-    assert [word for kind, word in told(COLLAPSE) if kind == "verdict"] in (
+    assert [verdict for kind, verdict in told(COLLAPSE) if kind == "verdict"] in (
         ["healthy", "collapsed"],
         ["healthy", "declining", "collapsed"],
     )

@@ -9,9 +9,12 @@ from backend.analysis.diagnosis.smoothing import noise, running_median, trailing
 from tests.backend.analysis.diagnosis.logs import broken, healthy, learning, series
 
 
-def outcome_of(values, **more):
+def outcome_of(values, **metrics):
     return judge(
-        Log({"reward/accuracy": series(values)} | {name: series(each) for name, each in more.items()})
+        Log(
+            {"reward/accuracy": series(values)}
+            | {name: series(metric_values) for name, metric_values in metrics.items()}
+        )
     )
 
 
@@ -183,14 +186,14 @@ def one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
     rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
     if fall_at is not None:
         rate[fall_at:] = level
-    own = chance.beta(rate * 2, (1 - rate) * 2)  # correlation within a group of 1 / 3
-    return chance.binomial(group, own) / group
+    rates = chance.beta(rate * 2, (1 - rate) * 2)  # correlation within a group of 1 / 3
+    return chance.binomial(group, rates) / group
 
 
 def test_a_collapse_is_found_with_one_prompt_a_step():
-    found = [outcome_of(one_prompt(seed, fall_at=250)) for seed in range(40)]
-    assert sum(outcome.verdict == "collapsed" for outcome in found) >= 38
-    late = [outcome.onset.healthy - 250 for outcome in found if outcome.verdict == "collapsed"]
+    outcomes = [outcome_of(one_prompt(seed, fall_at=250)) for seed in range(40)]
+    assert sum(outcome.verdict == "collapsed" for outcome in outcomes) >= 38
+    late = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
     assert abs(np.median(late)) <= 25
     healthy_ones = [outcome_of(one_prompt(seed)).verdict for seed in range(40)]
     assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

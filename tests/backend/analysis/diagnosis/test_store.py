@@ -106,7 +106,7 @@ def test_a_run_that_trained_nothing_has_no_verdict_and_is_asked_once(database, s
 
 
 def test_a_fault_in_a_detector_costs_one_run_its_verdict(database, stored, monkeypatch):
-    broken_one, whole = stored(healthy(50)), stored(healthy())
+    broken_one, healthy_run = stored(healthy(50)), stored(healthy())
 
     def fail_on_short(log):
         if len(log.series["reward/accuracy"]) == 50:
@@ -116,7 +116,7 @@ def test_a_fault_in_a_detector_costs_one_run_its_verdict(database, stored, monke
     monkeypatch.setattr("backend.analysis.diagnosis.store.diagnose", fail_on_short)
     judge_all(database)
     assert row_of(database, broken_one).verdict is None
-    assert row_of(database, whole).verdict == "healthy"
+    assert row_of(database, healthy_run).verdict == "healthy"
     assert judge_all(database) == []
 
 
@@ -159,12 +159,12 @@ def test_list_filter_sort_and_diagnosis_agree(client):
 
 def test_pages_sorted_by_onset_hold_every_run_once(client):
     with client.app.state.lab.sessions.begin() as session:
-        made = {make_run(session, onset_sick=onset).id for onset in (5, None, 3, None, 5, 9, None)}
+        run_ids = {make_run(session, onset_sick=onset).id for onset in (5, None, 3, None, 5, 9, None)}
     for sort in ("onset", "-onset", "verdict"):
         seen: list[str] = []
         page: dict[str, Any] = {"next": ""}
         while page["next"] is not None:
             page = client.get(f"/api/v1/runs?sort={sort}&limit=2&cursor={page['next']}").json()
             seen += [run["id"] for run in page["items"]]
-        assert len(seen) == len(made)
-        assert set(seen) == made
+        assert len(seen) == len(run_ids)
+        assert set(seen) == run_ids

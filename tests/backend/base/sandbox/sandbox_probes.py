@@ -34,14 +34,14 @@ def environment(_request):
 
 def descriptors(_request):
     """Those that are open, but for standard output and error."""
-    found = []
+    numbers = []
     for number in range(256):
         try:
             os.fstat(number)
         except OSError:
             continue
-        found.append(number)
-    return [number for number in found if number not in (1, 2)]
+        numbers.append(number)
+    return [number for number in numbers if number not in (1, 2)]
 
 
 def read(request):
@@ -149,12 +149,12 @@ def linger(_request):
 
 def nest(request):
     """Leave directories within directories."""
-    place = os.open(os.environ["TMPDIR"], os.O_RDONLY)
+    directory = os.open(os.environ["TMPDIR"], os.O_RDONLY)
     for _ in range(request["deep"]):
-        os.mkdir("d", dir_fd=place)
-        inner = os.open("d", os.O_RDONLY, dir_fd=place)
-        os.close(place)
-        place = inner
+        os.mkdir("d", dir_fd=directory)
+        inner = os.open("d", os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = inner
     return "nested"
 
 
@@ -171,8 +171,8 @@ def change_mode(request):
 
 def touch(request):
     def work():
-        found = Path(request["path"]).stat()
-        os.utime(request["path"], ns=(found.st_atime_ns, found.st_mtime_ns))
+        status = Path(request["path"]).stat()
+        os.utime(request["path"], ns=(status.st_atime_ns, status.st_mtime_ns))
         return "touched"
 
     return attempt(work)

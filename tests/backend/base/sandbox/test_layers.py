@@ -125,7 +125,7 @@ def test_it_sees_code_and_no_other_file(probes, token):
 
 def test_it_can_write_nowhere(probes):
     places = ["/x", "/scratch/x", str(CODE_ROOT / "backend" / "x"), str(HERE / "x"), f"{sys.prefix}/x"]
-    assert {probes("write", path=place) for place in places} <= {"EPERM", "EACCES", "EROFS"}
+    assert {probes("write", path=path) for path in places} <= {"EPERM", "EACCES", "EROFS"}
 
 
 def test_it_reaches_no_network_and_no_process(probes, listener):

@@ -16,7 +16,7 @@ OTHER = '{"prompt": "1+2=?", "answer": "3"}'
 class Bad(NamedTuple):
     """A file, and what must be said about it; line 0 is the file as a whole."""
 
-    what: str
+    defect: str
     content: bytes
     line: int
     reason: str

@@ -19,7 +19,7 @@ def put(client, content, name="sums.jsonl", **params):
     return client.post("/api/v1/datasets", params={"name": name, **params}, content=content, headers=RAW)
 
 
-def kept(settings) -> list[str]:
+def stored_files(settings) -> list[str]:
     """Names of all files of the directory of uploads, but for its lock."""
     files = Path(settings.datasets_dir).rglob("*")
     return sorted(path.name for path in files if path.is_file() and path.name != ".lock")
@@ -51,14 +51,14 @@ def test_the_same_content_is_kept_once(client, settings):
     again = put(client, gzip.compress(GOOD), "again.jsonl.gz")
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json()
-    assert len(kept(settings)) == 2
+    assert len(stored_files(settings)) == 2
 
 
 def test_a_name_is_a_label_and_never_a_path(client, settings):
     name = "../../../etc/\u202epasswd<img src=x>\n.jsonl"
     assert put(client, GOOD, name).json()["name"] == name
     sha256 = hashlib.sha256(GOOD).hexdigest()
-    assert kept(settings) == [f"{sha256}.json", f"{sha256}.jsonl"]
+    assert stored_files(settings) == [f"{sha256}.json", f"{sha256}.jsonl"]
 
 
 def test_two_hundred_bad_files_are_refused_with_their_lines_and_leave_nothing(client, settings):
@@ -68,9 +68,9 @@ def test_two_hundred_bad_files_are_refused_with_their_lines_and_leave_nothing(cl
         told = (
             answer.json()["errors"][0] if answer.status_code == 422 else {"path": "", "message": answer.text}
         )
-        place = f"line {bad.line}" if bad.line else "file"
-        if told["path"] != place or bad.reason not in told["message"] or kept(settings):
-            wrong.append((bad.what, answer.status_code, told, kept(settings)))
+        path = f"line {bad.line}" if bad.line else "file"
+        if told["path"] != path or bad.reason not in told["message"] or stored_files(settings):
+            wrong.append((bad.defect, answer.status_code, told, stored_files(settings)))
     assert wrong == []
     assert len(BAD) >= 200
 
@@ -93,13 +93,13 @@ def test_other_columns_are_named_by_whoever_uploads(client):
 def test_what_is_no_jsonl_by_its_name_is_refused(client, settings, name):
     answer = put(client, GOOD, name)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_only_a_raw_body_is_taken(client, settings):
     answer = client.post("/api/v1/datasets", params={"name": "a.jsonl"}, files={"file": ("a.jsonl", GOOD)})
     assert answer.status_code == 415
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_more_than_the_limit_is_refused_also_when_the_length_is_not_told(client, settings):
@@ -108,14 +108,14 @@ def test_more_than_the_limit_is_refused_also_when_the_length_is_not_told(client,
         answer = put(small(client), content)
         assert answer.status_code == 413
         assert "at most 10,000 bytes" in answer.json()["detail"]
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_what_unpacks_to_more_than_the_limit_is_refused(client, settings):
     answer = put(small(client), gzip.compress(b'{"prompt": "1", "answer": "1"}\n' * 1000), "a.jsonl.gz")
     assert answer.status_code == 422
     assert "is larger than 10,000 bytes when unpacked" in answer.json()["detail"]
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def small(client):
@@ -130,7 +130,7 @@ def small(client):
 def test_a_data_set_that_no_run_needs_is_deleted(client, settings):
     shown = put(client, GOOD).json()
     assert client.delete(f"/api/v1/datasets/{shown['sha256']}").json() == shown
-    assert kept(settings) == []
+    assert stored_files(settings) == []
     assert client.get("/api/v1/datasets").json()["items"] == []
     assert client.delete(f"/api/v1/datasets/{shown['sha256']}").status_code == 404
 

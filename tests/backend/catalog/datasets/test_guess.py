@@ -14,7 +14,7 @@ from backend.config.columns import Columns, answer_of, prompt_of
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
 from backend.service.cli import main
-from tests.backend.catalog.datasets.test_datasets import RAW, kept, put
+from tests.backend.catalog.datasets.test_datasets import RAW, put, stored_files
 from worker.problems.file import load_file
 
 TALK = [{"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "It is \\boxed{2}."}]
@@ -131,13 +131,13 @@ VALUES = st.recursive(
 )
 def test_any_rows_are_previewed_without_an_accident(rows):
     mapping = guessed(rows, {})
-    for wanted in (
+    for asked_mapping in (
         {},
         {"prompt_field": "messages"},
         {"prompt_field": "messages", "answer_field": "messages"},
     ):
         if rows:
-            DatasetPreview.model_validate(preview_of(lines(*rows).split(b"\n")[:-1], wanted))
+            DatasetPreview.model_validate(preview_of(lines(*rows).split(b"\n")[:-1], asked_mapping))
     if mapping is not None:
         assert {mapping.prompt_field, mapping.answer_field} <= set(columns_of(rows))
 
@@ -154,7 +154,7 @@ def test_a_preview_shows_three_rows_as_they_will_be_used_and_keeps_nothing(clien
     ]
     again = ask(client, shown["sample"].encode(), prompt_field="problem", answer_field="gone").json()
     assert again["rows"][0]["error"].startswith("field 'gone' is missing")
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_the_beginning_of_a_file_is_enough(client):
@@ -183,12 +183,12 @@ def test_a_file_without_rows_has_no_preview(client, content, reason):
 
 def test_an_upload_without_columns_is_checked_by_those_that_are_recognised(client, settings):
     content = lines({"problem": "1+1", "answer": "2"}, {"problem": "1+2", "answer": "3"})
-    made = put(client, content)
-    assert made.status_code == 201, made.text
-    assert made.json()["mapping"]["prompt_field"] == "problem"
-    assert client.get("/api/v1/datasets").json()["items"][0]["mapping"] == made.json()["mapping"]
+    stored = put(client, content)
+    assert stored.status_code == 201, stored.text
+    assert stored.json()["mapping"]["prompt_field"] == "problem"
+    assert client.get("/api/v1/datasets").json()["items"][0]["mapping"] == stored.json()["mapping"]
     named = put(client, content, prompt_field="answer", answer_field="problem").json()
-    assert (named["mapping"]["prompt_field"], named["sha256"]) == ("answer", made.json()["sha256"])
+    assert (named["mapping"]["prompt_field"], named["sha256"]) == ("answer", stored.json()["sha256"])
 
 
 def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
@@ -202,8 +202,8 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
         }
         for n in range(4)
     ]
-    made = put(client, lines(*rows)).json()
-    source = FileProblem(path=made["path"], eval_fraction=0.25, **made["mapping"])
+    stored = put(client, lines(*rows)).json()
+    source = FileProblem(path=stored["path"], eval_fraction=0.25, **stored["mapping"])
     problem = load_file(source, settings.datasets_dir, seed=0, shuffled=False)
     prompt = problem.sample(0, "train")
     assert prompt.answer in {"1", "2", "3", "4"}
@@ -212,18 +212,18 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
 
 
 def test_rows_of_an_upload_are_compared_with_one_another_and_with_held_out_ones(client):
-    words = " ".join(f"word{chr(97 + n)}" for n in range(20))
-    rows = [words, "x y z", words.replace("worda", "other"), " X  y z", "p q r"]
+    question = " ".join(f"word{chr(97 + n)}" for n in range(20))
+    rows = [question, "x y z", question.replace("worda", "other"), " X  y z", "p q r"]
     content = lines(
         *({"question": text, "answer": "1", "split": "train"} for text in rows),
-        {"question": f"{words} too", "answer": "1", "split": "test"},
+        {"question": f"{question} too", "answer": "1", "split": "test"},
     )
     sha256 = put(client, content).json()["sha256"]
-    found = client.post(f"/api/v1/datasets/{sha256}/repeats")
-    assert found.status_code == 200, found.text
-    counts = {key: value for key, value in found.json().items() if key != "twins"}
+    answer = client.post(f"/api/v1/datasets/{sha256}/repeats")
+    assert answer.status_code == 200, answer.text
+    counts = {key: value for key, value in answer.json().items() if key != "twins"}
     assert counts == {"rows": 5, "duplicates": 1, "near": 3, "contaminated": 2}
-    assert [(twin["line"], twin["other"]) for twin in found.json()["twins"]] == [(1, 6), (3, 6), (4, 2)]
+    assert [(twin["line"], twin["other"]) for twin in answer.json()["twins"]] == [(1, 6), (3, 6), (4, 2)]
     assert client.post(f"/api/v1/datasets/{'0' * 64}/repeats").status_code == 404
     assert client.post("/api/v1/datasets/..%2f..%2fetc/repeats").status_code == 404
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backend.base.sandbox.process import Sandbox
-from tests.backend.catalog.datasets.test_datasets import kept, put, small
+from tests.backend.catalog.datasets.test_datasets import put, small, stored_files
 from tests.gate import first_in_gate
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
@@ -60,13 +60,13 @@ def test_rows_come_in_order_whatever_the_answers_and_row_groups_are_cut_at(clien
 
 
 def test_the_values_of_parquet_become_json(client, settings):
-    more = {
+    further_columns = {
         "talk": [{"role": "user", "content": "x"}], "score": float("nan"),
         "when": datetime(2024, 1, 2, tzinfo=UTC),
         "cost": Decimal("1.50"), "whole": Decimal(7), "nested": {"a": [1, None]}, "id": None, "split": None,
         "domain": None,
     }  # fmt: skip
-    rows = [row | more for row in ROWS]
+    rows = [row | further_columns for row in ROWS]
     schema = pa.Table.from_pylist(rows).schema
     for field in ("id", "split", "domain"):
         schema = schema.set(schema.get_field_index(field), pa.field(field, pa.string()))
@@ -161,31 +161,31 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", first_in_gate(8, BAD))
-def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, what):
-    name, content, path, words = BAD[what]
-    found, message = refusal(put(client, content, name))
-    assert (found, words in message) == (path, True), message
-    assert kept(settings) == []
+@pytest.mark.parametrize("defect", first_in_gate(8, BAD))
+def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defect):
+    name, content, path, phrase = BAD[defect]
+    path_told, message = refusal(put(client, content, name))
+    assert (path_told, phrase in message) == (path, True), message
+    assert stored_files(settings) == []
 
 
 def repeated(text: str, rows: int) -> bytes:
     """A small file in which one text stands many times."""
-    same = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
-    return parquet(pa.table({"prompt": same, "answer": pa.array(["1"] * rows)}))
+    repeated_text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
+    return parquet(pa.table({"prompt": repeated_text, "answer": pa.array(["1"] * rows)}))
 
 
 def test_a_parquet_bomb_is_refused(client, settings):
     bomb = repeated("x" * 100_000, 1000)
     assert len(bomb) < 50_000
     assert refusal(put(client, bomb, "a.parquet"))[1].endswith("unpacks to more than 250 times its size")
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 @pytest.mark.nightly
 def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
     assert refusal(put(client, repeated("x" * 50_000_000, 256), "a.parquet"))[0] == "file"
-    assert kept(settings) == []
+    assert stored_files(settings) == []
 
 
 def test_more_than_the_limit_is_refused(client, settings):
@@ -204,4 +204,4 @@ def test_more_than_the_limit_is_refused(client, settings):
 def test_an_answer_that_makes_no_sense_ends_the_reading(client, settings, monkeypatch, answer):
     monkeypatch.setattr(Sandbox, "ask", lambda *_, **__: answer)
     assert "the sandbox sent an invalid answer" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
-    assert kept(settings) == []
+    assert stored_files(settings) == []

@@ -34,8 +34,8 @@ def test_the_tested_types_are_those_of_the_test():
     ],
 )
 def test_a_config_says_what_cannot_be_trained(config, reason):
-    found = architecture_error(config)
-    assert found.startswith(reason) if reason else found == ""
+    error = architecture_error(config)
+    assert error.startswith(reason) if reason else error == ""
 
 
 def test_a_note_names_what_is_not_tested():

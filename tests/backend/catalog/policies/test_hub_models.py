@@ -82,13 +82,13 @@ def hub(monkeypatch, tmp_path):
 @pytest.mark.parametrize("files", [SHARDED, WHOLE], ids=["shards", "one file"])
 def test_config_and_shapes_are_read_once(hub, files):
     hub.files = files
-    found = hub_model(NAME, COMMIT)
-    assert found.config == CONFIG
-    assert {weight.name: weight.shape for weight in found.weights} == {
+    model = hub_model(NAME, COMMIT)
+    assert model.config == CONFIG
+    assert {weight.name: weight.shape for weight in model.weights} == {
         name: tuple(weight.shape) for name, weight in (FIRST | SECOND).items()
     }
     asked = len(hub.asked)
-    assert hub_model(NAME, COMMIT) is found
+    assert hub_model(NAME, COMMIT) is model
     assert len(hub.asked) == asked
 
 
@@ -159,8 +159,8 @@ def test_a_model_in_the_cache_is_read_there(hub, tmp_path, is_complete):
 def test_the_form_says_how_much_memory_a_hub_model_takes(hub, session, settings):
     hub.files = SHARDED
     config = RunConfig(policy={"name": NAME, "revision": COMMIT, "dtype": "bfloat16"})
-    found = memory_estimate(session, config, settings.model_copy(update={"hf_online": True}))
-    assert (found.unknown, found.parts["weights"]) == ("", 2 * VALUES)
+    estimate = memory_estimate(session, config, settings.model_copy(update={"hf_online": True}))
+    assert (estimate.unknown, estimate.parts["weights"]) == ("", 2 * VALUES)
 
 
 def test_without_the_hub_the_size_is_unknown(hub, session, settings):

@@ -80,13 +80,13 @@ def test_gradients_of_embeddings_wait_for_each_other_at_the_end_of_a_backward_pa
         sampling={"max_new_tokens": 1},
     )
     untied = ModelShape.of({**CONFIG, "tie_word_embeddings": False}, WEIGHTS)
-    one = VOCABULARY * HIDDEN  # values of one gradient
+    gradient_values = VOCABULARY * HIDDEN  # values of one gradient
     tied_end, untied_end = (
         phases_of(config, shape, None, on_cpu=False, prompt_tokens=2)[1].parts["gradients"]
         for shape in (SHAPE, untied)
     )
-    assert tied_end == 4 * (VALUES + 2 * one)  # of this pass, beside those of the passes before
-    assert untied_end == 4 * (VALUES + one + one)
+    assert tied_end == 4 * (VALUES + 2 * gradient_values)  # of this pass, beside those of the passes before
+    assert untied_end == 4 * (VALUES + gradient_values + gradient_values)
 
 
 def test_an_adapter_has_gradients_and_moments_of_its_own_alone():
@@ -109,24 +109,34 @@ def test_double_quantisation_takes_an_eighth_of_a_bit_for_scales():
     assert parts["weights"] == pytest.approx(2 * (VALUES - linear) + linear * bits / 8)
 
 
-@pytest.mark.parametrize(("moments", "each"), [("float32", 8), ("int8", 2 + 8 / 256)])
-def test_paged_moments_are_counted_on_the_host(moments, each):
+@pytest.mark.parametrize(("moments", "bytes_each"), [("float32", 8), ("int8", 2 + 8 / 256)])
+def test_paged_moments_are_counted_on_the_host(moments, bytes_each):
     config = run(optimizer={"paged": True, "moments": moments})
-    found = phases_of(config, SHAPE, None, on_cpu=False)[1]
+    update_phase = phases_of(config, SHAPE, None, on_cpu=False)[1]
     small = HIDDEN * (LAYERS + 1)  # norms: their moments are no pages
-    assert found.parts["optimizer"] == pytest.approx(4 * VALUES + small * (8 if HIDDEN < 4096 else each))
-    assert found.host_bytes - memory(run()).host_bytes == pytest.approx((VALUES - small) * each)
+    assert update_phase.parts["optimizer"] == pytest.approx(
+        4 * VALUES + small * (8 if HIDDEN < 4096 else bytes_each)
+    )
+    assert update_phase.host_bytes - memory(run()).host_bytes == pytest.approx((VALUES - small) * bytes_each)
 
 
 def test_packed_rows_keep_no_masks_on_a_gpu_and_all_pairs_on_a_cpu():
     shape = ModelShape.of({**CONFIG, "sliding_window": 128}, WEIGHTS)
 
-    def kept(packing, *, on_cpu):
+    def activation_bytes(packing, *, on_cpu):
         config = run(resources={"packing": packing, "microbatch_completions": 4})
         return phases_of(config, shape, None, on_cpu=on_cpu)[1].parts["activations"]
 
-    assert kept("auto", on_cpu=False) == kept("on", on_cpu=False) < kept("off", on_cpu=False)
-    assert kept("auto", on_cpu=True) == kept("off", on_cpu=True) < kept("on", on_cpu=True)
+    assert (
+        activation_bytes("auto", on_cpu=False)
+        == activation_bytes("on", on_cpu=False)
+        < activation_bytes("off", on_cpu=False)
+    )
+    assert (
+        activation_bytes("auto", on_cpu=True)
+        == activation_bytes("off", on_cpu=True)
+        < activation_bytes("on", on_cpu=True)
+    )
 
 
 def test_logits_are_bounded_by_the_chunk():
@@ -182,20 +192,20 @@ def test_each_of_several_gpus_has_the_weights_whole_and_a_part_of_the_rest():
 def test_several_gpus_share_the_completions_of_a_step():
     """64 completions and a micro-batch that may hold all of them: 16 on each of four."""
     four = learning(resources={"devices": 4, "packing": "off", "microbatch_completions": 64})
-    one = learning(resources={"packing": "off", "microbatch_completions": 16})
-    assert four["activations"] == one["activations"]
-    assert four["logits"] == one["logits"]
+    one_gpu = learning(resources={"packing": "off", "microbatch_completions": 16})
+    assert four["activations"] == one_gpu["activations"]
+    assert four["logits"] == one_gpu["logits"]
 
 
 def test_processes_share_a_slot_of_a_cpu():
-    one, two = (
+    one_process, two = (
         phases_of(run(resources={"devices": devices}), SHAPE, None, on_cpu=True)[0].parts
         for devices in (1, 2)
     )
-    assert two["weights"] == 2 * one["weights"]
-    assert two["context"] == 2 * one["context"]
-    assert two["shards"] == one["weights"]
-    assert two["cache"] == one["cache"]  # each samples half of the groups
+    assert two["weights"] == 2 * one_process["weights"]
+    assert two["context"] == 2 * one_process["context"]
+    assert two["shards"] == one_process["weights"]
+    assert two["cache"] == one_process["cache"]  # each samples half of the groups
 
 
 @pytest.mark.parametrize("gigabytes", [1000, 40, 24, 12, 6, 4, 1])
@@ -226,8 +236,10 @@ def test_names_that_fit_no_architecture_still_give_a_number(kind, on_cpu):
     strange = [".linear_attn.a", ".mamba.b", ".conv.conv", ".self_attn.q_proj", ".mlp.experts.w", ".q_norm"]
     weights = [Weight(f"m.layers.{n}{name}.weight", (1,) * n) for n in range(8) for name in strange]
     config = CONFIG | {"model_type": kind, "layer_types": ["sliding_attention", 7, None], "kv_lora_rank": 3}
-    found = memory_of(run(policy={"dtype": "float32"}), ModelShape.of(config, weights), None, on_cpu=on_cpu)
-    assert 0 < found.peak < 1e15
+    estimate = memory_of(
+        run(policy={"dtype": "float32"}), ModelShape.of(config, weights), None, on_cpu=on_cpu
+    )
+    assert 0 < estimate.peak < 1e15
 
 
 def test_a_model_stored_quantised_or_without_sizes_is_unknown():

@@ -18,8 +18,8 @@ def write(directory, header, name="model.safetensors", length=None):
 def test_names_and_shapes_of_several_files(tmp_path):
     save_file({"a.weight": torch.zeros(3, 4)}, tmp_path / "model-1.safetensors", {"format": "pt"})
     save_file({"layers.7.b": torch.zeros(5, dtype=torch.bfloat16)}, tmp_path / "model-2.safetensors")
-    found = {weight.name: weight.shape for weight in read_weights(tmp_path)}
-    assert found == {"a.weight": (3, 4), "layers.7.b": (5,)}
+    shapes = {weight.name: weight.shape for weight in read_weights(tmp_path)}
+    assert shapes == {"a.weight": (3, 4), "layers.7.b": (5,)}
 
 
 def test_a_changed_file_is_read_again(tmp_path):

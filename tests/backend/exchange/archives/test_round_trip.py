@@ -64,9 +64,9 @@ def make_full_run(client, settings, **fields):
     """A run with two attempts, the second of which continued behind step 3, and everything that a run has."""
     with client.app.state.lab.sessions.begin() as session:
         experiment = make_experiment(session)
-        given = {"status": "finished", "last_step": 9, "attempt": 2, "experiment_id": experiment.id}
-        given |= {"notes": "two\nlines", "tags": ["a"], "started_at": 1000.25, "finished_at": 2000.5}
-        run = make_run(session, **given | fields)
+        columns = {"status": "finished", "last_step": 9, "attempt": 2, "experiment_id": experiment.id}
+        columns |= {"notes": "two\nlines", "tags": ["a"], "started_at": 1000.25, "finished_at": 2000.5}
+        run = make_run(session, **columns | fields)
         for number, from_step in ((1, -1), (2, 3)):
             attempt = make_attempt(session, run, number, from_step=from_step)
             attempt.versions, attempt.ended_at, attempt.started_at = {"torch": "2.13"}, 2000.5, 1000.25
@@ -90,7 +90,9 @@ def make_full_run(client, settings, **fields):
         probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
         write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
         write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
-        marked = next(one.id for one in stored_completions(session) if one.reward is None)
+        marked = next(
+            completion.id for completion in stored_completions(session) if completion.reward is None
+        )
         put_label(session, marked, LabelRequest(label="weird", note="答え\n<b>"), "operator")
         add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
         make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")
@@ -109,23 +111,24 @@ def files_of(content):
 
 
 def tar_of(files):
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def signed(files):
     """The archive with these files, and a manifest that agrees with them."""
     manifest = json.loads(files[MANIFEST])
-    rest = {name: content for name, content in files.items() if name != MANIFEST}
+    members = {name: content for name, content in files.items() if name != MANIFEST}
     manifest["files"] = {
-        name: {"bytes": len(content), "sha256": sha256(content).hexdigest()} for name, content in rest.items()
+        name: {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        for name, content in members.items()
     }
-    return tar_of({MANIFEST: json.dumps(manifest).encode(), **rest})
+    return tar_of({MANIFEST: json.dumps(manifest).encode(), **members})
 
 
 def send(client, content, *, headers=None, **params):
@@ -149,11 +152,11 @@ def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, sett
     assert list(first) == [MANIFEST, *TABLES, *(name for name in first if name.startswith("checkpoints/"))]
     for name in first.keys() - {MANIFEST, "run.json", "events.jsonl"}:
         assert first[name] == second[name], name
-    one, other = json.loads(first["run.json"]), json.loads(second["run.json"])
-    assert {k: v for k, v in one.items() if v != other[k]}.keys() <= {"experiment", "verdict"}
-    lines, more = first["events.jsonl"].splitlines(), second["events.jsonl"].splitlines()
-    assert more[:-1] == lines
-    assert json.loads(more[-1])["message"].startswith(
+    first_run, second_run = json.loads(first["run.json"]), json.loads(second["run.json"])
+    assert {k: v for k, v in first_run.items() if v != second_run[k]}.keys() <= {"experiment", "verdict"}
+    lines, lines_again = first["events.jsonl"].splitlines(), second["events.jsonl"].splitlines()
+    assert lines_again[:-1] == lines
+    assert json.loads(lines_again[-1])["message"].startswith(
         "imported from an archive of GRPO Lab, run.tar: 7 values"
     )
 
@@ -161,23 +164,27 @@ def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, sett
 def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     run = make_full_run(client, settings)
     copy = imported(client, archive_of(client, run))
-    shown = [client.get(f"/api/v1/runs/{each}").json() for each in (run, copy)]
+    shown = [client.get(f"/api/v1/runs/{run_id}").json() for run_id in (run, copy)]
     assert (shown[1]["origin"], shown[1]["name"]) == ("grpolab", "brave-otter 2")
-    assert [each["from_step"] for each in shown[1]["attempts"]] == [-1, 3]
+    assert [attempt["from_step"] for attempt in shown[1]["attempts"]] == [-1, 3]
     for name in ("config", "config_hash", "summary", "status", "last_step", "tags", "notes", "started_at"):
         assert shown[0][name] == shown[1][name], name
     for path in ("metrics.csv", "metrics.csv?attempts=newest"):
-        assert len({client.get(f"/api/v1/runs/{each}/{path}").text for each in (run, copy)}) == 1
-    groups = [client.get("/api/v1/rollouts", params={"run": each}).json()["items"] for each in (run, copy)]
-    texts = [[c["text"] for group in some for c in group["completions"]] for some in groups]
+        assert len({client.get(f"/api/v1/runs/{run_id}/{path}").text for run_id in (run, copy)}) == 1
+    groups = [
+        client.get("/api/v1/rollouts", params={"run": run_id}).json()["items"] for run_id in (run, copy)
+    ]
+    texts = [[c["text"] for group in stored_groups for c in group["completions"]] for stored_groups in groups]
     assert texts[0] == texts[1]
-    parts = [[c["blocks"] for group in some for c in group["completions"]] for some in groups]
+    parts = [
+        [c["blocks"] for group in stored_groups for c in group["completions"]] for stored_groups in groups
+    ]
     assert parts[0] == parts[1]
     assert any(parts[0])
     assert len(texts[0]) == 6
     tokens = [
-        [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in some[0]["completions"]]
-        for some in groups
+        [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in stored_groups[0]["completions"]]
+        for stored_groups in groups
     ]
     for mine, theirs in zip(*tokens, strict=True):
         assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
@@ -192,9 +199,13 @@ def test_a_secret_in_an_archive_is_not_stored(client):
         told = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
         session.flush()
         make_group(session, run, step=2, prompt=secret, answer=secret, completions=(MadeCompletion(), told))
-        one = next(one.id for one in stored_completions(session) if secret in one.text)
+        completion = next(
+            completion.id for completion in stored_completions(session) if secret in completion.text
+        )
         session.flush()
-        put_label(session, one, LabelRequest.model_construct(label="x", note=secret, version=0), "operator")
+        put_label(
+            session, completion, LabelRequest.model_construct(label="x", note=secret, version=0), "operator"
+        )
         add_event(session, "data", "told", run_id=run.id, data={secret: secret})
         run_id = run.id
     copy = imported(client, archive_of(client, run_id))
@@ -205,7 +216,7 @@ def test_a_secret_in_an_archive_is_not_stored(client):
     assert not [text for text in shown if secret in text]
     plain, told = rollouts.json()["items"][0]["completions"]
     assert told["text"] == "it is [secret]"
-    tokens = [client.get(f"/api/v1/rollouts/{each['id']}/tokens") for each in (plain, told)]
+    tokens = [client.get(f"/api/v1/rollouts/{completion['id']}/tokens") for completion in (plain, told)]
     assert "".join(tokens[0].json()["tokens"]) == plain["text"], tokens[0].text
     assert tokens[1].json()["tokens"] == []
 
@@ -221,20 +232,20 @@ def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
         ("prompts", {}),
         ("probes", {}),
     ):
-        each = [
+        answers = [
             client.get(f"/api/v1/rollouts/{path}", params={"run": run_id, **params}).json()
             for run_id in (run, copy)
         ]
-        shown = [{key: value for key, value in one.items() if key != "runs"} for one in each]
+        shown = [{key: value for key, value in answer.items() if key != "runs"} for answer in answers]
         assert shown[0] == shown[1], path
         assert shown[0]["items"], path
-    found = [
+    labelled = [
         client.get("/api/v1/rollouts/search", params={"runs": run_id, "label": "weird"}).json()["items"]
         for run_id in (run, copy)
     ]
-    assert found[0][0]["labels"] == found[1][0]["labels"]
-    assert found[1][0]["labels"][0]["note"] == "答え\n<b>"
-    assert found[0][0]["id"] != found[1][0]["id"]
+    assert labelled[0][0]["labels"] == labelled[1][0]["labels"]
+    assert labelled[1][0]["labels"][0]["note"] == "答え\n<b>"
+    assert labelled[0][0]["id"] != labelled[1][0]["id"]
     left_out = client.get("/api/v1/rollouts", params={"run": copy, "step": 6}).json()["items"]
     assert [group["left_out"] for group in left_out] == ["surplus"]
 
@@ -244,9 +255,9 @@ def table_of(files, name):
 
 
 def parquet(table):
-    made = io.BytesIO()
-    pq.write_table(table, made)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
 
 
 LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version": 1, "changed_at": 5.0}
@@ -311,9 +322,9 @@ def test_secrets_are_replaced_in_what_the_json_of_an_archive_says(client, settin
 def test_cells_that_no_archive_has_are_refused_by_name(client, settings, name, column, value, reason):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     table = table_of(files, name)
-    place = table.column_names.index(column)
+    position = table.column_names.index(column)
     changed = table.set_column(
-        place, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
+        position, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
     )
     answer = send(client, signed(files | {name: parquet(changed)}))
     assert answer.status_code == 422
@@ -405,9 +416,9 @@ def cells(*, row=0, **values):
         table = pq.read_table(io.BytesIO(content))
         rows = table.to_pylist()
         rows[row] |= values
-        made = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), made)
-        return made.getvalue()
+        buffer = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), buffer)
+        return buffer.getvalue()
 
     return change
 
@@ -423,16 +434,16 @@ def first_group_twice(content):
 def more_of_a_checkpoint(files):
     """The archive with a pickle that the checkpoint's own manifest names too."""
     directory, pickle = "checkpoints/s000009-a2", b"\x80\x04."
-    own = json.loads(files[f"{directory}/manifest.json"])
-    own["files"]["optimizer.pt"] = {"bytes": len(pickle), "sha256": sha256(pickle).hexdigest()}
-    return with_manifest(files | {f"{directory}/optimizer.pt": pickle}, own)
+    manifest = json.loads(files[f"{directory}/manifest.json"])
+    manifest["files"]["optimizer.pt"] = {"bytes": len(pickle), "sha256": sha256(pickle).hexdigest()}
+    return with_manifest(files | {f"{directory}/optimizer.pt": pickle}, manifest)
 
 
 def wrong_digest(files):
     """The archive with a checkpoint whose own manifest lies about its weights."""
-    own = json.loads(files["checkpoints/s000009-a2/manifest.json"])
-    own["files"]["model.safetensors"]["bytes"] += 1
-    return with_manifest(files, own)
+    manifest = json.loads(files["checkpoints/s000009-a2/manifest.json"])
+    manifest["files"]["model.safetensors"]["bytes"] += 1
+    return with_manifest(files, manifest)
 
 
 def config_of_a_checkpoint(content):
@@ -440,15 +451,15 @@ def config_of_a_checkpoint(content):
 
     def change(files):
         directory = "checkpoints/s000009-a2"
-        own = json.loads(files[f"{directory}/manifest.json"])
-        own["files"]["config.json"] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
-        return with_manifest(files | {f"{directory}/config.json": content}, own)
+        manifest = json.loads(files[f"{directory}/manifest.json"])
+        manifest["files"]["config.json"] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        return with_manifest(files | {f"{directory}/config.json": content}, manifest)
 
     return change
 
 
-def with_manifest(files, own):
-    content, run = json.dumps(own).encode(), json.loads(files["run.json"])
+def with_manifest(files, manifest):
+    content, run = json.dumps(manifest).encode(), json.loads(files["run.json"])
     run["checkpoints"][0]["sha256"] = sha256(content).hexdigest()
     named = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
     return files | named
@@ -510,8 +521,8 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
     change, reason = HOSTILE[name]
     run = make_full_run(client, settings)
     files = files_of(archive_of(client, run))
-    made = change(files)
-    content = signed(made) if name != "another version" else tar_of(made)
+    tampered = change(files)
+    content = signed(tampered) if name != "another version" else tar_of(tampered)
     answer = send(client, content)
     assert answer.status_code == 422, answer.text
     assert reason in answer.json()["errors"][0]["message"]
@@ -549,14 +560,17 @@ def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
 def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
-    kept = io.BytesIO()
-    pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), kept)
+    buffer = io.BytesIO()
+    pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), buffer)
     lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
-    run = imported(client, signed(files | lying | {"tokens.parquet": kept.getvalue()}))
+    run = imported(client, signed(files | lying | {"tokens.parquet": buffer.getvalue()}))
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
-    shown = [client.get(f"/api/v1/rollouts/{each['id']}/tokens").json() for each in group["completions"]]
-    assert [each["tokens"] for each in group["completions"]][1] == 2**31 - 1
-    assert [len(each["tokens"]) for each in shown] == [group["completions"][0]["tokens"], 0]
+    shown = [
+        client.get(f"/api/v1/rollouts/{completion['id']}/tokens").json()
+        for completion in group["completions"]
+    ]
+    assert [completion["tokens"] for completion in group["completions"]][1] == 2**31 - 1
+    assert [len(completion["tokens"]) for completion in shown] == [group["completions"][0]["tokens"], 0]
 
 
 @pytest.mark.nightly
@@ -566,7 +580,7 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
         make_group(session, session.get(Run, run), step=9, attempt=2, kind="eval/math500")
     copy = imported(client, archive_of(client, run))
     params = {"run": copy, "kind": "eval/math500"}
-    assert [each["step"] for each in client.get("/api/v1/rollouts", params=params).json()["items"]] == [9]
+    assert [group["step"] for group in client.get("/api/v1/rollouts", params=params).json()["items"]] == [9]
 
 
 @pytest.mark.nightly
@@ -583,12 +597,12 @@ def test_a_config_that_leaves_fields_out_is_stored_whole(client, settings):
 def test_links_and_double_names_are_refused(client, settings):
     content = archive_of(client, make_full_run(client, settings))
     for kind, reason in ((tarfile.SYMTYPE, "such as links"), (tarfile.REGTYPE, "twice")):
-        made = io.BytesIO(content)
-        with tarfile.open(fileobj=made, mode="a") as archive:
+        archive_file = io.BytesIO(content)
+        with tarfile.open(fileobj=archive_file, mode="a") as archive:
             info = tarfile.TarInfo("run.json")
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
-        assert reason in send(client, made.getvalue()).json()["errors"][0]["message"]
+        assert reason in send(client, archive_file.getvalue()).json()["errors"][0]["message"]
 
 
 def test_an_archive_that_was_cut_off_is_refused(client, settings):
@@ -612,7 +626,7 @@ def test_a_fork_takes_its_inherited_metrics_along(client, settings):
         write_metric(session, fork, "reward/mean", {6: 0.6, 7: 0.7})
         fork_id = fork.id
     copy = imported(client, archive_of(client, fork_id))
-    csv = [client.get(f"/api/v1/runs/{each}/metrics.csv").text for each in (fork_id, copy)]
+    csv = [client.get(f"/api/v1/runs/{run_id}/metrics.csv").text for run_id in (fork_id, copy)]
     assert csv[0] == csv[1]
     assert csv[0].splitlines()[2] == "1,NaN"
     assert client.get(f"/api/v1/runs/{copy}").json()["fork_step"] == 5
@@ -634,10 +648,10 @@ def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_importe
     assert points.startswith("reward/mean, steps ")
     assert "is damaged" in points
     assert "of step 9: its files are gone or damaged" in checkpoint
-    made = send(client, answer.content).json()
-    notes = [note for note in made["report"]["notes"] if note.startswith("Missing in the archive")]
-    assert notes == [f"Missing in the archive: {each}" for each in (points, checkpoint)]
-    events = client.get(f"/api/v1/runs/{made['run']}/events").json()["items"]
+    report = send(client, answer.content).json()
+    notes = [note for note in report["report"]["notes"] if note.startswith("Missing in the archive")]
+    assert notes == [f"Missing in the archive: {damaged_file}" for damaged_file in (points, checkpoint)]
+    events = client.get(f"/api/v1/runs/{report['run']}/events").json()["items"]
     assert sum("missing in the archive" in event["message"] for event in events) == 2
 
 
@@ -645,22 +659,24 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
     run = make_full_run(client, settings)
     sessions = client.app.state.lab.sessions
     with sessions.begin() as session:
-        for place in range(1, 5):
+        for prompt_index in range(1, 5):
             row = session.get_one(Run, run)
-            make_group(session, row, step=7, attempt=2, prompt_index=place, prompt=f"{place}+1=?")
+            make_group(
+                session, row, step=7, attempt=2, prompt_index=prompt_index, prompt=f"{prompt_index}+1=?"
+            )
         at = {
             group.prompt_index: group
             for group in session.scalars(select(RolloutGroup).where(RolloutGroup.step == 7))
         }
         at[1].completions = b"\1broken"
         at[2].prompt, at[3].answer = BROKEN, BROKEN
-        own = RolloutTokens.group_id == at[4].id
-        session.execute(update(RolloutTokens).where(own).values(data=BROKEN))
+        of_group = RolloutTokens.group_id == at[4].id
+        session.execute(update(RolloutTokens).where(of_group).values(data=BROKEN))
         session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=BROKEN))
     answer = client.get(f"/api/v1/runs/{run}/archive")
     assert answer.headers["Archive-Missing"] == "5"
     missing = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
-    assert [each.split(": ")[0] for each in missing] == [
+    assert [note.split(": ")[0] for note in missing] == [
         "step 7, train, prompt 1, completions",
         "step 7, train, prompt 2, prompt",
         "step 7, train, prompt 3, answer",
@@ -669,17 +685,19 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
     ]
     copy = imported(client, answer.content)
     groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
-    found = {group["prompt_index"]: group for group in groups}
-    assert sorted(found) == [2, 3, 4]
-    assert [len(group["completions"]) for group in found.values()] == [2, 2, 2]
-    assert [(group["prompt"], group["answer"]) for group in found.values()] == [
+    group_by_prompt = {group["prompt_index"]: group for group in groups}
+    assert sorted(group_by_prompt) == [2, 3, 4]
+    assert [len(group["completions"]) for group in group_by_prompt.values()] == [2, 2, 2]
+    assert [(group["prompt"], group["answer"]) for group in group_by_prompt.values()] == [
         ("", "2"),
         ("3+1=?", ""),
         ("4+1=?", "2"),
     ]
     codes = [
-        client.get(f"/api/v1/rollouts/{found[place]['completions'][0]['id']}/tokens").status_code
-        for place in (2, 3, 4)
+        client.get(
+            f"/api/v1/rollouts/{group_by_prompt[prompt_index]['completions'][0]['id']}/tokens"
+        ).status_code
+        for prompt_index in (2, 3, 4)
     ]
     assert codes == [200, 200, 404]
 

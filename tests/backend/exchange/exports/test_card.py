@@ -19,7 +19,7 @@ HUB = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "an
 
 
 def facts(**fields):
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": "brave-otter",
         "variant": "dapo",
         "notes": "",
@@ -36,13 +36,13 @@ def facts(**fields):
             "eval/accuracy": Points(np.array([0, 10, 20]), np.array([0.25, np.nan, 0.5])),
         },
     }
-    return CardFacts(**given | fields)
+    return CardFacts(**defaults | fields)
 
 
 def front_matter(card):
-    found = re.fullmatch(r"---\n(.*?)\n---\n.*", card, re.DOTALL)
-    assert found is not None
-    return yaml.safe_load(found[1])
+    match = re.fullmatch(r"---\n(.*?)\n---\n.*", card, re.DOTALL)
+    assert match is not None
+    return yaml.safe_load(match[1])
 
 
 def html(card):
@@ -62,7 +62,9 @@ def test_the_front_matter_is_what_the_hub_reads():
 
 def test_an_adapter_is_called_one_unless_it_was_merged():
     config = resolve({"policy": {"name": "Qwen/Qwen3-4B", "adapter": {"type": "lora"}}})
-    apart, merged = (front_matter(model_card(facts(config=config), merged=each)) for each in (False, True))
+    apart, merged = (
+        front_matter(model_card(facts(config=config), merged=merged)) for merged in (False, True)
+    )
     assert (apart["library_name"], apart["base_model_relation"]) == ("peft", "adapter")
     assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
 
@@ -147,7 +149,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_and_notes_shape_nothing(text):
-    plain, tried = (html(model_card(facts(name=each, variant=each, notes="n"))) for each in ("name", text))
+    plain, tried = (html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text))
     assert re.findall(r"<(/?\w+)", plain) == re.findall(r"<(/?\w+)", tried)
     noted = html(model_card(facts(notes=text)))
     assert [tag for tag in re.findall(r"<(/?\w+)", noted) if tag not in {"p", "/p"}] == [
@@ -158,8 +160,8 @@ def test_hostile_names_and_notes_shape_nothing(text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_one_scalar_of_yaml(text):
-    found = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
-    assert found["b"] == 1
-    assert isinstance(found["a"], str)
+    parsed = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
+    assert parsed["b"] == 1
+    assert isinstance(parsed["a"], str)
     assert "\n" not in inline(text)
     assert fenced(text).count("\n") >= text.count("\n")

@@ -114,8 +114,8 @@ def main() -> None:
         train(Path(name))
         wandb.finish()
         add_second_trackio_run()
-        for kept, pattern in KEPT.items():
-            shutil.copy(max(Path(name).glob(pattern)), LOGS / kept)
+        for file_name, pattern in KEPT.items():
+            shutil.copy(max(Path(name).glob(pattern)), LOGS / file_name)
     versions = {
         "python": sys.version.partition(" ")[0],
         **{package: version(package) for package in PACKAGES},

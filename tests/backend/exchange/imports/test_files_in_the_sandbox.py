@@ -104,8 +104,8 @@ def test_trackio_reads_the_same_as_the_state_that_trl_saved():
         values = list(points(state, metric).values())
         assert list(points(from_database["tiny-digits"], metric).values()) == pytest.approx(values), metric
         assert list(points(exported["tiny-digits"], metric).values()) == pytest.approx(values), metric
-    for found in (from_database, exported):
-        by_hand = points(found["by hand"], "reward/mean")
+    for logs in (from_database, exported):
+        by_hand = points(logs["by hand"], "reward/mean")
         assert (by_hand[0], by_hand[1], by_hand[3]) == (0.25, 0.5, math.inf)
         assert math.isnan(by_hand[2])
     facts = from_database["tiny-digits"].log.facts
@@ -118,14 +118,14 @@ def test_trackio_reads_the_same_as_the_state_that_trl_saved():
 
 
 def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
-    [own] = logs_of((LOGS / "completions.parquet").read_bytes())
+    [file_log] = logs_of((LOGS / "completions.parquet").read_bytes())
     logged = logs_of((LOGS / "trackio.db").read_bytes())[0].completions.samples
-    assert own.completions.samples == logged[-8:]
-    [(step, groups)] = own.completions.steps()
+    assert file_log.completions.samples == logged[-8:]
+    [(step, groups)] = file_log.completions.steps()
     assert (step, [len(group.completions) for group in groups]) == (12, [4, 4])
     first = groups[0].completions[0]
     assert (first.reward, dict(first.rewards)) == (1.0, {"digits": 1.0})
-    assert points(plan_import(own), "reward/digits/mean").keys() == {12}
+    assert points(plan_import(file_log), "reward/digits/mean").keys() == {12}
 
 
 # ---------------------------------------------------------------- Parquet
@@ -150,7 +150,7 @@ def test_numbers_of_every_kind_are_read_from_parquet_in_several_row_groups():
         repr(points(plan, "odd"))
         == "{0: nan, 1: inf, 3: 0.0, 4: 1.0, 5: 2.0, 6: 3.0, 7: 4.0, 8: 5.0, 9: 6.0}"
     )
-    reasons = {each.column: each.reason for each in plan.decisions if each.state == "dropped"}
+    reasons = {column.column: column.reason for column in plan.decisions if column.state == "dropped"}
     assert reasons == {"<b>": "holds no numbers, but '=1+1'", "list": "holds no numbers, but '[1]'"}
 
 
@@ -230,10 +230,10 @@ def test_a_parquet_file_of_too_many_rows_is_refused_before_it_is_read():
 
 def test_an_older_database_of_trackio_without_run_ids_is_read():
     content = database(METRICS, row("a", 1, {"reward": 1, "x": {"y": 2}}), row("b", 1, {"reward": 3}))
-    found = named(content)
-    assert points(found["a"], "reward/mean") == {1: 1.0}
-    assert points(found["a"], "x/y") == {1: 2.0}
-    assert points(found["b"], "reward/mean") == {1: 3.0}
+    logs = named(content)
+    assert points(logs["a"], "reward/mean") == {1: 1.0}
+    assert points(logs["a"], "x/y") == {1: 2.0}
+    assert points(logs["b"], "reward/mean") == {1: 3.0}
 
 
 @pytest.mark.parametrize(("texts", "characters"), [(60, 30_000), (300, 10_000), (2, 99_999)])
@@ -250,9 +250,11 @@ def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, chara
     [log] = logs_of(database(*statements))
     plan = plan_import(log)
     assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
-    found = [(step, len(group.completions)) for step, groups in log.completions.steps() for group in groups]
-    assert sum(count for _, count in found) == 2 * texts
-    assert {step for step, _ in found} == {1, 2}
+    group_sizes = [
+        (step, len(group.completions)) for step, groups in log.completions.steps() for group in groups
+    ]
+    assert sum(count for _, count in group_sizes) == 2 * texts
+    assert {step for step, _ in group_sizes} == {1, 2}
 
 
 FORGED = METRICS.replace("CREATE TABLE metrics", "CREATE TABLE real")
@@ -283,8 +285,8 @@ def test_a_damaged_database_gets_one_sentence():
 
 def test_rows_of_a_database_that_are_no_metrics_are_passed_over():
     odd = [row("a", 2, cells) for cells in ([1], "x", {"y": "words"}, {"deep": {"_type": "trackio.table"}})]
-    found = named(database(METRICS, row("a", 1, {"reward": 1}), *odd))
-    assert points(found["a"], "reward/mean") == {1: 1.0}
+    logs = named(database(METRICS, row("a", 1, {"reward": 1}), *odd))
+    assert points(logs["a"], "reward/mean") == {1: 1.0}
 
 
 # ---------------------------------------------------------------- archives
@@ -302,7 +304,7 @@ ROLLOUT = [
     }
     for text, score in (("2", 1.0), ("3", 0.0))
 ]
-DUMP = "".join(json.dumps(each) + "\n" for each in ROLLOUT).encode()
+DUMP = "".join(json.dumps(record) + "\n" for record in ROLLOUT).encode()
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_dumps_of_verl_are_rollouts_of_training_and_validation():
     [log] = logs_of(zipped({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later}))
     (first, [train]), (second, [held_out]) = log.completions.steps()
     assert (first, train.kind, second, held_out.kind) == (1, "train", 2, "eval")
-    assert [(each.text, each.reward, each.correct) for each in train.completions] == [
+    assert [(completion.text, completion.reward, completion.correct) for completion in train.completions] == [
         ("2", 1.0, True),
         ("3", 0.0, False),
     ]
@@ -436,8 +438,8 @@ def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypat
     events = (LOGS / "events.out.tfevents").read_bytes()
     [alone] = logs_of(events)
     monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 2 * alone.table.points)
-    [both] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
-    assert both.table.points == 2 * alone.table.points
+    [joined] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
+    assert joined.table.points == 2 * alone.table.points
 
 
 def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
@@ -457,21 +459,21 @@ def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
 def test_a_file_that_lies_beyond_every_end_is_damaged(offset):
     """Where zip64 has the place of its header in eight bytes."""
     forged = bytearray(zipped({"a.csv": CSV}))
-    entry, more = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
-    struct.pack_into("<H", forged, entry + 30, len(more))
+    entry, extra = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
+    struct.pack_into("<H", forged, entry + 30, len(extra))
     struct.pack_into("<I", forged, entry + 42, 0xFFFFFFFF)
-    forged[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = more
+    forged[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = extra
     end = forged.rfind(b"PK\x05\x06")
     size = struct.unpack_from("<I", forged, end + 12)[0]
-    struct.pack_into("<I", forged, end + 12, size + len(more))
+    struct.pack_into("<I", forged, end + 12, size + len(extra))
     with pytest.raises(BadLog, match=r"'a\.csv' is damaged: 'a\.csv' does not begin where the archive says"):
         logs_of(bytes(forged))
 
 
-@pytest.mark.parametrize("more", [0, 1, 100, 150, 299])
-def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(more):
+@pytest.mark.parametrize("surplus", [0, 1, 100, 150, 299])
+def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(surplus):
     """1 MiB and a little: all input is taken while output is pending."""
-    content = CSV + b"#" * ((1 << 20) + more - len(CSV))
+    content = CSV + b"#" * ((1 << 20) + surplus - len(CSV))
     to = io.BytesIO()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = packer.compress(content) + packer.flush()
@@ -492,11 +494,11 @@ def test_all_members_of_a_gzip_file_are_read_and_zeros_behind_them_passed_over(s
 
 
 def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
-    one = gzip.compress(CSV)
+    member = gzip.compress(CSV)
     for content, reason in (
-        (one + one[:-9], "is cut off"),
-        (one + b"more text", "is damaged"),
-        (one * 3, "unpacks to more than"),
+        (member + member[:-9], "is cut off"),
+        (member + b"more text", "is damaged"),
+        (member * 3, "unpacks to more than"),
     ):
         with pytest.raises(BadLog, match=reason):
             _gunzip(io.BytesIO(content), io.BytesIO(), 2 * len(CSV))
@@ -553,11 +555,11 @@ def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
 def test_the_copies_of_an_import_that_was_killed_are_removed_by_the_next_one(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
-    other = tmp_path / "other"
-    for directory in (left, fresh, other):
+    other_directory = tmp_path / "other"
+    for directory in (left, fresh, other_directory):
         directory.mkdir()
         (directory / "0").write_bytes(b"copy")
-    link.symlink_to(other)
+    link.symlink_to(other_directory)
     with ImportSandbox() as at_work:
         at_work.new_path().write_bytes(b"copy")
         for directory in (left, link, at_work.new_path().parent):
@@ -566,4 +568,4 @@ def test_the_copies_of_an_import_that_was_killed_are_removed_by_the_next_one(tmp
             pass
         assert at_work.new_path().parent.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, link.name, "other"]
-    assert (other / "0").exists()
+    assert (other_directory / "0").exists()

@@ -54,7 +54,7 @@ def tensorboard_event(time, *, step, tag, value):
     scalar = message(1, message(1, tag.encode()) + field(2, 5, struct.pack("<f", value)))
     event = field(1, 1, struct.pack("<d", time)) + field(2, 0, bytes([step])) + message(5, scalar)
     length = struct.pack("<Q", len(event))
-    return b"".join(each + struct.pack("<I", masked_crc32c(each)) for each in (length, event))
+    return b"".join(field + struct.pack("<I", masked_crc32c(field)) for field in (length, event))
 
 
 def count(client, table):
@@ -81,7 +81,11 @@ def test_an_imported_run_has_curves_a_summary_and_an_origin(client):
     assert run["summary"]["last"] == {"reward/mean": 0.75, "kl/k3": "Infinity"}
     assert run["summary"]["best"] == {"reward/mean": {"value": 0.75, "step": 3}}
     series = client.get("/api/v1/series", params={"runs": run["id"], "metrics": "reward/mean,kl/k3"}).json()
-    assert {each["metric"]: each["values"] for each in series["series"]}["reward/mean"] == [0.25, 0.5, 0.75]
+    assert {curve["metric"]: curve["values"] for curve in series["series"]}["reward/mean"] == [
+        0.25,
+        0.5,
+        0.75,
+    ]
     [event] = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert event["message"] == "imported from CSV, log.csv: 6 values of 2 metrics"
     exported = client.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
@@ -97,7 +101,7 @@ def test_an_export_of_this_service_can_be_imported(client):
 
 
 @pytest.mark.parametrize(
-    ("move", "word", "body"),
+    ("move", "verb", "body"),
     [
         ("stop", "stopped", None),
         ("pause", "paused", None),
@@ -108,11 +112,11 @@ def test_an_export_of_this_service_can_be_imported(client):
         ("evaluations", "evaluated", {}),
     ],
 )
-def test_an_imported_run_never_trains(client, move, word, body):
+def test_an_imported_run_never_trains(client, move, verb, body):
     run = imported(client)
     answer = client.post(f"/api/v1/runs/{run['id']}/{move}", json=body)
     assert answer.status_code == 409
-    sentence = f"this run was imported from a CSV log and has no checkpoints: it cannot be {word}"
+    sentence = f"this run was imported from a CSV log and has no checkpoints: it cannot be {verb}"
     assert answer.json()["detail"] == sentence
 
 
@@ -133,19 +137,19 @@ def test_points_of_an_imported_run_are_sealed_at_once(client):
     with sessions() as session:
         assert sealable(session) == []
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
-        found = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
-    assert found.steps.tolist() == list(values)
-    assert found.values.tobytes() == np.array(list(values.values())).tobytes()
+        stored = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
+    assert stored.steps.tolist() == list(values)
+    assert stored.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
 def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
     for seed, value in ((0, 1.0), (1, 3.0)):
         text = f"step,reward\n1,{value}\n"
         imported(client, text, experiment="old", variant="grpo", seed=seed, name=f"s{seed}")
-    other = imported(client, "step,reward\n1,9\n", experiment="old", variant="dapo")
+    other_run = imported(client, "step,reward\n1,9\n", experiment="old", variant="dapo")
     [experiment] = client.get("/api/v1/experiments").json()["items"]
     assert (experiment["variants"], experiment["seeds"]) == (["grpo", "dapo"], [0, 1])
-    params = {"experiment": other["experiment"], "metrics": "reward/mean", "baseline": "grpo"}
+    params = {"experiment": other_run["experiment"], "metrics": "reward/mean", "baseline": "grpo"}
     answer = client.get("/api/v1/matrix", params=params).json()
     assert answer["looks"] == "any time"  # a log is no plan
     [grpo, dapo] = answer["rows"]
@@ -184,7 +188,7 @@ def test_an_experiment_that_was_launched_here_takes_no_imported_runs(client):
     run = imported(client, experiment="mine")
     assert run["experiment"] != launched["id"]
     queued = client.get("/api/v1/runs", params={"experiment": launched["id"]}).json()["items"]
-    assert [each["origin"] for each in queued] == [""]
+    assert [run["origin"] for run in queued] == [""]
 
 
 def test_the_same_key_makes_one_run(client):
@@ -215,7 +219,7 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
 
 
 @pytest.mark.parametrize(
-    ("params", "status", "words"),
+    ("params", "status", "phrase"),
     [
         ({"format": "excel"}, 422, "is 'excel'; expected one of csv"),
         ({"mapping": "[]"}, 422, "expected a JSON object of names by column"),
@@ -226,10 +230,10 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
         ({"name": "hf_" + "a" * 34}, 422, "looks like a secret"),
     ],
 )
-def test_wrong_parameters_are_refused(client, params, status, words):
+def test_wrong_parameters_are_refused(client, params, status, phrase):
     answer = send(client, **params)
     assert answer.status_code == status
-    assert words in answer.text
+    assert phrase in answer.text
     assert count(client, Run) == 0
 
 
@@ -290,8 +294,8 @@ def test_a_secret_in_a_name_or_a_text_of_a_log_is_not_stored(client):
 
 
 def test_columns_with_different_secrets_in_their_names_stay_apart(client):
-    one, other = ("hf_" + letter * 34 for letter in "bc")
-    answer = send(client, f"step,{one},{other}\n1,0.25,0.5\n2,0.75,1.5\n").json()
+    first_name, second_name = ("hf_" + letter * 34 for letter in "bc")
+    answer = send(client, f"step,{first_name},{second_name}\n1,0.25,0.5\n2,0.75,1.5\n").json()
     columns = [(column["column"], column["metric"]) for column in answer["report"]["columns"]]
     assert columns == [("[secret]", "_secret_"), ("[secret] 2", "_secret_2")]
     lines = client.get(f"/api/v1/runs/{answer['run']}/metrics.csv").text.splitlines()

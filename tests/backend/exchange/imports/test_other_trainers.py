@@ -36,10 +36,10 @@ def test_numbers_that_no_float_holds_are_bad_lines_or_no_terms():
 
 
 def test_a_step_beyond_64_bits_is_left_out():
-    part = LogPart()
-    part.add(Point("loss", 10**20, 0.5))
-    part.add(Point("loss", 3, 0.25))
-    assert len(part) == 1
+    log_part = LogPart()
+    log_part.add(Point("loss", 10**20, 0.5))
+    log_part.add(Point("loss", 3, 0.25))
+    assert len(log_part) == 1
 
 
 def points(plan, metric):
@@ -72,8 +72,8 @@ def test_one_training_of_trl_reads_the_same_from_its_three_logs():
     )
     for metric in ("reward/mean", "reward/std", "length/mean", "kl/k3", "loss/total", "reward/digits/mean"):
         assert list(points(state, metric)) == [2, 4, 6, 8, 10, 12], metric
-        for other in (events, wandb):
-            assert points(other, metric) == pytest.approx(points(state, metric), rel=1e-6), metric
+        for other_log in (events, wandb):
+            assert points(other_log, metric) == pytest.approx(points(state, metric), rel=1e-6), metric
     assert (state.log.origin, events.log.origin, wandb.log.origin) == ("trl", "tensorboard", "wandb")
     assert list(points(state, "eval_reward")) == list(points(wandb, "eval/reward")) == [6, 12]
     assert wandb.step == "train/global_step"
@@ -145,7 +145,7 @@ def field(number, value):
 
 def framed(content):
     length = struct.pack("<Q", len(content))
-    checks = [struct.pack("<I", tfrecord.masked_crc32c(part)) for part in (length, content)]
+    checks = [struct.pack("<I", tfrecord.masked_crc32c(block)) for block in (length, content)]
     return length + checks[0] + content + checks[1]
 
 
@@ -183,8 +183,8 @@ def test_a_metric_that_is_called_step_is_read_beside_the_steps():
 
 
 def test_an_event_file_that_was_cut_keeps_its_complete_records():
-    whole = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
-    plan = planned(whole[:-5])
+    events = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
+    plan = planned(events[:-5])
     assert points(plan, "a") == {1: 1.0}
     [note] = plan.log.facts.notes
     assert note.startswith("The file ends in the middle of a record: ")
@@ -224,17 +224,23 @@ def chunked(records):
     """A `.wandb` file of these records."""
     file = bytearray(wandb_file.IDENT + struct.pack("<HB", 0xBEE1, 0))
     for record in records:
-        kind, rest = wandb_file.FIRST, record
+        kind, remainder = wandb_file.FIRST, record
         while True:
             room = wandb_file.BLOCK_BYTES - len(file) % wandb_file.BLOCK_BYTES
             if room < wandb_file.HEADER_BYTES:
                 file += b"\0" * room
                 room = wandb_file.BLOCK_BYTES
-            part, rest = rest[: room - wandb_file.HEADER_BYTES], rest[room - wandb_file.HEADER_BYTES :]
-            if not rest:
+            fragment, remainder = (
+                remainder[: room - wandb_file.HEADER_BYTES],
+                remainder[room - wandb_file.HEADER_BYTES :],
+            )
+            if not remainder:
                 kind = wandb_file.FULL if kind == wandb_file.FIRST else wandb_file.LAST
-            file += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
-            if not rest:
+            file += (
+                struct.pack("<IHB", zlib.crc32(fragment, zlib.crc32(bytes([kind]))), len(fragment), kind)
+                + fragment
+            )
+            if not remainder:
                 break
             kind = wandb_file.MIDDLE
     return bytes(file)

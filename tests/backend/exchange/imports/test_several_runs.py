@@ -42,8 +42,8 @@ def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
         ("b", True, None, 2),
     ]
     assert count(client, Run) == 0
-    made = send(client, TWO).json()["runs"]
-    runs = [client.get(f"/api/v1/runs/{each['run']}").json() for each in made]
+    imported_runs = send(client, TWO).json()["runs"]
+    runs = [client.get(f"/api/v1/runs/{imported_run['run']}").json() for imported_run in imported_runs]
     assert [(run["name"], run["variant"], run["summary"]["last"]) for run in runs] == [
         ("a", "a", {"reward/mean": 0.75}),
         ("b", "b", {"reward/mean": 1.0}),
@@ -61,8 +61,8 @@ def test_one_run_of_a_file_is_chosen(client):
 
 
 def test_a_column_of_seeds_makes_seeds_of_one_variant(client):
-    made = send(client, SEEDS).json()["runs"]
-    runs = [client.get(f"/api/v1/runs/{each['run']}").json() for each in made]
+    imported_runs = send(client, SEEDS).json()["runs"]
+    runs = [client.get(f"/api/v1/runs/{imported_run['run']}").json() for imported_run in imported_runs]
     assert [(run["variant"], run["seed"]) for run in runs] == [("log", 0), ("log", 1)]
     assert len({run["name"] for run in runs}) == 2
 
@@ -76,8 +76,8 @@ def test_the_same_key_makes_the_runs_of_a_file_once(client):
 def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
     calls = iter([add_event])
 
-    def fail_the_second_time(*args, **more):
-        next(calls)(*args, **more)
+    def fail_the_second_time(*args, **options):
+        next(calls)(*args, **options)
 
     monkeypatch.setattr("backend.exchange.imports.store.add_event", fail_the_second_time)
     assert send(client, TWO).status_code == 500
@@ -85,7 +85,7 @@ def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "phrase"),
     [
         ({"runs": '["c"]'}, "the file has no run 'c', but 'a', 'b'"),
         ({"runs": "a"}, "expected a JSON list of labels"),
@@ -94,10 +94,10 @@ def test_nothing_is_stored_where_the_second_run_fails(client, monkeypatch):
         ({"mapping": '{"none": "x"}'}, "there is no column 'none'"),
     ],
 )
-def test_a_wrong_choice_of_runs_is_refused(client, params, words):
+def test_a_wrong_choice_of_runs_is_refused(client, params, phrase):
     answer = send(client, TWO, **params)
     assert answer.status_code == 422
-    assert words in answer.text
+    assert phrase in answer.text
 
 
 def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):
@@ -106,7 +106,7 @@ def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):
     assert step["step"] == 3
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 3}).json()["items"]
     assert (group["prompt"], group["answer"], group["reward_mean"]) == ("1+1=", "2", 0.5)
-    assert [each["reward"] for each in group["completions"]] == [1.0, 0.0]
+    assert [completion["reward"] for completion in group["completions"]] == [1.0, 0.0]
     shown = client.get(f"/api/v1/runs/{run}").json()
     assert shown["summary"]["last"]["reward/accuracy"] == 0.5
 
@@ -128,9 +128,9 @@ def test_completions_are_added_to_an_imported_run_and_replaced(client):
 LOOP, PROSE = "abc" * 200, "The sum of one and one is two, as a short addition shows at once."
 
 
-def dump(step, *texts, **more):
+def dump(step, *texts, **columns):
     rows = [
-        {"input": "1+1=", "output": text, "gts": "2", "score": 0.0, "step": step} | more for text in texts
+        {"input": "1+1=", "output": text, "gts": "2", "score": 0.0, "step": step} | columns for text in texts
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -139,8 +139,8 @@ def curve(client, run, metric):
     """{step: value} of a metric."""
     body = client.get(f"/api/v1/runs/{run}/metrics.csv").text.splitlines()
     names, *rows = (line.split(",") for line in body)
-    place = names.index(metric)
-    return {int(row[0]): float(row[place]) for row in rows if row[place]}
+    position = names.index(metric)
+    return {int(row[0]): float(row[position]) for row in rows if row[position]}
 
 
 def test_imported_completions_are_read_for_repetition_format_and_script(client):
@@ -152,7 +152,9 @@ def test_imported_completions_are_read_for_repetition_format_and_script(client):
     repetition = curve(client, run, "text/repetition")
     assert repetition[1] < 0.1
     assert repetition[2] > 0.45
-    unjudged = {each["cause"] for each in client.get(f"/api/v1/runs/{run}/diagnosis").json()["unjudged"]}
+    unjudged = {
+        detector["cause"] for detector in client.get(f"/api/v1/runs/{run}/diagnosis").json()["unjudged"]
+    }
     assert not unjudged & {"repetition", "broken_format", "language_mix"}
 
 
@@ -160,9 +162,9 @@ def test_what_the_log_says_of_its_texts_stays(client):
     log = "step,reward,text/repetition\n1,0.5,0.25\n2,0.5,0.25\n"
     run = send(client, log).json()["run"]
     assert send(client, dump(2, LOOP) + dump(3, LOOP), file="x.jsonl", into=run).status_code == 201
-    found = curve(client, run, "text/repetition")
-    assert (found[1], found[2]) == (0.25, 0.25)
-    assert found[3] > 0.9
+    values_by_step = curve(client, run, "text/repetition")
+    assert (values_by_step[1], values_by_step[2]) == (0.25, 0.25)
+    assert values_by_step[3] > 0.9
     assert curve(client, run, "text/structure_ok") == {2: 0.0, 3: 0.0}
 
 
@@ -171,8 +173,8 @@ def test_further_completions_of_a_step_count_with_those_that_are_there(client):
     for texts in ((r"\boxed{2}",), ("2", "3", "4")):
         send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
     places = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
-    wanted = 0.0 if len(places) == 1 else 0.25  # the second file replaces a prompt's place
-    assert curve(client, run, "text/structure_ok") == {1: wanted}
+    expected = 0.0 if len(places) == 1 else 0.25  # the second file replaces a prompt's place
+    assert curve(client, run, "text/structure_ok") == {1: expected}
 
 
 def test_completions_are_added_to_no_other_run(client):

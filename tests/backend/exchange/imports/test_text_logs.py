@@ -28,7 +28,7 @@ def points(plan, metric):
 
 def decided(plan):
     """{column: (state, name or reason)}."""
-    return {each.column: (each.state, each.metric or each.reason) for each in plan.decisions}
+    return {column.column: (column.state, column.metric or column.reason) for column in plan.decisions}
 
 
 def test_names_of_other_trainers_become_ours_and_unknown_ones_stay():
@@ -42,13 +42,13 @@ def test_names_of_other_trainers_become_ours_and_unknown_ones_stay():
 
 
 def test_a_name_of_ours_that_would_be_too_long_is_not_given_and_the_own_one_is_cut():
-    term, other = "a" * 150, "b" * 115
-    plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{other}/mean\n1,0.5,0.1,0.25\n")
+    term, long_term = "a" * 150, "b" * 115
+    plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{long_term}/mean\n1,0.5,0.1,0.25\n")
     names = decided(plan)
     cut, spread = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
     assert cut[:119] == spread[:119] == f"rewards/{term}"[:119]
     assert (len(cut), len(spread), points(plan, spread)) == (128, 128, {1: 0.1})
-    assert names[f"rewards/{other}/mean"] == ("renamed", f"reward/{other}/mean")
+    assert names[f"rewards/{long_term}/mean"] == ("renamed", f"reward/{long_term}/mean")
     assert plan.decisions[0].reason == "a name has at most 128 characters"
     assert points(plan, cut) == {1: 0.5}
 
@@ -136,7 +136,7 @@ def test_bad_rows_and_cells_are_named_by_line():
     assert points(plan, "loss/total") == {1: 0.5, 4: 0.25}
     bad = plan.log.table.bad
     assert bad.count == 5
-    assert {each.line: each.reason.split(",")[0] for each in bad.first} == {
+    assert {bad_line.line: bad_line.reason.split(",")[0] for bad_line in bad.first} == {
         3: "has 1 cells",
         4: "has no step in 'step': expected a whole number",
         5: "has no step in 'step': expected a whole number",
@@ -174,8 +174,8 @@ def test_a_chart_of_one_run_that_wandb_exports_is_read():
 
 
 def test_of_a_chart_of_several_runs_the_user_keeps_one():
-    more = ",new - train/reward,new - train/reward__MIN,new - train/reward__MAX"
-    text = CHART.format(more=more) + "10,0.5,0.5,0.5,1,1,1\n"
+    further_columns = ",new - train/reward,new - train/reward__MIN,new - train/reward__MAX"
+    text = CHART.format(more=further_columns) + "10,0.5,0.5,0.5,1,1,1\n"
     assert "curves of 2 runs ('base', 'new')" in planned(text).log.facts.notes[0]
     plan = planned(text, mapping={"base - train/reward": "", "new - train/reward": "reward/mean"})
     assert {name: points(plan, name) for name in plan.series} == {"reward/mean": {10: 1.0}}
@@ -229,7 +229,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(
-    ("reason", "content"), [(reason, content) for reason, some in HOSTILE.items() for content in some]
+    ("reason", "content"), [(reason, content) for reason, contents in HOSTILE.items() for content in contents]
 )
 def test_a_file_that_is_no_log_gets_one_sentence(reason, content):
     with pytest.raises(BadLog, match=f"^{reason}"):
@@ -271,8 +271,8 @@ changes = st.lists(
 
 @given(st.sampled_from(SEEDS), changes)
 def test_a_damaged_log_is_read_or_refused_in_a_sentence(content, changed):
-    for place, length, text in changed:
-        content = content[:place] + text + content[place + length :]
+    for offset, length, text in changed:
+        content = content[:offset] + text + content[offset + length :]
     try:
         plan = planned(content)
     except BadLog:
@@ -290,18 +290,18 @@ logs = st.dictionaries(
 )
 
 
-def kept(log):
+def stored_values(log):
     """{metric: {step: value}} that is to come back."""
-    found = {}
+    values_by_name = {}
     for step in sorted(log):
         for name, value in log[step].items():
             if value is not None:
-                found.setdefault(name, {})[step] = value
-    return found
+                values_by_name.setdefault(name, {})[step] = value
+    return values_by_name
 
 
 def check_round_trip(log, content):
-    expected = kept(log)
+    expected = stored_values(log)
     if not expected:
         with pytest.raises(BadLog):
             planned(content)
@@ -334,14 +334,14 @@ def columns_of(**columns):
     return "\n".join(",".join(map(str, row)) for row in [("step", *columns), *rows]) + "\n"
 
 
-RISING = [place / 40 for place in range(20)]
-RATES = [1e-6 * (20 - place) for place in range(20)]
+RISING = [step / 40 for step in range(20)]
+RATES = [1e-6 * (20 - step) for step in range(20)]
 
 
 def suggested(**columns):
     plan = planned(columns_of(**columns))
-    assert all(each.metric == each.column for each in plan.decisions)  # nothing is applied
-    return {each.column: each.suggestion for each in plan.decisions if each.suggestion}
+    assert all(column.metric == column.column for column in plan.decisions)  # nothing is applied
+    return {column.column: column.suggestion for column in plan.decisions if column.suggestion}
 
 
 def test_the_values_of_a_column_with_an_unknown_name_suggest_what_it_is():
@@ -355,8 +355,8 @@ def test_the_values_of_a_column_with_an_unknown_name_suggest_what_it_is():
 @pytest.mark.parametrize(
     "values",
     [
-        [2 * each for each in RISING[::-1]],  # falls
-        [3 * each for each in RISING],  # beyond 1
+        [2 * rising for rising in RISING[::-1]],  # falls
+        [3 * rising for rising in RISING],  # beyond 1
         [1e-3, 2e-3] * 10,  # tiny and noisy
         [0.5] * 20,
         [0.0] * 20,
@@ -370,7 +370,7 @@ def test_other_values_suggest_nothing(values):
 def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing():
     assert suggested(one=RISING, two=RISING) == {}
     plan = planned(columns_of(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
-    assert [each.suggestion for each in plan.decisions] == ["", ""]
+    assert [column.suggestion for column in plan.decisions] == ["", ""]
 
 
 def test_a_suggestion_is_taken_by_the_mapping_alone():

@@ -78,14 +78,14 @@ def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path, cap
         run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
     run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
     assert run.finish()
-    found = run_of(lab, run.id)
-    assert (found["status"], found["last_step"]) == ("finished", 30)
-    assert steps_of(lab, found) == {step: float(step) for step in range(1, 30)}
-    assert found["summary"]["last"]["kl/k3"] == "Infinity"
-    (group,) = lab.get("/rollouts", run=found["id"])["items"]
-    assert [each["text"] for each in group["completions"]] == ["hi"] * 4
+    stored = run_of(lab, run.id)
+    assert (stored["status"], stored["last_step"]) == ("finished", 30)
+    assert steps_of(lab, stored) == {step: float(step) for step in range(1, 30)}
+    assert stored["summary"]["last"]["kl/k3"] == "Infinity"
+    (group,) = lab.get("/rollouts", run=stored["id"])["items"]
+    assert [completion["text"] for completion in group["completions"]] == ["hi"] * 4
     assert files(tmp_path) == []
-    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{found['id']}\n"
+    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{stored['id']}\n"
     with pytest.raises(ValueError, match="the run is finished"):
         run.log({"reward": 1})
 
@@ -121,11 +121,11 @@ def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
         time.sleep(0.01)
     assert run.finish()
     assert len(answers) >= 3  # two of them were lost
-    found = run_of(lab, run.id)
-    assert steps_of(lab, found) == {step: float(step) for step in range(1, 20)}
+    stored = run_of(lab, run.id)
+    assert steps_of(lab, stored) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
-        assert len(stored_points(session, found["id"])) == 19 * 8  # the reward, seven of the texts
-        groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == found["id"])
+        assert len(stored_points(session, stored["id"])) == 19 * 8  # the reward, seven of the texts
+        groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == stored["id"])
         assert session.scalar(groups) == 19
 
 
@@ -143,9 +143,9 @@ def test_names_that_are_too_long_are_cut_and_a_seed_that_cannot_be_is_left_out(g
     run = grpolab.init(lab.base, token, **long, seed=2**31, steps=10)
     run.log({"reward": 1}, step=1)
     assert run.finish()
-    found = run_of(lab, long["name"][:200])
-    assert (found["experiment_name"], found["variant"]) == ("e" * 200, "v" * 200)
-    assert (found["seed"], found["steps"], steps_of(lab, found)) == (0, 10, {1: 1.0})
+    stored = run_of(lab, long["name"][:200])
+    assert (stored["experiment_name"], stored["variant"]) == ("e" * 200, "v" * 200)
+    assert (stored["seed"], stored["steps"], steps_of(lab, stored)) == (0, 10, {1: 1.0})
     told = capsys.readouterr().err
     assert told.count("name: expected at most 200 characters, got 259: it is cut") == 1
     assert (
@@ -261,14 +261,17 @@ def test_a_script_with_the_same_id_sends_what_was_left_first(grpolab, lab, token
     for step in range(5, 10):
         again.log({"reward": -step}, step=step)
     assert again.finish()
-    wanted = {**{step: float(step) for step in range(1, 5)}, **{step: -float(step) for step in range(5, 10)}}
-    assert steps_of(lab, run_of(lab, "same-id")) == wanted
+    expected = {
+        **{step: float(step) for step in range(1, 5)},
+        **{step: -float(step) for step in range(5, 10)},
+    }
+    assert steps_of(lab, run_of(lab, "same-id")) == expected
 
 
 def test_the_stop_button_is_heard(run, lab):
     run.log({"reward": 1}, step=1)
-    found = wait_for(lambda: run_of(lab, run.id))
-    lab.client.post(f"/runs/{found['id']}/stop")
+    stored = wait_for(lambda: run_of(lab, run.id))
+    lab.client.post(f"/runs/{stored['id']}/stop")
     run.log({"reward": 1}, step=2)
     wait_for(run.should_stop)
     assert run.finish("stopped")
@@ -372,14 +375,14 @@ def test_the_token_goes_to_no_address_that_a_file_names(grpolab, lab, token, tmp
 
 def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_path, capsys):
     run.log({"reward": 1}, step=1)
-    found = wait_for(lambda: (stored := run_of(lab, run.id)) and stored["last_step"] and stored)
-    lab.client.delete(f"/runs/{found['id']}").raise_for_status()
+    stored_run = wait_for(lambda: (stored := run_of(lab, run.id)) and stored["last_step"] and stored)
+    lab.client.delete(f"/runs/{stored_run['id']}").raise_for_status()
     run.log({"reward": 2}, step=2)
     wait_for(run.should_stop)
     run.log({"reward": 3}, step=3)
     assert not run.finish("stopped", seconds=5)
     assert capsys.readouterr().err.count("this run is in the trash") == 1
-    assert lab.get(f"/runs/{found['id']}")["last_step"] == 1
+    assert lab.get(f"/runs/{stored_run['id']}")["last_step"] == 1
     assert len(files(tmp_path)) == 1  # for the case that it is restored
 
 
@@ -440,14 +443,14 @@ for step in range({logged - 20}, {logged + 20}):
 run.finish()
 """
     assert script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
-    found = run_of(lab, "killed")
-    values = steps_of(lab, found)
+    stored = run_of(lab, "killed")
+    values = steps_of(lab, stored)
     assert {step: value for step, value in values.items() if step < logged - 20} == {
         step: float(step) for step in values if step < logged - 20
     }
     with lab.sessions() as session:
-        assert len(stored_points(session, found["id"])) == logged + 19
-    assert (found["status"], found["last_step"]) == ("finished", logged + 19)
+        assert len(stored_points(session, stored["id"])) == logged + 19
+    assert (stored["status"], stored["last_step"]) == ("finished", logged + 19)
     assert files(tmp_path) == []
 
 
@@ -463,8 +466,8 @@ run.finish()
 def test_a_script_that_ends_without_a_word_ends_its_run(lab, token, tmp_path, body, status, reason):
     name = f"end-{status}-{len(body)}"
     script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
-    found = run_of(lab, name)
-    assert (found["status"], found["reason"]) == (status, reason)
+    stored = run_of(lab, name)
+    assert (stored["status"], stored["reason"]) == (status, reason)
 
 
 def test_a_fork_may_log_too(lab, token, tmp_path):
@@ -482,9 +485,9 @@ run.log({'reward': 3}, step=3)
 run.finish()
 """
     assert script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
-    found = run_of(lab, "forked")
-    assert (found["status"], steps_of(lab, found)) == ("finished", {1: 1.0, 3: 3.0})
-    assert steps_of(lab, found, "kl/k3") == {2: 2.0}
+    stored = run_of(lab, "forked")
+    assert (stored["status"], steps_of(lab, stored)) == ("finished", {1: 1.0, 3: 3.0})
+    assert steps_of(lab, stored, "kl/k3") == {2: 2.0}
 
 
 def test_the_file_is_downloaded_with_one_command_and_needs_no_token(lab, tmp_path):
@@ -505,9 +508,11 @@ def verl_without_verl():
             self.logger, self.own = {"console": self}, []
 
         def log(self, data, step, backend=None):
-            for name, each in self.logger.items():
+            for name, backend_logger in self.logger.items():
                 if backend is None or name in backend:
-                    each.own.append((step, data)) if each is self else each.log(data=data, step=step)
+                    backend_logger.own.append((step, data)) if backend_logger is self else backend_logger.log(
+                        data=data, step=step
+                    )
 
     class ValidationGenerationsLogger:
         def log(self, loggers, samples, step):
@@ -532,12 +537,12 @@ def test_every_tracking_of_verl_pushes_too_and_its_own_loggers_go_on(grpolab, la
     validation.log(["console"], [["1+1=", "2", 1.0], ["1+2=", "4", 0.0]], 2)
     assert (len(mine.own), validation.seen[2]) == (2, 2)
     mine.logger["grpolab"].finish()
-    found = run_of(lab, "from-verl")
-    assert (found["status"], found["origin"], found["experiment_name"]) == ("finished", "verl", "project")
-    assert lab.get(f"/runs/{found['id']}")["config"] == {"lr": 1e-6}
-    assert steps_of(lab, found) == {1: 0.25, 2: 0.5}
-    groups = lab.get("/rollouts", run=found["id"], kind="eval")["items"]
-    assert [(each["prompt"], each["completions"][0]["text"], each["reward_mean"]) for each in groups] == [
+    stored = run_of(lab, "from-verl")
+    assert (stored["status"], stored["origin"], stored["experiment_name"]) == ("finished", "verl", "project")
+    assert lab.get(f"/runs/{stored['id']}")["config"] == {"lr": 1e-6}
+    assert steps_of(lab, stored) == {1: 0.25, 2: 0.5}
+    groups = lab.get("/rollouts", run=stored["id"], kind="eval")["items"]
+    assert [(group["prompt"], group["completions"][0]["text"], group["reward_mean"]) for group in groups] == [
         ("1+1=", "2", 1.0),
         ("1+2=", "4", 0.0),
     ]
@@ -562,7 +567,7 @@ def test_the_callback_goes_on_in_a_second_training_and_an_evaluation_after_it(gr
     train(4)
     callback.on_log(args, state, None, {"eval_accuracy": 0.5})
     callback.on_evaluate(args, state, None)
-    found = run_of(lab, "twice")
-    assert found["status"] == "finished"
-    assert steps_of(lab, found) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
-    assert steps_of(lab, found, "eval/accuracy") == {4: 0.5}
+    stored = run_of(lab, "twice")
+    assert stored["status"] == "finished"
+    assert steps_of(lab, stored) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert steps_of(lab, stored, "eval/accuracy") == {4: 0.5}

@@ -10,20 +10,20 @@ from backend.rollouts.text_metrics import Written
 @pytest.fixture
 def looked_up(monkeypatch):
     """Letters that are looked up."""
-    found = []
+    letters = []
     look_up = script._script
 
     def noting(letter):
-        found.append(letter)
+        letters.append(letter)
         return look_up(letter)
 
     monkeypatch.setattr(script, "_script", noting)
-    return found
+    return letters
 
 
 def test_a_prompt_of_a_megabyte_is_read_at_its_end_alone(looked_up):
     """It is read for each of up to 1,024 completions, while nobody else is answered."""
     prompt = "a" * 1_000_000 + "\u4e00" * SCRIPT_CHARS
-    found = foreign_metrics([Written(prompt, "\u4e00\u4e01", is_truncated=True)] * 8)
-    assert found["text/unusual_script_frac"] == 0  # the end of the prompt is Chinese, and so is the text
+    metrics = foreign_metrics([Written(prompt, "\u4e00\u4e01", is_truncated=True)] * 8)
+    assert metrics["text/unusual_script_frac"] == 0  # the end of the prompt is Chinese, and so is the text
     assert len(looked_up) <= 8 * 2 * SCRIPT_CHARS

@@ -14,14 +14,14 @@ from backend.experiments.matrix.inference import (
 )
 
 
-def contrast(own, base, looks):
+def contrast(of_variant, base, looks):
     """The difference, which may be none."""
-    return inference.contrast(own, base, looks)
+    return inference.contrast(of_variant, base, looks)
 
 
-def seeds_needed(found, alpha):
+def seeds_needed(current, alpha):
     """Pairs for a power of 80 %, which may be too many to count."""
-    return inference.seeds_needed(found, alpha)
+    return inference.seeds_needed(current, alpha)
 
 
 def holm(p_values):
@@ -34,47 +34,47 @@ def seeded(values):
 
 
 def test_shared_seeds_are_paired():
-    found = contrast({0: 1.0, 1: 2.0, 2: 3.0}, {2: 1.0, 1: 1.0, 0: 1.0, 3: 9.0}, "planned")
+    comparison = contrast({0: 1.0, 1: 2.0, 2: 3.0}, {2: 1.0, 1: 1.0, 0: 1.0, 3: 9.0}, "planned")
     # Differences 0, 1, 2: mean 1, standard deviation 1, error 1 / sqrt(3).
-    assert (found.paired, found.n, found.mean, found.std) == (True, 3, 1.0, 1.0)
+    assert (comparison.paired, comparison.n, comparison.mean, comparison.std) == (True, 3, 1.0, 1.0)
     half = 4.30265 / math.sqrt(3)
-    assert (found.low, found.high) == pytest.approx((1 - half, 1 + half), abs=1e-4)
-    assert found.p == pytest.approx(0.225403, abs=1e-6)  # t = sqrt(3), 2 degrees of freedom
+    assert (comparison.low, comparison.high) == pytest.approx((1 - half, 1 + half), abs=1e-4)
+    assert comparison.p == pytest.approx(0.225403, abs=1e-6)  # t = sqrt(3), 2 degrees of freedom
 
 
 @pytest.mark.parametrize(
-    ("own", "base"),
+    ("of_variant", "base"),
     [
         ({0: 1.0, 1: 2.0, 2: 3.0}, {3: 5.0, 4: 6.0, 5: 7.0}),
         ({0: 1.0, 1: 2.0, 2: 3.0}, {2: 5.0, 1: 6.0, 7: 7.0}),
     ],
 )
-def test_without_enough_shared_seeds_it_is_welchs_test(own, base):
-    found = contrast(own, base, "planned")
-    assert (found.paired, found.n, found.mean) == (False, 3, -4.0)
+def test_without_enough_shared_seeds_it_is_welchs_test(of_variant, base):
+    comparison = contrast(of_variant, base, "planned")
+    assert (comparison.paired, comparison.n, comparison.mean) == (False, 3, -4.0)
     half = 2.77645 * math.sqrt(2 / 3)  # 4 degrees of freedom
-    assert (found.low, found.high) == pytest.approx((-4 - half, -4 + half), abs=1e-4)
-    assert found.p == pytest.approx(0.008049, abs=1e-5)  # t = -4 / sqrt(2 / 3)
-    assert found.effect == pytest.approx(-4 * (1 - 3 / 15))
+    assert (comparison.low, comparison.high) == pytest.approx((-4 - half, -4 + half), abs=1e-4)
+    assert comparison.p == pytest.approx(0.008049, abs=1e-5)  # t = -4 / sqrt(2 / 3)
+    assert comparison.effect == pytest.approx(-4 * (1 - 3 / 15))
 
 
 def test_the_effect_is_in_units_of_the_variants_not_of_the_pairs():
-    found = contrast(seeded([1.0, 2.0, 3.1]), seeded([0.0, 1.0, 2.0]), "planned")
+    comparison = contrast(seeded([1.0, 2.0, 3.1]), seeded([0.0, 1.0, 2.0]), "planned")
     spreads = (np.std([1.0, 2.0, 3.1], ddof=1) ** 2 + 1.0) / 2
-    assert found.effect == pytest.approx(3.1 / 3 / math.sqrt(spreads) * (1 - 3 / 7))
-    assert found.variance_ratio < 0.01
+    assert comparison.effect == pytest.approx(3.1 / 3 / math.sqrt(spreads) * (1 - 3 / 7))
+    assert comparison.variance_ratio < 0.01
 
 
-@pytest.mark.parametrize(("own", "base"), [([0.0] * 4, [0.0] * 4), ([0.3, 0.4], [0.1, 0.2])])
+@pytest.mark.parametrize(("of_variant", "base"), [([0.0] * 4, [0.0] * 4), ([0.3, 0.4], [0.1, 0.2])])
 @pytest.mark.parametrize("looks", ["planned", "any time"])
-def test_differences_that_do_not_vary_have_no_interval(own, base, looks):
-    found = contrast(seeded(own), seeded(base), looks)
-    assert (found.low, found.high, found.p) == (None, None, None)
+def test_differences_that_do_not_vary_have_no_interval(of_variant, base, looks):
+    comparison = contrast(seeded(of_variant), seeded(base), looks)
+    assert (comparison.low, comparison.high, comparison.p) == (None, None, None)
 
 
 def test_one_seed_has_a_difference_and_nothing_more():
-    found = contrast({3: 1.0}, {3: 0.5}, "planned")
-    assert (found.mean, found.n, found.low, found.p) == (0.5, 1, None, None)
+    comparison = contrast({3: 1.0}, {3: 0.5}, "planned")
+    assert (comparison.mean, comparison.n, comparison.low, comparison.p) == (0.5, 1, None, None)
     assert contrast({}, {0: 1.0}, "planned") is None
 
 
@@ -98,10 +98,12 @@ def test_intervals_hold_the_true_difference_in_95_percent(correlation):
     held, times = 0, 6_000
     for _ in range(times):
         base, noise = chance.normal(0, 1, 5), chance.normal(0, 1, 5)
-        own = noise if correlation is None else correlation * base + math.sqrt(1 - correlation**2) * noise
+        correlated = (
+            noise if correlation is None else correlation * base + math.sqrt(1 - correlation**2) * noise
+        )
         seeds = range(5) if correlation is not None else range(5, 10)
-        found = contrast(dict(zip(seeds, own + 0.3, strict=True)), seeded(base), "planned")
-        held += found.low <= 0.3 <= found.high
+        comparison = contrast(dict(zip(seeds, correlated + 0.3, strict=True)), seeded(base), "planned")
+        held += comparison.low <= 0.3 <= comparison.high
     assert held / times == pytest.approx(0.95, abs=0.01)
 
 
@@ -111,12 +113,12 @@ def test_of_a_table_without_differences_at_most_5_percent_claim_one():
     for _ in range(tables):
         base = chance.normal(0, 1, (3, 4))
         rows = chance.normal(0, 1, (3, 3, 4))
-        found = [
+        p_values = [
             contrast(seeded(row[metric]), seeded(base[metric]), "planned").p
             for row in rows
             for metric in range(3)
         ]
-        wrong += min(holm(found)) <= ALPHA
+        wrong += min(holm(p_values)) <= ALPHA
     assert wrong / tables <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / tables)
 
 
@@ -142,8 +144,8 @@ def test_looking_after_each_seed_keeps_the_error_of_the_always_valid_interval():
 @pytest.mark.parametrize(("effect", "n"), [(0.8, 12), (1.5, 7), (2.5, 6)])
 def test_power_is_as_forecast(effect, n, looks):
     differences = np.random.default_rng(11).normal(effect, 1, (6_000, n))
-    found = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
-    assert found.mean() == pytest.approx(forecast(effect, 1.0, n, ALPHA, looks), abs=0.02)
+    crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
+    assert crossed.mean() == pytest.approx(forecast(effect, 1.0, n, ALPHA, looks), abs=0.02)
 
 
 def test_the_seeds_that_are_needed_decide_in_80_percent():
@@ -164,10 +166,10 @@ def test_a_difference_of_nothing_needs_seeds_without_end():
 
 @pytest.mark.parametrize("scale", [1e80, 1e-90, 1.0])
 def test_welchs_test_holds_at_any_scale(scale):
-    own = {1: 1.0 * scale, 2: 2.0 * scale, 3: 4.0 * scale}
+    of_variant = {1: 1.0 * scale, 2: 2.0 * scale, 3: 4.0 * scale}
     base = {11: 1.5 * scale, 12: 1.0 * scale, 13: 0.5 * scale}
-    found = contrast(own, base, "planned")
-    assert (found.mean / scale, found.p) == (pytest.approx(4 / 3), pytest.approx(0.26635, abs=1e-5))
+    comparison = contrast(of_variant, base, "planned")
+    assert (comparison.mean / scale, comparison.p) == (pytest.approx(4 / 3), pytest.approx(0.26635, abs=1e-5))
 
 
 def test_two_pairs_have_no_effect_size():

@@ -72,7 +72,8 @@ def test_a_sparkline_is_the_mean_of_the_curves_that_are_there():
 
 def test_thresholds_that_are_close_are_columns_of_their_own():
     keys = [
-        Column("eval/accuracy", "steps_to", each).key for each in (0.1234567, 0.1234568, 1234567, 0.5, 1.0)
+        Column("eval/accuracy", "steps_to", threshold).key
+        for threshold in (0.1234567, 0.1234568, 1234567, 0.5, 1.0)
     ]
     assert keys[0] == "eval/accuracy:steps_to:0.1234567"
     assert keys[3:] == ["eval/accuracy:steps_to:0.5", "eval/accuracy:steps_to:1"]

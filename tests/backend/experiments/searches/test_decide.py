@@ -32,23 +32,23 @@ def settings(**fields):
     ],
 )
 def test_evaluations_are_read_as_asked_and_the_one_before_training_is_left_out(fields, expected):
-    found = reports_of(points({0: 0.9, 10: 0.1, 20: 0.5, 30: 0.3}), settings(**fields), 30)
-    assert found == pytest.approx(expected)
+    reports = reports_of(points({0: 0.9, 10: 0.1, 20: 0.5, 30: 0.3}), settings(**fields), 30)
+    assert reports == pytest.approx(expected)
 
 
 def test_a_metric_of_training_is_averaged_over_ten_steps():
-    found = reports_of(
+    reports = reports_of(
         points({step: float(step) for step in range(1, 26)}), settings(metric="reward/mean"), 25
     )
-    assert found == {10: 5.5, 20: 15.5, 25: 20.5}
+    assert reports == {10: 5.5, 20: 15.5, 25: 20.5}
 
 
 @pytest.mark.parametrize("reading", ["final", "best", "mean_of_3"])
 def test_values_that_are_not_finite_count_as_none(reading):
     bad = points({10: math.nan, 20: math.inf})
-    found = reports_of(bad, settings(reading=reading), 20)
-    assert all(math.isnan(value) for value in found.values())
-    assert value_of(found) is value_of({}) is None
+    reports = reports_of(bad, settings(reading=reading), 20)
+    assert all(math.isnan(value) for value in reports.values())
+    assert value_of(reports) is value_of({}) is None
 
 
 def search(seeds=(0, 1, 2, 3)):
@@ -59,23 +59,23 @@ def search(seeds=(0, 1, 2, 3)):
 
 def finalist(number, first, further):
     name = f"c{number}"
-    own = RunRow(f"{name}-0", name, name, 0, "finished", 40, reports={40: first})
-    more = [
+    first_run = RunRow(f"{name}-0", name, name, 0, "finished", 40, reports={40: first})
+    further_runs = [
         RunRow(f"{name}-{seed}", name, name, seed, "finished", 40, reports={40: value})
         for seed, value in enumerate(further, start=1)
     ]
-    return TrialRow(number, (number,), name, own, chosen=True), [own, *more]
+    return TrialRow(number, (number,), name, first_run, chosen=True), [first_run, *further_runs]
 
 
 def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():
     lucky, lucky_runs = finalist(0, 0.99, (0.50, 0.52, 0.54))
     steady, steady_runs = finalist(1, 0.70, (0.70, 0.72, 0.74))
-    found = compare(search(), [lucky, steady], [*lucky_runs, *steady_runs])
-    first, second = found.rows
+    comparison = compare(search(), [lucky, steady], [*lucky_runs, *steady_runs])
+    first, second = comparison.rows
     assert (first["variant"], first["n"], first["mean"]) == ("c1", 3, pytest.approx(0.72))
     assert first["low"] == pytest.approx(0.72 - 4.3026527 * 0.02 / math.sqrt(3))
     assert second["difference"] == pytest.approx(-0.2)
-    assert found.verdict.startswith(
+    assert comparison.verdict.startswith(
         "c1: eval/accuracy 0.72 [0.67, 0.77] over 3 remaining seeds; no difference"
     )
 
@@ -83,8 +83,8 @@ def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():
 def test_a_difference_that_varies_little_is_shown():
     worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
     better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
-    found = compare(search(), [worse, better], [*worse_runs, *better_runs])
-    assert found.verdict.endswith("better than every other finalist.")
+    comparison = compare(search(), [worse, better], [*worse_runs, *better_runs])
+    assert comparison.verdict.endswith("better than every other finalist.")
 
 
 @pytest.mark.nightly
@@ -95,20 +95,23 @@ def test_a_claim_of_equal_finalists_is_rarer_than_one_in_twenty(finalists, seeds
     claims = 0
     for _ in range(times):
         values = numbers.normal(size=(finalists, seeds)) + numbers.normal(size=seeds)
-        made = [finalist(number, 0.0, row.tolist()) for number, row in enumerate(values)]
+        drawn = [finalist(number, 0.0, row.tolist()) for number, row in enumerate(values)]
         row = search(seeds=tuple(range(seeds + 1)))
-        found = compare(row, [trial for trial, _ in made], [run for _, runs in made for run in runs])
-        claims += "better" in found.verdict
+        comparison = compare(row, [trial for trial, _ in drawn], [run for _, runs in drawn for run in runs])
+        claims += "better" in comparison.verdict
     assert claims / times <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / times)
 
 
 def test_p_values_are_corrected_over_all_pairs_of_finalists():
-    made = [
+    finalists = [
         finalist(0, 0.5, (0.50, 0.52, 0.54)),
         finalist(1, 0.5, (0.51, 0.50, 0.56)),
         finalist(2, 0.5, (0.70, 0.72, 0.741)),
     ]
-    trials, runs = [trial for trial, _ in made], [run for _, own in made for run in own]
+    trials, runs = (
+        [trial for trial, _ in finalists],
+        [run for _, runs_of_trial in finalists for run in runs_of_trial],
+    )
     first, second, third = compare(search(), trials, runs).rows
     assert [row["variant"] for row in (first, second, third)] == ["c2", "c1", "c0"]
     # Differences to c2: -.2, -.2, -.201, the least of three p-values; t = 601 with 2 degrees of freedom.
@@ -117,18 +120,18 @@ def test_p_values_are_corrected_over_all_pairs_of_finalists():
 
 
 def test_finalists_that_share_too_few_seeds_are_compared_unpaired():
-    one, one_runs = finalist(0, 0.5, (0.50, 0.52, math.nan))
-    other, other_runs = finalist(1, 0.5, (math.nan, 0.70, 0.72))
-    _, second = compare(search(), [one, other], [*one_runs, *other_runs]).rows
+    first_trial, one_runs = finalist(0, 0.5, (0.50, 0.52, math.nan))
+    second_trial, other_runs = finalist(1, 0.5, (math.nan, 0.70, 0.72))
+    _, second = compare(search(), [first_trial, second_trial], [*one_runs, *other_runs]).rows
     assert (second["variant"], second["paired"], second["difference"]) == ("c0", False, pytest.approx(-0.2))
 
 
 def test_a_first_that_is_worse_on_the_shared_seeds_is_not_called_better():
     lucky, lucky_runs = finalist(0, 0.5, (0.50, 0.51, 0.52, 0.99))
     steady, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
-    found = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])
-    assert found.rows[0]["variant"] == "c0"
-    assert found.verdict.endswith("over 4 remaining seeds; on the seeds that they share, c1 did better.")
+    comparison = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])
+    assert comparison.rows[0]["variant"] == "c0"
+    assert comparison.verdict.endswith("over 4 remaining seeds; on the seeds that they share, c1 did better.")
 
 
 @pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 remaining seeds.")])
@@ -136,13 +139,13 @@ def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
     worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
     better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
     row = search()._replace(status=status)
-    found = compare(row, [worse, better], [*worse_runs, *better_runs])
-    assert found.verdict.endswith(verdict)
-    assert "better" not in found.verdict
+    comparison = compare(row, [worse, better], [*worse_runs, *better_runs])
+    assert comparison.verdict.endswith(verdict)
+    assert "better" not in comparison.verdict
 
 
 def test_a_comparison_without_values_says_nothing():
     trial, runs = finalist(0, 0.5, ())
-    found = compare(search(), [trial], runs)
-    assert ([row["n"] for row in found.rows], found.verdict) == ([0], "")
+    comparison = compare(search(), [trial], runs)
+    assert ([row["n"] for row in comparison.rows], comparison.verdict) == ([0], "")
     assert compare(search(), [], []).rows == []

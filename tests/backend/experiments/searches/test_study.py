@@ -49,7 +49,7 @@ def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text
         if point is None:
             assert number == axis.count
             return
-        assert point not in [each.point for each in trials]
+        assert point not in [row.point for row in trials]
         trials.append(trial(number, point, random.Random(number).random()))
     assert axis.count == 0 or axis.count > 13
 
@@ -82,7 +82,7 @@ def test_tpe_comes_nearer_to_the_best_than_chance():
             point = next_point(trials, [axis], chosen, seed)
             assert point is not None
             trials.append(trial(number, point, 1 - abs(math.log10(point[0]) + 3) / 3))
-        return sum(abs(math.log10(each.point[0]) + 3) for each in trials[10:])
+        return sum(abs(math.log10(row.point[0]) + 3) for row in trials[10:])
 
     assert sum(distance("tpe", seed) for seed in range(4)) < sum(
         distance("random", seed) for seed in range(4)

@@ -25,13 +25,13 @@ def test_small_tables_by_hand(arm, control, p):
 
 
 def test_all_chances_add_up_and_more_hits_are_never_less_likely():
-    for count, other, together in ((5, 5, 4), (3, 7, 6), (2, 9, 11), (6, 2, 1)):
-        hits = range(max(0, together - other), min(count, together) + 1)
-        p = [fisher(each, count, together - each, other) for each in hits]
+    for count, other_count, together in ((5, 5, 4), (3, 7, 6), (2, 9, 11), (6, 2, 1)):
+        hits = range(max(0, together - other_count), min(count, together) + 1)
+        p = [fisher(hit_count, count, together - hit_count, other_count) for hit_count in hits]
         assert p == sorted(p)
         assert p[-1] == pytest.approx(1.0)
-        assert p[0] * comb(count + other, together) == pytest.approx(
-            round(p[0] * comb(count + other, together))
+        assert p[0] * comb(count + other_count, together) == pytest.approx(
+            round(p[0] * comb(count + other_count, together))
         )
 
 
@@ -42,7 +42,7 @@ def test_the_least_p_is_that_of_the_clearest_result():
 
 
 @pytest.mark.parametrize(
-    ("p", "words"),
+    ("p", "text"),
     [
         (1 / 252, "p = .004"),
         (0.05, "p = .05"),
@@ -53,5 +53,5 @@ def test_the_least_p_is_that_of_the_clearest_result():
         (17 / 70, "p = .24"),
     ],
 )
-def test_p_is_written_as_papers_do(p, words):
-    assert p_value(p) == words
+def test_p_is_written_as_papers_do(p, text):
+    assert p_value(p) == text

@@ -19,11 +19,11 @@ def collapsed():
 
 def test_the_alarm_is_the_first_step_at_which_the_log_so_far_is_ill():
     log = collapsed()
-    found = diagnose(log)
-    alarm = first_alarm(log, found)
+    diagnosis = diagnose(log)
+    alarm = first_alarm(log, diagnosis)
 
     def verdict(step):
-        cut = Log({name: each.between(0, step) for name, each in log.series.items()}, CONFIG)
+        cut = Log({name: series.between(0, step) for name, series in log.series.items()}, CONFIG)
         return diagnose(cut).outcome.verdict
 
     assert verdict(alarm) in {"declining", "collapsed"}
@@ -38,28 +38,30 @@ def test_a_run_that_never_learned_has_its_alarm_at_its_end():
         ]
     }
     log = Log(flat, CONFIG)
-    found = diagnose(log)
-    assert found.outcome.verdict == "never_learned"
-    assert first_alarm(log, found) == 120
-    assert last_healthy(found) <= 1
+    diagnosis = diagnose(log)
+    assert diagnosis.outcome.verdict == "never_learned"
+    assert first_alarm(log, diagnosis) == 120
+    assert last_healthy(diagnosis) <= 1
 
 
 def test_a_fork_begins_before_the_first_signal_and_before_the_fall():
-    found = diagnose(collapsed())
-    assert last_healthy(found) <= min(found.onset.healthy, found.outcome.onset.healthy) <= 71
+    diagnosis = diagnose(collapsed())
+    assert last_healthy(diagnosis) <= min(diagnosis.onset.healthy, diagnosis.outcome.onset.healthy) <= 71
 
 
 def test_the_arms_are_the_remedy_and_the_first_rival_that_is_a_change_of_the_config():
     log = collapsed()
-    (arm,) = default_arms(found := diagnose(log), found.causes[0])
+    (arm,) = default_arms(diagnosis := diagnose(log), diagnosis.causes[0])
     assert (arm.name, arm.changes) == ("remedy", {"optimizer.lr": 1e-4})
     mismatch = np.full(120, 1e-4)
     mismatch[70:] = 0.5
     series = log.series | {"mismatch/k3": type(log.series["optim/lr"])(np.arange(1, 121), mismatch)}
-    found = diagnose(Log(series, CONFIG))
-    own = [each for each in found.causes if not each.explained_by]
-    arms = default_arms(found, own[0])
-    assert [arm.changes for arm in arms] == [each.remedy.changes for each in own if each.remedy.changes][:2]
+    diagnosis = diagnose(Log(series, CONFIG))
+    unexplained = [cause for cause in diagnosis.causes if not cause.explained_by]
+    arms = default_arms(diagnosis, unexplained[0])
+    assert [arm.changes for arm in arms] == [
+        cause.remedy.changes for cause in unexplained if cause.remedy.changes
+    ][:2]
 
 
 def test_fields_by_dotted_path_become_a_config():

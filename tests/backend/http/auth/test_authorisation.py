@@ -137,19 +137,22 @@ def test_the_matrix_of_routes_methods_people_and_places(gate, settings, capsys, 
     }
     all_paths = {filled_in(operation.split()[1]) for operation in operations(app)}
     paths = (all_paths if takes_all else all_paths & first_of_each_kind(lines)) | set(UNKNOWN)
-    known, unknown = HOSTS
+    known_host, unknown = HOSTS
     people = credentials(settings, client)
-    cases = [*itertools.product([known], ORIGINS, people), *itertools.product([unknown], ORIGINS[:1], people)]
+    cases = [
+        *itertools.product([known_host], ORIGINS, people),
+        *itertools.product([unknown], ORIGINS[:1], people),
+    ]
 
     async def differences():
         for path, method, case in itertools.product(sorted(paths), METHODS, cases):
             host, origin, (headers, _, _) = case
             status = await call(method, path, {"host": host, **origin, **headers})
-            if status != (wanted := expected(method, path, lines, case)):
-                yield method, path, case, status, wanted
+            if status != (expected_status := expected(method, path, lines, case)):
+                yield method, path, case, status, expected_status
 
     async def collect():
-        return [found async for found in differences()]
+        return [difference async for difference in differences()]
 
     assert asyncio.run(collect()) == []
     count = len(paths) * len(METHODS) * len(cases)

@@ -36,8 +36,8 @@ def browsers(sqlite_url, settings):
         def browser(role=None):
             client.cookies.clear()
             headers = {"Cookie": f"{cookie_name(settings)}={log_in(client, role)}"} if role else {}
-            return lambda method, path, **more: client.request(
-                method, path, headers=SAME | headers | more.pop("headers", {}), **more
+            return lambda method, path, **options: client.request(
+                method, path, headers=SAME | headers | options.pop("headers", {}), **options
             )
 
         yield browser
@@ -46,8 +46,8 @@ def browsers(sqlite_url, settings):
 @pytest.mark.parametrize("headers", [IMAGE, FRAME, NEIGHBOUR])
 def test_an_image_of_another_site_uses_up_no_link_and_no_try(stranger, settings, headers):
     ticket = ticket_of(settings)
-    for given in [ticket, *["x"] * 20]:
-        assert stranger.get(f"/?token={given}", headers=headers).status_code == 403
+    for token in [ticket, *["x"] * 20]:
+        assert stranger.get(f"/?token={token}", headers=headers).status_code == 403
     assert stranger.get("/?token=x").status_code == 401
     assert stranger.get(f"/?token={ticket}").status_code == 303
     assert role_of(stranger) == "operator"
@@ -136,17 +136,17 @@ def test_a_client_with_a_token_cannot_log_out(client):
 
 
 def test_an_operator_sees_and_ends_every_session_a_viewer_its_own(browsers):
-    operator, viewer, other = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
-    own = other("GET", "/api/v1/session").json()["session"]
+    operator, viewer, other_viewer = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
+    session_id = other_viewer("GET", "/api/v1/session").json()["session"]
     listed = operator("GET", "/api/v1/sessions").json()["items"]
     assert sorted(item["role"] for item in listed) == ["operator", "viewer", "viewer"]
     assert [item["is_current"] for item in listed].count(True) == 1
-    assert [item["id"] for item in other("GET", "/api/v1/sessions").json()["items"]] == [own]
-    assert viewer("DELETE", f"/api/v1/sessions/{own}").status_code == 404
-    assert other("GET", "/api/v1/session").status_code == 200
-    assert operator("DELETE", f"/api/v1/sessions/{own}").json() == {"ended": own}
-    assert other("GET", "/api/v1/session").status_code == 401
-    assert operator("DELETE", f"/api/v1/sessions/{own}").status_code == 404
+    assert [item["id"] for item in other_viewer("GET", "/api/v1/sessions").json()["items"]] == [session_id]
+    assert viewer("DELETE", f"/api/v1/sessions/{session_id}").status_code == 404
+    assert other_viewer("GET", "/api/v1/session").status_code == 200
+    assert operator("DELETE", f"/api/v1/sessions/{session_id}").json() == {"ended": session_id}
+    assert other_viewer("GET", "/api/v1/session").status_code == 401
+    assert operator("DELETE", f"/api/v1/sessions/{session_id}").status_code == 404
     mine = viewer("GET", "/api/v1/session").json()["session"]
     assert viewer("DELETE", f"/api/v1/sessions/{mine}").status_code == 200
     assert viewer("GET", "/api/v1/session").status_code == 401
@@ -181,12 +181,12 @@ def test_a_signed_cookie_without_a_row_opens_nothing(settings, database):
 
 
 def test_another_process_hears_of_an_end_after_a_moment(database, row, monkeypatch):
-    here, there = BrowserSessions(database.sessions), BrowserSessions(database.sessions)
-    assert ask(there, row)
-    assert here.end(row.id)
-    assert not ask(here, row)
+    first_process, second_process = BrowserSessions(database.sessions), BrowserSessions(database.sessions)
+    assert ask(second_process, row)
+    assert first_process.end(row.id)
+    assert not ask(first_process, row)
     monkeypatch.setattr(module, "REMEMBERED_SECONDS", 0.0)
-    assert not ask(there, row)
+    assert not ask(second_process, row)
 
 
 def test_the_last_request_of_a_session_is_known_to_a_minute(database, row):

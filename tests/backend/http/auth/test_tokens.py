@@ -30,15 +30,16 @@ def test_the_token_is_made_once_and_is_private(fresh):
 
 
 def test_processes_that_start_together_agree_on_the_token(fresh):
-    found: list[str] = []
+    tokens: list[str] = []
     threads = [
-        threading.Thread(target=lambda: found.append(access.token_of(fresh, Role.OPERATOR))) for _ in range(8)
+        threading.Thread(target=lambda: tokens.append(access.token_of(fresh, Role.OPERATOR)))
+        for _ in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
+    assert len(set(tokens)) == 1
 
 
 def test_the_operators_own_token_is_used_and_not_written_down(settings):
@@ -83,11 +84,11 @@ def cookie_of(settings, role=Role.OPERATOR):
 
 
 def test_another_token_ends_every_cookie_and_link(settings):
-    other = settings.model_copy(update={"grpolab_token": "another"})
+    with_other_token = settings.model_copy(update={"grpolab_token": "another"})
     cookie = cookie_of(settings)
     assert access.login_of(settings, cookie).role is Role.OPERATOR
-    assert access.login_of(other, cookie) is None
-    assert not access.redeem_link(other, ticket_of(settings))
+    assert access.login_of(with_other_token, cookie) is None
+    assert not access.redeem_link(with_other_token, ticket_of(settings))
 
 
 def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
@@ -100,15 +101,15 @@ def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
 
 
 def test_another_viewer_token_ends_only_what_viewers_have(settings):
-    other = settings.model_copy(update={"grpolab_viewer_token": "another"})
-    assert access.login_of(other, cookie_of(settings, Role.VIEWER)) is None
-    assert access.login_of(other, cookie_of(settings)).role is Role.OPERATOR
+    with_other_token = settings.model_copy(update={"grpolab_viewer_token": "another"})
+    assert access.login_of(with_other_token, cookie_of(settings, Role.VIEWER)) is None
+    assert access.login_of(with_other_token, cookie_of(settings)).role is Role.OPERATOR
 
 
 def test_a_cookie_ends_after_thirty_days_and_cannot_be_stretched(settings, monkeypatch):
     cookie = cookie_of(settings)
-    ends_at, _, rest = cookie.partition(".")
-    assert access.login_of(settings, f"{int(ends_at) + 9}.{rest}") is None
+    ends_at, _, signature = cookie.partition(".")
+    assert access.login_of(settings, f"{int(ends_at) + 9}.{signature}") is None
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 30 * 86400 + 1)
     assert access.login_of(settings, cookie) is None
@@ -156,7 +157,7 @@ def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
     token = access.writer_token(settings, "node-7")
     assert access.writer_of_token(settings, token) == "node-7"
     signature = token.rpartition(".")[2]
-    for other in (
+    for forged in (
         "",
         token[:-1],
         token + "0",
@@ -164,7 +165,7 @@ def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
         f"writer..{signature}",
         "writer.é.x",
     ):
-        assert access.writer_of_token(settings, other) is None
+        assert access.writer_of_token(settings, forged) is None
     for people in (token, access.token_of(settings, Role.WRITER)):
         assert access.role_of_token(settings, people) is None
     changed = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})

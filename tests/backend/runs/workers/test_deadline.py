@@ -24,9 +24,9 @@ NIGHT = datetime(2026, 11, 24, 3, 50, tzinfo=ZONE)
     ],
 )
 def test_a_deadline_is_a_moment_of_this_machine(text, day, clock):
-    found = deadline_of(text, NIGHT)
-    assert (found.day, (found.hour, found.minute)) == (day, clock)
-    assert found.utcoffset() == timedelta(hours=2)
+    deadline = deadline_of(text, NIGHT)
+    assert (deadline.day, (deadline.hour, deadline.minute)) == (day, clock)
+    assert deadline.utcoffset() == timedelta(hours=2)
 
 
 def test_a_time_of_day_that_passed_half_a_day_ago_is_tomorrows():

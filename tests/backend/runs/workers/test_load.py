@@ -13,12 +13,12 @@ def test_a_reading_of_this_machine(tmp_path):
     until = time.monotonic() + 0.3
     while time.monotonic() < until:
         sum(range(1000))
-    found = load.read()
-    assert found["cpu_frac"] > 0.5 / psutil.cpu_count()
-    assert 0 < found["memory_bytes"] < found["memory_total_bytes"]
-    assert 0 < found["disk_free_bytes"] <= psutil.disk_usage(str(tmp_path)).total
-    assert not any(name.startswith("gpu") for name in found)
-    assert all(value >= 0 for value in found.values())
+    reading = load.read()
+    assert reading["cpu_frac"] > 0.5 / psutil.cpu_count()
+    assert 0 < reading["memory_bytes"] < reading["memory_total_bytes"]
+    assert 0 < reading["disk_free_bytes"] <= psutil.disk_usage(str(tmp_path)).total
+    assert not any(name.startswith("gpu") for name in reading)
+    assert all(value >= 0 for value in reading.values())
 
 
 def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):

@@ -49,7 +49,7 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     assert not is_complete(seats_of(session, "pair"))
     seat(session, 1, devices=2)
     seat(session, 0, group="other", nodes=3)
-    assert [[each.title for each in group] for group in complete_groups(session)] == [
+    assert [[node.title for node in group] for group in complete_groups(session)] == [
         ["node 0 (host0)", "node 1 (host1)"]
     ]
     assert devices_of(seats_of(session, "pair")) == 2
@@ -74,9 +74,9 @@ def test_a_worker_that_takes_a_place_ends_what_the_one_before_may_say(session):
     order = Order("r", 1, "10.0.0.0", 4000, "nonce", ("w0", "w1"))
     assert say(session, "pair", 0, "w0", order)
     session.expire_all()
-    found = order_of(seats_of(session, "pair"))
-    assert found is not None
-    assert found._replace(workers=tuple(found.workers)) == order
+    node_order = order_of(seats_of(session, "pair"))
+    assert node_order is not None
+    assert node_order._replace(workers=tuple(node_order.workers)) == order
     seat(session, 0, worker="later")
     assert not beat(session, "pair", 0, "w0")
     assert not say(session, "pair", 0, "w0", order)
@@ -96,29 +96,29 @@ def test_an_answer_counts_for_its_own_attempt_only(session):
 
 
 @pytest.mark.parametrize(
-    ("what", "value"), [("torch", "2.12.0"), ("device", "NVIDIA H100"), ("grpolab", "sources ffffffffffff")]
+    ("trait", "value"), [("torch", "2.12.0"), ("device", "NVIDIA H100"), ("grpolab", "sources ffffffffffff")]
 )
-def test_nodes_that_differ_are_named(session, what, value):
+def test_nodes_that_differ_are_named(session, trait, value):
     seat(session, 0)
     seat(session, 1)
     assert difference(seats_of(session, "pair")) == ""
-    seat(session, 1, **{what: value})
+    seat(session, 1, **{trait: value})
     session.expire_all()
     assert difference(seats_of(session, "pair")) == (
-        f"node 1 (host1) has {what} {value}, node 0 (host0) has {TRAITS[what]}: all nodes of a run need the "
-        "same versions and devices"
+        f"node 1 (host1) has {trait} {value}, node 0 (host0) has {TRAITS[trait]}: all nodes of a run need "
+        "the same versions and devices"
     )
 
 
 def test_a_run_on_several_nodes_is_claimed_by_a_group_of_as_many(session):
     wide, alone = make_run(session, nodes=2, queued_at=1).id, make_run(session, queued_at=2).id
-    found = lifecycle.claim_run(session, "w", "h")
-    assert found is not None
-    assert (found.run_id, found.nodes) == (alone, 1)
+    claimed = lifecycle.claim_run(session, "w", "h")
+    assert claimed is not None
+    assert (claimed.run_id, claimed.nodes) == (alone, 1)
     assert lifecycle.claim_run(session, "w", "h", nodes=3) is None
-    found = lifecycle.claim_run(session, "w", "h", nodes=2)
-    assert found is not None
-    assert (found.run_id, found.nodes) == (wide, 2)
+    claimed = lifecycle.claim_run(session, "w", "h", nodes=2)
+    assert claimed is not None
+    assert (claimed.run_id, claimed.nodes) == (wide, 2)
     assert session.get_one(Attempt, (wide, 1)).nodes == 2
 
 
@@ -174,8 +174,8 @@ def test_arguments_that_name_no_place_are_refused(monkeypatch):
         arguments_as_settings(None, None, None, None, 2)
     with pytest.raises(GrpoLabError, match="--nodes is 2: --group is missing"):
         arguments_as_settings(None, None, None, None, 2, 0)
-    found = arguments_as_settings(None, None, None, None, 2, 1, "pair")
-    assert found == {"WORKER_NODES": "2", "WORKER_NODE_RANK": "1", "WORKER_GROUP": "pair"}
+    variables = arguments_as_settings(None, None, None, None, 2, 1, "pair")
+    assert variables == {"WORKER_NODES": "2", "WORKER_NODE_RANK": "1", "WORKER_GROUP": "pair"}
     with pytest.raises(ValidationError, match="WORKER_NODE_RANK is 2: a group of 2 has the ranks 0 to 1"):
         Settings(worker_nodes=2, worker_node_rank=2, worker_group="g")
     with pytest.raises(ValidationError, match="WORKER_GROUP must name the group"):
@@ -183,8 +183,8 @@ def test_arguments_that_name_no_place_are_refused(monkeypatch):
 
 
 def test_a_node_listens_at_its_own_address_alone():
-    found = node_address(Settings(node_address="127.0.0.1"))
-    assert (found.ip, found.interface) == ("127.0.0.1", "lo")
+    node = node_address(Settings(node_address="127.0.0.1"))
+    assert (node.ip, node.interface) == ("127.0.0.1", "lo")
     with pytest.raises(
         GrpoLabError, match=r"NODE_ADDRESS is '192\.0\.2\.1'.*no interface of this machine has it"
     ):
@@ -201,15 +201,15 @@ def test_a_host_whose_name_leads_to_itself_alone_is_told_to_name_an_address(monk
 
 def test_another_port_is_chosen_where_one_is_taken():
     port = free_port()
-    with socket.create_server(("127.0.0.1", port)), listen("127.0.0.1", port) as found:
-        assert found.getsockname()[0] == "127.0.0.1"
-        assert port < found.getsockname()[1] < port + 32
+    with socket.create_server(("127.0.0.1", port)), listen("127.0.0.1", port) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+        assert port < listener.getsockname()[1] < port + 32
 
 
 def test_where_all_ports_are_taken_the_reason_names_them():
-    words = (
+    pattern = (
         r"the ranks cannot meet at 127\.0\.0\.1, port 65535 to 65535 \(NODE_PORT\): Address already in use"
     )
     # Another session's tests may have this port too.
-    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=words):
+    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=pattern):
         listen("127.0.0.1", 65535)

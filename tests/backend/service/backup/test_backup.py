@@ -78,11 +78,11 @@ def plant_checkpoint(session, lab, run, step, size=2000):
 def rows_of(database):
     """Every row of every table."""
     with database.engine.connect() as connection:
-        found = {
+        rows_by_table = {
             table.name: sorted(map(repr, connection.execute(select(table)))) for table in ordered_tables()
         }
     database.engine.dispose()
-    return found
+    return rows_by_table
 
 
 def files_of(lab):
@@ -98,7 +98,7 @@ def test_everything_comes_back_and_what_trained_waits(lab, database, tmp_path):
     saved = save_backup(lab, tmp_path / "backup")
     assert (saved.missing, saved.manifest.checkpoints) == ([], 2)
     assert {name: table.rows for name, table in saved.manifest.tables.items()} == {
-        name: len(found) for name, found in rows.items()
+        name: len(table_rows) for name, table_rows in rows.items()
     }
     with database.sessions.begin() as session:
         make_run(session, name="after the backup")
@@ -142,14 +142,14 @@ def test_a_backup_is_restored_into_an_empty_place_without_a_word(lab, database, 
     if database.engine.dialect.name != "sqlite":
         pytest.skip("the tests have one Postgres database per process")
     save_backup(lab, tmp_path / "backup")
-    other = Settings(state_dir=tmp_path / "other", datasets_dir=tmp_path / "datasets")
-    restore_backup(other, tmp_path / "backup")
-    engine = open_engine(other.effective_database_url)
+    other_settings = Settings(state_dir=tmp_path / "other", datasets_dir=tmp_path / "datasets")
+    restore_backup(other_settings, tmp_path / "backup")
+    engine = open_engine(other_settings.effective_database_url)
     with open_sessions(engine)() as session:
         assert len(session.scalars(select(Run)).all()) == 2
     engine.dispose()
     with pytest.raises(Conflict, match="OVERWRITE=1"):
-        restore_backup(other, tmp_path / "backup")
+        restore_backup(other_settings, tmp_path / "backup")
 
 
 def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def test_an_old_backup_is_not_written_over(lab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"),
+    ("harm", "phrase"),
     [
         (lambda backup: (backup / MANIFEST).unlink(), "is not a backup"),
         (lambda backup: (backup / MANIFEST).write_text("{"), "cannot be read"),
@@ -209,12 +209,12 @@ def test_an_old_backup_is_not_written_over(lab, tmp_path):
         ),
     ],
 )
-def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, words):
+def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, phrase):
     backup = tmp_path / "backup"
     save_backup(lab, backup)
     rows, files = rows_of(database), files_of(lab)
     harm(backup)
-    with pytest.raises(BadBackup, match=words):
+    with pytest.raises(BadBackup, match=phrase):
         restore_backup(lab, backup, overwrite=True)
     assert (rows_of(database), files_of(lab)) == (rows, files)
     check_database(lab)
@@ -296,10 +296,10 @@ def command(lab, *argv, limit=None):
 
 def test_a_disk_without_room_leaves_nothing_and_says_so(lab, tmp_path):
     process = command(lab, "backup", tmp_path / "backup", limit=1000)
-    said = process.communicate()[0]
-    assert process.returncode == 1, said
-    assert f"no backup was written to {tmp_path / 'backup'}" in said
-    assert "Traceback" not in said
+    output = process.communicate()[0]
+    assert process.returncode == 1, output
+    assert f"no backup was written to {tmp_path / 'backup'}" in output
+    assert "Traceback" not in output
     assert list(tmp_path.glob("*backup*")) == []
 
 

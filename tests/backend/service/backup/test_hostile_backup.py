@@ -77,13 +77,13 @@ def plant(backup, name, content, *, beside=None):
         path.write_bytes(content)
 
 
-def assert_refused(lab, backup, words, *, among=()):
+def assert_refused(lab, backup, phrase, *, among=()):
     before = picture_of(lab.state, lab.datasets_dir, *among)
     engine = open_engine(lab.effective_database_url, pool_size=1)
     with open_sessions(engine)() as session:
         runs = session.scalars(select(Run.name)).all()
     engine.dispose()
-    with pytest.raises(BadBackup, match=words) as refusal:
+    with pytest.raises(BadBackup, match=phrase) as refusal:
         restore_backup(lab, backup, overwrite=True)
     assert "\n" not in refusal.value.detail
     assert picture_of(lab.state, lab.datasets_dir, *among) == before
@@ -147,7 +147,7 @@ def test_a_name_that_leads_elsewhere_is_refused(lab, backup, outside, name):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("names", "words"),
+    ("names", "phrase"),
     [
         (["runs/r/s1/Model", "runs/r/s1/model"], "twice, in different case"),
         (["runs/r/s1/straße", "runs/r/s1/STRASSE"], "twice, in different case"),
@@ -156,24 +156,24 @@ def test_a_name_that_leads_elsewhere_is_refused(lab, backup, outside, name):
         (["runs/r/s1/Model", "runs/r/s1/model/part"], "a file where it has a directory"),
     ],
 )
-def test_names_that_some_file_system_takes_for_one_are_refused(lab, backup, names, words):
+def test_names_that_some_file_system_takes_for_one_are_refused(lab, backup, names, phrase):
     for name in names:
         plant(backup, name, b"x")
-    assert_refused(lab, backup, words)
+    assert_refused(lab, backup, phrase)
 
 
-@pytest.mark.parametrize("place", ["file", "parent", "top", "fifo"])
-def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, place):
+@pytest.mark.parametrize("position", ["file", "parent", "top", "fifo"])
+def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, position):
     content = outside.read_bytes()
-    if place == "file":
+    if position == "file":
         plant(backup, "runs/r/s1/model", content)
         (backup / "runs/r/s1/model").unlink()
         (backup / "runs/r/s1/model").symlink_to(outside)
-    elif place == "parent":
+    elif position == "parent":
         plant(backup, "runs/r/s1/precious", content)
         shutil.rmtree(backup / "runs/r/s1")
         (backup / "runs/r/s1").symlink_to(outside.parent)
-    elif place == "top":
+    elif position == "top":
         (backup / "uploads").rename(outside.parent / "uploads")
         (backup / "uploads").symlink_to(outside.parent / "uploads")
     else:
@@ -300,7 +300,7 @@ REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
 
 
 @pytest.mark.parametrize(
-    ("statements", "words"),
+    ("statements", "phrase"),
     first_in_gate(
         6,
         [
@@ -366,9 +366,9 @@ REWRITE = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
     ids=lambda value: value[-1][:60] if isinstance(value, list) else "",
 )
 @pytest.mark.usefixtures("sqlite_only")
-def test_a_sqlite_database_that_holds_more_than_rows_is_refused(lab, backup, statements, words):
+def test_a_sqlite_database_that_holds_more_than_rows_is_refused(lab, backup, statements, phrase):
     spoil(backup, *statements)
-    assert_refused(lab, backup, words)
+    assert_refused(lab, backup, phrase)
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5000])
@@ -383,7 +383,7 @@ def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
         runs = [make_run(session, status="finished", name=name).id for name in "abc"]
         for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
             session.execute(update(Run).where(Run.id == run).values(parent_run=parent, fork_step=1))
-        assert [part.run for part in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
+        assert [segment.run for segment in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
     database.engine.dispose()
     save_backup(lab, tmp_path / "cycle")
     with database.sessions.begin() as session:
@@ -417,7 +417,7 @@ def repack(backup, table, change):
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "words"),
+    ("table", "change", "phrase"),
     [
         ("run", lambda rows: zstandard.compress(rows.replace(b"\tgrpo\t", b"\t")), "Postgres rejects"),
         ("run", lambda rows: zstandard.compress(b"\xff\xfe\0" + rows), "Postgres rejects"),
@@ -438,10 +438,10 @@ def repack(backup, table, change):
     ],
 )
 @pytest.mark.usefixtures("postgres_only")
-def test_rows_of_postgres_that_are_none_are_refused(lab, backup, monkeypatch, table, change, words):
+def test_rows_of_postgres_that_are_none_are_refused(lab, backup, monkeypatch, table, change, phrase):
     monkeypatch.setattr(tables, "MOST_UNPACKED", 1_000_000)
     repack(backup, table, change)
-    assert_refused(lab, backup, words)
+    assert_refused(lab, backup, phrase)
 
 
 @pytest.mark.usefixtures("postgres_only")

@@ -43,20 +43,20 @@ async def told(stream):
 
 async def read(broadcaster, last_id, count, *, then=lambda: None):
     """The first `count` messages of a stream; `then` runs once the stream is open."""
-    found = []
+    events = []
     stream = told(broadcaster.listen(last_id))
     try:
         async with asyncio.timeout(60):
-            while len(found) < count:
-                kind, data, place = await anext(stream)
+            while len(events) < count:
+                kind, data, event_id = await anext(stream)
                 if kind is None:
                     continue
                 if kind == "hello":
                     then()
-                found.append((kind, data, place))
+                events.append((kind, data, event_id))
     finally:
         await stream.aclose()
-    return found
+    return events
 
 
 def listen(sessions, last_id, count, **options):
@@ -95,10 +95,10 @@ def test_a_stream_resumes_where_it_was_cut_off(sessions):
     with sessions.begin() as session:
         run = make_run(session)
         lifecycle.request_wish(session, run.id, "pause")
-    place = listen(sessions, "", 1)[0][2]
+    event_id = listen(sessions, "", 1)[0][2]
     with sessions.begin() as session:
         lifecycle.resume_run(session, run.id)
-    event, told = listen(sessions, place, 2)
+    event, told = listen(sessions, event_id, 2)
     assert (event[0], event[1]["data"]["to"]) == ("event", "queued")
     assert (told[0], told[1]["id"]) == ("run", run.id)
 
@@ -166,12 +166,12 @@ ROUNDED_UP = 1795361367.8300009
 
 @pytest.mark.parametrize("correction", [0.0, 0.5])
 def test_a_page_resumes_though_its_time_was_rounded_or_the_clock_corrected(sessions, correction):
-    place = Position(0, ROUNDED_UP).write()
-    assert read_place(place).changed > ROUNDED_UP
+    event_id = Position(0, ROUNDED_UP).write()
+    assert read_place(event_id).changed > ROUNDED_UP
     with sessions.begin() as session:
         run = make_run(session)
         session.execute(update(Run).values(changed_at=ROUNDED_UP - correction))
-    told = listen(sessions, place, 1)[0]
+    told = listen(sessions, event_id, 1)[0]
     assert (told[0], told[1]["id"]) == ("run", run.id)
 
 
@@ -214,8 +214,8 @@ def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(session
         run = make_run(session)
         for number in range(5):
             add_event(session, "data", str(number), run_id=run.id)
-    place = listen(sessions, "0.0", 2)[-1][2]
-    assert listen(sessions, place, 1)[0][1]["message"] == "2"
+    event_id = listen(sessions, "0.0", 2)[-1][2]
+    assert listen(sessions, event_id, 1)[0][1]["message"] == "2"
 
 
 def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
@@ -224,21 +224,21 @@ def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
         run = make_run(session)
 
     async def go():
-        broadcaster, found = Broadcaster(sessions), []
+        broadcaster, events = Broadcaster(sessions), []
         first = broadcaster.listen("")
         await anext(first)
         for number in range(20):
             with sessions.begin() as session:
                 add_event(session, "data", str(number), run_id=run.id)
-            stream = told(broadcaster.listen(found[-1][2] if found else "0.0"))
+            stream = told(broadcaster.listen(events[-1][2] if events else "0.0"))
             async with asyncio.timeout(60):
-                while not found or found[-1][1].get("message") != str(number):
-                    kind, data, place = await anext(stream)
+                while not events or events[-1][1].get("message") != str(number):
+                    kind, data, event_id = await anext(stream)
                     if kind == "event":
-                        found.append((kind, data, place))
+                        events.append((kind, data, event_id))
             del stream
         broadcaster.close()
-        return [data["message"] for _, data, _ in found]
+        return [data["message"] for _, data, _ in events]
 
     assert asyncio.run(go()) == [str(number) for number in range(20)]
 
@@ -334,23 +334,23 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
             seen = len(looks)
             await asyncio.to_thread(wait_for, lambda: len(looks) >= seen + 2)
             earlier.commit()
-            found = await heard
+            messages = await heard
         broadcaster.close()
-        return found
+        return messages
 
     with closing(sessions()) as earlier:
-        found = asyncio.run(go(earlier))
+        messages = asyncio.run(go(earlier))
     empty(engine.pool)
-    assert found == ["earlier", "later"]
+    assert messages == ["earlier", "later"]
 
 
 async def _two_events(stream):
-    found = []
+    messages = []
     async for kind, data, _ in stream:
-        found += [data["message"]] if kind == "event" else []
-        if len(found) == 2:
-            return found
-    return found
+        messages += [data["message"]] if kind == "event" else []
+        if len(messages) == 2:
+            return messages
+    return messages
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])

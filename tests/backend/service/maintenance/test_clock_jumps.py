@@ -42,7 +42,7 @@ def reconciler(database, settings, monkeypatch):
     return Reconciler(settings, database.sessions)
 
 
-def said(sessions):
+def event_texts(sessions):
     with sessions() as session:
         return session.execute(select(Event.run_id, Event.message).where(Event.kind == "clock")).all()
 
@@ -85,7 +85,7 @@ def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
     elapsed.now -= 2 * HOUR
     reconciler.look()
     reconciler.look()
-    ((told, line),) = said(database.sessions)
+    ((told, line),) = event_texts(database.sessions)
     assert told == run.id
     assert re.fullmatch(
         r"the database's clock jumped ahead by 7,[12]\d\d s: nothing is lost and runs continue, "
@@ -104,7 +104,7 @@ def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database
         session.add(Singleton(name=module.NAME, owner="somebody", until=db_now() + HOUR))
         session.execute(update(Run).values(changed_at=db_now() + HOUR))
     reconciler.look()
-    ((told, line),) = said(database.sessions)
+    ((told, line),) = event_texts(database.sessions)
     assert told == lost.id
     assert re.match(r"the database's clock went back by 3,[56]\d\d s", line)
     with database.sessions.begin() as session:
@@ -152,7 +152,7 @@ def test_a_jump_is_told_though_the_database_failed_when_it_was_seen(database, re
             reconciler.look()
     reconciler.look()
     reconciler.look()
-    assert len(said(database.sessions)) == 1
+    assert len(event_texts(database.sessions)) == 1
 
 
 def test_a_job_of_a_time_before_the_clock_went_back_is_free(database):

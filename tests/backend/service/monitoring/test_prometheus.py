@@ -31,17 +31,17 @@ def lab(settings, database):
 
 
 def test_an_idle_installation(lab):
-    found = scraped(lab)
-    assert set(found) >= {*GAUGES} - {"grpolab_trainer_step_seconds", *OF_MACHINES.values()}
-    assert found["grpolab_database_up"] == found["grpolab_broker_up"] == {(): 1}
-    ((build, one),) = found["grpolab_build_info"].items()
-    assert (len(build), one) == (3, 1)
-    assert set(found["grpolab_runs"]) == {(status,) for status in lifecycle.STATUSES}
-    assert sum(found["grpolab_runs"].values()) == found["grpolab_queue_depth"][()] == 0
-    assert found["grpolab_lease_oldest_age_seconds"] == found["grpolab_ingest_lag_seconds"] == {(): 0}
-    assert found["grpolab_state_free_bytes"][()] > 0
-    assert 0 <= found["grpolab_reconciler_age_seconds"][()] < 600
-    assert found["process_resident_memory_bytes"][()] > 1e6
+    scrape = scraped(lab)
+    assert set(scrape) >= {*GAUGES} - {"grpolab_trainer_step_seconds", *OF_MACHINES.values()}
+    assert scrape["grpolab_database_up"] == scrape["grpolab_broker_up"] == {(): 1}
+    ((build, build_value),) = scrape["grpolab_build_info"].items()
+    assert (len(build), build_value) == (3, 1)
+    assert set(scrape["grpolab_runs"]) == {(status,) for status in lifecycle.STATUSES}
+    assert sum(scrape["grpolab_runs"].values()) == scrape["grpolab_queue_depth"][()] == 0
+    assert scrape["grpolab_lease_oldest_age_seconds"] == scrape["grpolab_ingest_lag_seconds"] == {(): 0}
+    assert scrape["grpolab_state_free_bytes"][()] > 0
+    assert 0 <= scrape["grpolab_reconciler_age_seconds"][()] < 600
+    assert scrape["process_resident_memory_bytes"][()] > 1e6
 
 
 def test_runs_workers_leases_and_steps(lab, database):
@@ -58,17 +58,17 @@ def test_runs_workers_leases_and_steps(lab, database):
             session.add(
                 Worker(id=f"w{number}", host="h", pid=1, slot=number, device="cpu", status=status, stats={})
             )
-    found = scraped(lab)
-    assert found["grpolab_runs"][("running",)] == 3
-    assert found["grpolab_runs"][("queued",)] == 2
-    assert found["grpolab_queue_depth"] == {(): 1}
-    assert found["grpolab_queue_oldest_age_seconds"][()] > 1e9
-    assert 30 <= found["grpolab_lease_oldest_age_seconds"][()] < 630
-    assert 100 <= found["grpolab_ingest_lag_seconds"][()] < 700
-    assert found["grpolab_trainer_step_seconds"] == {("0.5",): 0.5, ("1",): 2.0}
-    assert found["grpolab_worker_slots"] == {("idle",): 1, ("busy",): 2, ("starting",): 0}
+    scrape = scraped(lab)
+    assert scrape["grpolab_runs"][("running",)] == 3
+    assert scrape["grpolab_runs"][("queued",)] == 2
+    assert scrape["grpolab_queue_depth"] == {(): 1}
+    assert scrape["grpolab_queue_oldest_age_seconds"][()] > 1e9
+    assert 30 <= scrape["grpolab_lease_oldest_age_seconds"][()] < 630
+    assert 100 <= scrape["grpolab_ingest_lag_seconds"][()] < 700
+    assert scrape["grpolab_trainer_step_seconds"] == {("0.5",): 0.5, ("1",): 2.0}
+    assert scrape["grpolab_worker_slots"] == {("idle",): 1, ("busy",): 2, ("starting",): 0}
     with database.sessions() as session:
-        assert session.scalars(select(Run.name)).first() not in str(found)
+        assert session.scalars(select(Run.name)).first() not in str(scrape)
 
 
 def test_machines_of_workers_once_each(lab, database):
@@ -78,11 +78,11 @@ def test_machines_of_workers_once_each(lab, database):
             worker = Worker(id=f"w{number}", host=host, pid=1, slot=number, device="cuda:0", stats=stats)
             session.add(worker)
         session.add(Worker(id="old", host="c", pid=1, slot=0, device="cpu", stats=stats, seen_at=1.0))
-    found = scraped(lab)
-    assert found["grpolab_worker_cpu_ratio"] == {("a",): 0.25, ("b",): 0.25}
-    assert found["grpolab_worker_gpu_ratio"] == {("a", "0"): 0.9, ("a", "1"): 0.9, ("b", "2"): 0.9}
-    assert found["grpolab_worker_gpu_power_watts"][("b", "2")] == 300
-    assert "grpolab_worker_gpu_temperature_celsius" not in found
+    scrape = scraped(lab)
+    assert scrape["grpolab_worker_cpu_ratio"] == {("a",): 0.25, ("b",): 0.25}
+    assert scrape["grpolab_worker_gpu_ratio"] == {("a", "0"): 0.9, ("a", "1"): 0.9, ("b", "2"): 0.9}
+    assert scrape["grpolab_worker_gpu_power_watts"][("b", "2")] == 300
+    assert "grpolab_worker_gpu_temperature_celsius" not in scrape
 
 
 def test_verdicts_and_their_events(lab, database):
@@ -93,11 +93,11 @@ def test_verdicts_and_their_events(lab, database):
         for level in ("info", "error", "error"):
             add_event(session, "diagnosis", "verdict", run_id=run.id, level=level)
         add_event(session, "lifecycle", "failed", run_id=run.id, level="error")
-    found = scraped(lab)
-    verdicts = {verdict: count for (verdict,), count in found["grpolab_runs_by_verdict"].items() if count}
+    scrape = scraped(lab)
+    verdicts = {verdict: count for (verdict,), count in scrape["grpolab_runs_by_verdict"].items() if count}
     assert verdicts == {"collapsed": 2, "healthy": 1}
-    assert found["grpolab_diagnosis_events"] == {("info",): 1, ("warning",): 0, ("error",): 2}
-    assert found["grpolab_webhook_failures"] == found["grpolab_webhook_waiting_events"] == {(): 0}
+    assert scrape["grpolab_diagnosis_events"] == {("info",): 1, ("warning",): 0, ("error",): 2}
+    assert scrape["grpolab_webhook_failures"] == scrape["grpolab_webhook_waiting_events"] == {(): 0}
 
 
 def test_request_times_have_few_labels(lab):
@@ -113,10 +113,10 @@ def test_request_times_have_few_labels(lab):
 
 def test_without_a_database_the_rest_is_told(settings, tmp_path):
     with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
-        found = scraped(client)
-    assert found["grpolab_database_up"] == {(): 0}
-    assert "grpolab_runs" not in found
-    assert "grpolab_http_request_duration_seconds" in found or "grpolab_state_free_bytes" in found
+        scrape = scraped(client)
+    assert scrape["grpolab_database_up"] == {(): 0}
+    assert "grpolab_runs" not in scrape
+    assert "grpolab_http_request_duration_seconds" in scrape or "grpolab_state_free_bytes" in scrape
 
 
 def test_names_and_units_are_those_that_prometheus_recommends():

@@ -50,31 +50,31 @@ def test_a_job_on_two_nodes_starts_a_worker_on_each():
     options: dict[str, Any] = {"image": "worker", "gpus": 8, "secret": "s", "state_claim": "v", "queue": ""}
     job = kubernetes_job(command, nodes=2, **options)["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
-    names = {each["name"]: each for each in job["template"]["spec"]["containers"][0]["env"]}
+    names = {variable["name"]: variable for variable in job["template"]["spec"]["containers"][0]["env"]}
     assert names["NODE_ADDRESS"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     task = json.loads(skypilot_task(command, accelerators="H100:8", directory="/d", environment={}, nodes=2))
     assert task["num_nodes"] == 2
 
 
 def test_pods_need_no_volume_where_checkpoints_are_copied(settings):
-    given: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "image": "w", "gpus": 0, "queue": ""}
-    given |= {"cluster": "kubernetes", "secret": "s", "volume": ""}
+    options: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "image": "w", "gpus": 0, "queue": ""}
+    options |= {"cluster": "kubernetes", "secret": "s", "volume": ""}
     with pytest.raises(Conflict, match="pods without a volume lose checkpoints: set ARTIFACTS_URL"):
-        job_text(settings, nodes=1, **given)
+        job_text(settings, nodes=1, **options)
     copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
-    pod = json.loads(job_text(copied, nodes=1, **given))["spec"]["template"]["spec"]
+    pod = json.loads(job_text(copied, nodes=1, **options))["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "state", "emptyDir": {}}]
     with pytest.raises(Conflict, match="share a state directory"):
-        job_text(copied, nodes=2, **given)
+        job_text(copied, nodes=2, **options)
 
 
 def test_a_task_of_skypilot_gets_the_variables_of_the_storage(settings, monkeypatch):
-    given: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
+    options: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
-    plain = json.loads(job_text(settings, cluster="skypilot", **given))
+    plain = json.loads(job_text(settings, cluster="skypilot", **options))
     assert sorted(plain["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
     copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
-    text = job_text(copied, cluster="skypilot", **given)
+    text = job_text(copied, cluster="skypilot", **options)
     assert {"ARTIFACTS_URL", "AWS_SECRET_ACCESS_KEY"} <= json.loads(text)["secrets"].keys()
     assert "made-up-secret" not in text
 
@@ -113,7 +113,12 @@ def test_no_path_and_no_option_begins_a_line_of_its_own(control):
         {"directory": Path(evil)},
         {"command": [evil, *COMMAND]},
     ):
-        given: dict[str, Any] = {"command": COMMAND, "directory": Path("/lab"), "options": [], "output": "o"}
+        arguments: dict[str, Any] = {
+            "command": COMMAND,
+            "directory": Path("/lab"),
+            "options": [],
+            "output": "o",
+        }
         for nodes in (1, 2):
             with pytest.raises(Conflict, match="has a line break or another control character: remove it"):
-                slurm_script(**(given | text), nodes=nodes)
+                slurm_script(**(arguments | text), nodes=nodes)

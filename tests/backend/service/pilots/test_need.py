@@ -10,7 +10,7 @@ from tests.factories import make_run
 
 
 @pytest.mark.parametrize(
-    ("queued", "idle", "busy", "there", "most", "wanted"),
+    ("queued", "idle", "busy", "pilots", "limit", "expected"),
     [
         (0, 0, 0, (0, 0), 8, 0),
         (3, 0, 0, (0, 0), 8, 3),
@@ -22,7 +22,7 @@ from tests.factories import make_run
         (20, 0, 0, (0, 9), 8, 0),
     ],
 )
-def test_pilots_cover_what_waits(session, queued, idle, busy, there, most, wanted):
+def test_pilots_cover_what_waits(session, queued, idle, busy, pilots, limit, expected):
     for _ in range(queued):
         make_run(session, status="queued")
     make_run(session, status="running")
@@ -30,8 +30,8 @@ def test_pilots_cover_what_waits(session, queued, idle, busy, there, most, wante
     for number in range(idle + busy):
         register_slot(session, f"w-{number}", Slot(number, "cpu", "CPU", 1), host="h", pid=1)
         report_slot(session, f"w-{number}", "idle", "a" * 26 if number >= idle else None, {})
-    found = need_of(session, Pilots(*there), most=most)
-    assert (found.runs, found.free_slots, found.pilots) == (queued, idle, wanted)
+    need = need_of(session, Pilots(*pilots), most=limit)
+    assert (need.runs, need.free_slots, need.pilots) == (queued, idle, expected)
 
 
 def test_a_run_over_several_gpus_waits_for_a_worker_that_has_them(session):

@@ -24,16 +24,16 @@ VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}")
 MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "REDIS_PASSWORD": "decade", "GRPOLAB_TOKEN": "5ec4e7" * 10}
 
 
-def filled_in(value, **given) -> str:
+def filled_in(value, **variables) -> str:
     """A value as compose would pass it, with the defaults of the file and made-up secrets."""
-    known = MADE_UP | given
+    values = MADE_UP | variables
     text = "" if value is None else str(value)
-    return VARIABLE.sub(lambda found: str(known.get(found[1], found[3] or "")), text).replace("$$", "$")
+    return VARIABLE.sub(lambda match: str(values.get(match[1], match[3] or "")), text).replace("$$", "$")
 
 
-def settings_of(service: str, **given) -> Settings:
+def settings_of(service: str, **variables) -> Settings:
     environment = SERVICES[service]["environment"]
-    values = {name.lower(): filled_in(value, **given) for name, value in environment.items()}
+    values = {name.lower(): filled_in(value, **variables) for name, value in environment.items()}
     return Settings.model_validate({name: value for name, value in values.items() if value})
 
 
@@ -65,8 +65,8 @@ def test_every_setting_can_be_given_and_has_the_same_default():
         "broker_url",
     }
     for service in OURS:
-        given = settings_of(service).model_dump(exclude=placed | {"grpolab_token"})
-        assert given == Settings.model_construct().model_dump(include=set(given))
+        container_settings = settings_of(service).model_dump(exclude=placed | {"grpolab_token"})
+        assert container_settings == Settings.model_construct().model_dump(include=set(container_settings))
 
 
 @pytest.mark.parametrize("service", OURS)
@@ -103,13 +103,13 @@ def test_another_port_is_the_same_one_inside_so_links_and_addresses_fit():
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_container_can_do_little(service):
-    given = SERVICES[service]
-    assert given["read_only"] is True
-    assert given["cap_drop"] == ["ALL"]
-    assert given["security_opt"] == ["no-new-privileges:true"]
-    assert "privileged" not in given
-    assert set(given.get("cap_add", [])) <= {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
-    assert "cap_add" not in given or service == "postgres"
+    container = SERVICES[service]
+    assert container["read_only"] is True
+    assert container["cap_drop"] == ["ALL"]
+    assert container["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in container
+    assert set(container.get("cap_add", [])) <= {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+    assert "cap_add" not in container or service == "postgres"
 
 
 def test_what_must_be_written_to_is_a_volume_or_memory():
@@ -126,12 +126,12 @@ def test_other_secrets_are_passed_on_and_never_made_of_a_text_of_this_file(name)
 
 
 def test_redis_takes_its_password_from_standard_input_and_its_health_check_knows_it(tmp_path):
-    words = [filled_in(word) for word in SERVICES["redis"]["command"]]
+    argv = [filled_in(argument) for argument in SERVICES["redis"]["command"]]
     (tmp_path / "redis-server").write_text('#!/bin/sh\necho "$@"\ncat\n')
     (tmp_path / "redis-server").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "REDIS_PASSWORD": "decade"}
-    said = subprocess.check_output(words, env=environment, text=True)
-    arguments, *config = said.splitlines()
+    output = subprocess.check_output(argv, env=environment, text=True)
+    arguments, *config = output.splitlines()
     assert arguments.startswith("- --save  --appendonly no")
     assert "decade" not in arguments
     assert config == ["requirepass decade"]
@@ -161,7 +161,7 @@ def test_every_service_but_the_worker_has_a_health_check_that_others_wait_for():
         "redis",
     }
     for service in OURS:
-        assert all(SERVICES[other]["healthcheck"] for other in SERVICES[service]["depends_on"])
+        assert all(SERVICES[dependency]["healthcheck"] for dependency in SERVICES[service]["depends_on"])
         assert {wish["condition"] for wish in SERVICES[service]["depends_on"].values()} == {"service_healthy"}
 
 
@@ -169,9 +169,9 @@ def test_the_health_check_asks_for_a_route_that_exists_on_the_right_port():
     from backend.service.main import create_app
 
     check = SERVICES["api"]["healthcheck"]["test"][-1]
-    found = re.search(r"http://127\.0\.0\.1:' \+ os\.environ\['PORT'\] \+ '(/\w+)", check)
-    assert found is not None
-    assert found[1] in create_app(Settings()).openapi()["paths"]
+    match = re.search(r"http://127\.0\.0\.1:' \+ os\.environ\['PORT'\] \+ '(/\w+)", check)
+    assert match is not None
+    assert match[1] in create_app(Settings()).openapi()["paths"]
 
 
 def test_a_trainer_has_time_for_its_checkpoint():
@@ -187,14 +187,16 @@ def test_the_worker_reserves_the_gpus():
 
 def test_redis_never_evicts_and_keeps_nothing():
     command = SERVICES["redis"]["command"][-1]
-    assert all(part in command for part in ('--save ""', "--appendonly no", "--maxmemory-policy noeviction"))
+    assert all(
+        option in command for option in ('--save ""', "--appendonly no", "--maxmemory-policy noeviction")
+    )
 
 
 @pytest.mark.parametrize("secret", sorted(MADE_UP))
 def test_a_secret_has_no_default_and_its_absence_has_a_sentence(secret):
-    uses = [found for found in VARIABLE.finditer(TEXT) if found[1] == secret]
+    uses = [match for match in VARIABLE.finditer(TEXT) if match[1] == secret]
     assert uses
-    assert all(found[2] == ":?" and found[3] for found in uses)
+    assert all(match[2] == ":?" and match[3] for match in uses)
     assert f"\n{secret}=\n" in EXAMPLE
 
 

@@ -23,11 +23,11 @@ def test_a_look_up_that_hangs_is_left(monkeypatch):
 
 
 def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
-    now, tried, others = [0.0], [], socket.create_connection
+    now, tried, create_connection = [0.0], [], socket.create_connection
 
-    def connect(address, timeout, *more, **options):
+    def connect(address, timeout, *arguments, **options):
         if not address[0].startswith("192.0.2."):
-            return others(address, timeout, *more, **options)
+            return create_connection(address, timeout, *arguments, **options)
         tried.append(timeout)
         now[0] += min(timeout, 40)
         raise TimeoutError
@@ -40,7 +40,9 @@ def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
     assert tried == [60, 20]
 
 
-@pytest.mark.parametrize("send", [lambda target, **more: post(target, b"{}", {}, **more), try_connection])
+@pytest.mark.parametrize(
+    "send", [lambda target, **options: post(target, b"{}", {}, **options), try_connection]
+)
 def test_a_handshake_of_a_byte_at_a_time_is_left(send):
     listener = socket.create_server(("127.0.0.1", 0))
 

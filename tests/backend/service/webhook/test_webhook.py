@@ -150,8 +150,8 @@ def is_forgotten(database):
 def test_the_signature_is_that_of_standard_webhooks():
     """The example of its specification."""
     body = b'{"test": 2432232314}'
-    found = signature(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
-    assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    header = signature(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
+    assert header == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_events_arrive_in_order_signed_with_their_run(database, sender, endpoint, clock):
@@ -221,8 +221,8 @@ def test_a_sender_that_dies_before_it_knows_sends_the_event_again(
 
 def test_one_process_at_a_time_sends(database, configured, endpoint, clock, sender):
     happen(database)
-    other = Sender(configured(), database.sessions, clock)
-    assert not other.send_next()
+    second_sender = Sender(configured(), database.sessions, clock)
+    assert not second_sender.send_next()
     assert endpoint.events() == []
 
 
@@ -247,10 +247,10 @@ def test_an_event_that_no_body_can_hold_is_tried_later_and_given_up_like_any_oth
 ):
     ids = happen(database, 2)
 
-    def body(event, *rest):
+    def body(event, *arguments):
         if event.id == ids[0]:
             raise TypeError("str is not valid UTF-8")
-        return body_of(event, *rest)
+        return body_of(event, *arguments)
 
     monkeypatch.setattr("backend.service.webhook.sender.body_of", body)
     for tries, pause in enumerate(BACKOFF_SECONDS, 1):
@@ -377,8 +377,8 @@ def test_the_inside_is_refused_unless_it_is_allowed(url):
 
 
 def test_a_name_with_one_address_of_the_inside_is_refused(monkeypatch):
-    found = [(2, 1, 6, "", ("93.184.216.34", 443)), (2, 1, 6, "", ("192.168.0.1", 443))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    addresses = [(2, 1, 6, "", ("93.184.216.34", 443)), (2, 1, 6, "", ("192.168.0.1", 443))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
     with pytest.raises(Unreachable, match=r"93.184.216.34, 192.168.0.1"):
         resolve("https://hooks.example/", private=False)
 
@@ -388,9 +388,9 @@ def test_a_name_is_looked_up_once(monkeypatch, endpoint):
     lookup = socket.getaddrinfo
     asked = []
 
-    def once(host, *rest, **more):
+    def once(host, *arguments, **options):
         asked.append(host)
-        return lookup("127.0.0.1", *rest, **more)
+        return lookup("127.0.0.1", *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", once)
     post(resolve(f"http://rebinding.example:{endpoint.server_port}/", private=True), b"{}", {})
@@ -413,7 +413,7 @@ HOSTILE = RunNames("r", "<!channel> [x](http://evil) @everyone\n`", "e", "v", 0,
 
 
 @pytest.mark.parametrize(
-    ("url", "wanted", "form"),
+    ("url", "setting", "form"),
     [
         ("https://hooks.slack.com/services/T/B/x", "auto", "slack"),
         ("https://discord.com/api/webhooks/1/x", "auto", "discord"),
@@ -422,8 +422,8 @@ HOSTILE = RunNames("r", "<!channel> [x](http://evil) @everyone\n`", "e", "v", 0,
         ("https://chat.example/", "slack", "slack"),
     ],
 )
-def test_the_form_follows_the_address_or_the_setting(url, wanted, form):
-    assert format_of(url, wanted) == form
+def test_the_form_follows_the_address_or_the_setting(url, setting, form):
+    assert format_of(url, setting) == form
 
 
 def test_a_chat_reads_no_markup_and_no_mention_in_a_name():

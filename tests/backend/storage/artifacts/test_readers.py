@@ -217,11 +217,11 @@ def test_a_sweep_accuses_nobody_while_the_store_is_away(sessions, run, settings,
 
 
 def test_the_doctor_tries_the_store(settings):
-    (found,) = [each for each in examine_storage(settings) if each.what == "artifacts"]
-    assert (found.level, found.text) == ("ok", f"{settings.artifacts_url} can be written")
+    (finding,) = [line for line in examine_storage(settings) if line.what == "artifacts"]
+    assert (finding.level, finding.text) == ("ok", f"{settings.artifacts_url} can be written")
 
 
 def test_the_doctor_names_a_store_that_is_away(settings, go_away):
     go_away()
-    (found,) = [each for each in examine_storage(settings) if each.what == "artifacts"]
-    assert (found.level, found.text) == ("bad", "artifact store: away")
+    (finding,) = [line for line in examine_storage(settings) if line.what == "artifacts"]
+    assert (finding.level, finding.text) == ("bad", "artifact store: away")

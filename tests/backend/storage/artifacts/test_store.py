@@ -31,13 +31,13 @@ IN_A_DIRECTORY = pytest.mark.parametrize("url", ["file"], indirect=True)
 
 
 @pytest.fixture
-def here(tmp_path):
+def runs_root(tmp_path):
     return tmp_path / "runs"
 
 
 @pytest.fixture
-def store(url, here):
-    return ArtifactStore(url, here.parent)
+def store(url, runs_root):
+    return ArtifactStore(url, runs_root.parent)
 
 
 @pytest.fixture
@@ -67,51 +67,51 @@ def content_of(directory):
     }
 
 
-def test_a_checkpoint_comes_back_as_it_was(store, here, tmp_path):
-    directory = write(here / RUN / NAME)
+def test_a_checkpoint_comes_back_as_it_was(store, runs_root, tmp_path):
+    directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     assert store.listing(RUN) == {NAME: True}
     before = content_of(directory)
     directory.rename(tmp_path / "away")
     assert store.fetch(directory)
     assert content_of(directory) == before
-    assert list(here.rglob(".*")) == []
-    assert list((here.parent / "run").iterdir()) == []
+    assert list(runs_root.rglob(".*")) == []
+    assert list((runs_root.parent / "run").iterdir()) == []
     assert store.fetch(directory)  # it is there
 
 
-def test_a_run_or_checkpoint_that_nobody_stored_is_not_there(store, here):
+def test_a_run_or_checkpoint_that_nobody_stored_is_not_there(store, runs_root):
     assert store.listing(RUN) == {}
-    assert not store.fetch(here / RUN / NAME)
+    assert not store.fetch(runs_root / RUN / NAME)
     store.remove_run(RUN)
     store.remove_checkpoint(RUN, NAME)
     with pytest.raises(FileNotFoundError):
-        store.open(here / RUN / NAME / "config.json")
+        store.open(runs_root / RUN / NAME / "config.json")
 
 
-def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, here, plain):
-    directory = write(here / RUN / NAME)
+def test_half_a_checkpoint_is_not_complete_and_is_not_fetched(store, runs_root, plain):
+    directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     files, base = plain
     files.rm_file(f"{base}/{RUN}/{NAME}/manifest.json")
     assert store.listing(RUN) == {NAME: False}
-    directory.rename(here / "away")
+    directory.rename(runs_root / "away")
     assert not store.fetch(directory)
     assert not directory.exists()
 
 
-def test_an_upload_of_what_has_gone_meanwhile_is_a_fault(store, here):
-    directory = write(here / RUN / NAME)
+def test_an_upload_of_what_has_gone_meanwhile_is_a_fault(store, runs_root):
+    directory = write(runs_root / RUN / NAME)
     (directory / "model.safetensors").unlink()
     with pytest.raises(ArtifactFault, match="artifact store"):
         store.upload(directory)
     assert not store.listing(RUN).get(NAME, False)
 
 
-def test_what_is_removed_is_gone_and_its_neighbours_stay(store, here):
+def test_what_is_removed_is_gone_and_its_neighbours_stay(store, runs_root):
     for name in (NAME, "s000004-a1"):
-        store.upload(write(here / RUN / name))
-    store.upload(write(here / f"{RUN}X" / NAME))
+        store.upload(write(runs_root / RUN / name))
+    store.upload(write(runs_root / f"{RUN}X" / NAME))
     store.remove_checkpoint(RUN, NAME)
     assert store.listing(RUN) == {"s000004-a1": True}
     store.remove_run(RUN)
@@ -119,7 +119,7 @@ def test_what_is_removed_is_gone_and_its_neighbours_stay(store, here):
     assert store.listing(f"{RUN}X") == {NAME: True}
 
 
-def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, here, settings, url):
+def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, runs_root, settings, url):
     settings = settings.model_copy(update={"artifacts_url": url})
     directory = write(settings.artifacts_of(RUN) / NAME)
     ArtifactStore(url, settings.state).upload(directory)
@@ -157,7 +157,7 @@ def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, here, 
         b"[" * 100_000,
     ],
 )
-def test_a_manifest_that_somebody_made_up_writes_nothing(store, here, plain, manifest):
+def test_a_manifest_that_somebody_made_up_writes_nothing(store, runs_root, plain, manifest):
     files, base = plain
     key = f"{base}/{RUN}/{NAME}"
     if files.protocol[0] == "file":
@@ -165,36 +165,36 @@ def test_a_manifest_that_somebody_made_up_writes_nothing(store, here, plain, man
     files.pipe_file(f"{key}/config.json", b"evil")
     files.pipe_file(f"{key}/manifest.json", manifest)
     with pytest.raises(ArtifactFault):
-        store.fetch(here / RUN / NAME)
-    assert content_of(here) == {}
+        store.fetch(runs_root / RUN / NAME)
+    assert content_of(runs_root) == {}
 
 
 @IN_A_DIRECTORY
-def test_a_manifest_of_any_size_is_not_read(store, here, plain, monkeypatch):
+def test_a_manifest_of_any_size_is_not_read(store, runs_root, plain, monkeypatch):
     monkeypatch.setattr(module, "MOST_MANIFEST_BYTES", 100)
-    store.upload(write(here / RUN / NAME))
-    (here / RUN / NAME).rename(here / "away")
+    store.upload(write(runs_root / RUN / NAME))
+    (runs_root / RUN / NAME).rename(runs_root / "away")
     with pytest.raises(ArtifactFault, match=r"manifest.json has \d+ bytes, expected 1 to 100"):
-        store.fetch(here / RUN / NAME)
+        store.fetch(runs_root / RUN / NAME)
 
 
 @IN_A_DIRECTORY
 @pytest.mark.parametrize("name", ["..", "../other", "s1", "x", ""])
-def test_no_other_name_is_removed_or_looked_at(store, here, name):
+def test_no_other_name_is_removed_or_looked_at(store, runs_root, name):
     with pytest.raises(ArtifactFault, match="is not the name of a checkpoint"):
         store.remove_checkpoint(RUN, name)
     for run_id in ("", "..", "a/b", f"{RUN}/../x"):
         with pytest.raises(ArtifactFault, match="is not the id of a run"):
             store.remove_run(run_id)
     with pytest.raises(ArtifactFault, match="is not a file of a checkpoint"):
-        store.open(here / RUN / NAME / ".." / ".." / "x")
+        store.open(runs_root / RUN / NAME / ".." / ".." / "x")
 
 
 @IN_A_DIRECTORY
-def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, here, monkeypatch):
-    directory = write(here / RUN / NAME)
+def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, runs_root, monkeypatch):
+    directory = write(runs_root / RUN / NAME)
     store.upload(directory)
-    directory.rename(here / "away")
+    directory.rename(runs_root / "away")
     monkeypatch.setattr(module, "free_bytes", lambda _: 1000)
     with pytest.raises(OSError, match=r"needs 8\.0 MB") as caught:
         store.fetch(directory)
@@ -202,35 +202,38 @@ def test_a_full_disk_is_this_machines_fault_and_leaves_nothing(store, here, monk
     assert not directory.exists()
 
 
-def test_two_that_fetch_at_once_get_one_directory(url, here, tmp_path):
-    directory = write(here / RUN / NAME)
-    ArtifactStore(url, here.parent).upload(directory)
+def test_two_that_fetch_at_once_get_one_directory(url, runs_root, tmp_path):
+    directory = write(runs_root / RUN / NAME)
+    ArtifactStore(url, runs_root.parent).upload(directory)
     directory.rename(tmp_path / "away")
-    found = []
-    stores = [ArtifactStore(url, here.parent) for _ in range(4)]
-    threads = [threading.Thread(target=lambda one=one: found.append(one.fetch(directory))) for one in stores]
+    fetched = []
+    stores = [ArtifactStore(url, runs_root.parent) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda client=client: fetched.append(client.fetch(directory)))
+        for client in stores
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 4
+    assert fetched == [True] * 4
     assert content_of(directory) == content_of(tmp_path / "away")
-    assert sorted(path.name for path in here.iterdir()) == [RUN]
+    assert sorted(path.name for path in runs_root.iterdir()) == [RUN]
 
 
-def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, here, monkeypatch):
+def test_a_server_that_accepts_and_never_answers_is_waited_for_a_while_only(s3, runs_root, monkeypatch):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        store = ArtifactStore(s3, here.parent)
-        directory = write(here / RUN / NAME)
+        store = ArtifactStore(s3, runs_root.parent)
+        directory = write(runs_root / RUN / NAME)
         for call in (store.try_out, lambda: store.remove_run(RUN), lambda: store.upload(directory)):
             with pytest.raises(ArtifactFault, match="no answer within"):
                 call()
 
 
-def test_what_is_uploaded_again_is_incomplete_meanwhile(store, here, monkeypatch):
-    directory = write(here / RUN / NAME)
+def test_what_is_uploaded_again_is_incomplete_meanwhile(store, runs_root, monkeypatch):
+    directory = write(runs_root / RUN / NAME)
     store.upload(directory)
 
     def fail(*_, **__):
@@ -242,19 +245,19 @@ def test_what_is_uploaded_again_is_incomplete_meanwhile(store, here, monkeypatch
     assert store.listing(RUN) == {NAME: False}
 
 
-def test_a_copy_that_lacks_a_file_is_bad(store, here, plain):
-    directory = write(here / RUN / NAME)
+def test_a_copy_that_lacks_a_file_is_bad(store, runs_root, plain):
+    directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     files, base = plain
     files.rm_file(f"{base}/{RUN}/{NAME}/model.safetensors")
-    directory.rename(here / "away")
+    directory.rename(runs_root / "away")
     with pytest.raises(BadCopy):
         store.fetch(directory)
     assert not directory.exists()
 
 
-def test_a_directory_is_replaced_only_by_a_whole_copy(store, here, plain):
-    directory = write(here / RUN / NAME)
+def test_a_directory_is_replaced_only_by_a_whole_copy(store, runs_root, plain):
+    directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     (directory / "model.safetensors").write_bytes(b"damaged")
     assert store.fetch(directory, again=True)
@@ -264,19 +267,19 @@ def test_a_directory_is_replaced_only_by_a_whole_copy(store, here, plain):
     with pytest.raises(BadCopy):
         store.fetch(directory, again=True)
     assert (directory / "model.safetensors").read_bytes() == FILES["model.safetensors"]
-    assert [path.name for path in (here / RUN).iterdir()] == [NAME]
+    assert [path.name for path in (runs_root / RUN).iterdir()] == [NAME]
 
 
-def test_a_link_in_a_share_leads_nowhere(tmp_path, here):
-    store = ArtifactStore(f"file://{tmp_path}/share", here.parent)
-    store.upload(write(here / RUN / NAME))
+def test_a_link_in_a_share_leads_nowhere(tmp_path, runs_root):
+    store = ArtifactStore(f"file://{tmp_path}/share", runs_root.parent)
+    store.upload(write(runs_root / RUN / NAME))
     (tmp_path / "secret").write_text("secret")
     copy = tmp_path / "share" / RUN / NAME / "model.safetensors"
     copy.unlink()
     copy.symlink_to(tmp_path / "secret")
     for call in (store.open, store.size):
         with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
-            call(here / RUN / NAME / "model.safetensors")
+            call(runs_root / RUN / NAME / "model.safetensors")
     shutil.rmtree(tmp_path / "share" / RUN)
     (tmp_path / "share" / RUN).symlink_to(tmp_path)
     for ask in (store.listing, store.remove_run):
@@ -284,14 +287,14 @@ def test_a_link_in_a_share_leads_nowhere(tmp_path, here):
             ask(RUN)
 
 
-def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
+def test_a_manifest_is_the_one_of_the_row(store, runs_root, settings, url):
     settings = settings.model_copy(update={"artifacts_url": url})
     directory = write(settings.artifacts_of(RUN) / NAME)
     content = (directory / "manifest.json").read_bytes()
     row = Checkpoint(run_id=RUN, path=NAME, sha256=sha256(content).hexdigest())
     assert read_manifest(settings, row) == content
     ArtifactStore(url, settings.state).upload(directory)
-    directory.rename(here.parent / "away")
+    directory.rename(runs_root.parent / "away")
     assert read_manifest(settings, row) == content
     with pytest.raises(ValueError, match="has changed"):
         read_manifest(settings, Checkpoint(run_id=RUN, path=NAME, sha256="0" * 64))
@@ -300,24 +303,24 @@ def test_a_manifest_is_the_one_of_the_row(store, here, settings, url):
 
 
 @pytest.mark.nightly
-def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, here, monkeypatch):
-    store = ArtifactStore("s3://no-such-bucket/lab", here.parent)
+def test_a_missing_bucket_and_a_server_that_is_away_are_faults(s3, runs_root, monkeypatch):
+    store = ArtifactStore("s3://no-such-bucket/lab", runs_root.parent)
     with pytest.raises(ArtifactFault, match="artifact store s3://no-such-bucket/lab: "):
         store.try_out()
     with pytest.raises(ArtifactFault):
-        store.upload(write(here / RUN / NAME))
+        store.upload(write(runs_root / RUN / NAME))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    away = ArtifactStore(s3, here.parent)
-    for call in (away.try_out, lambda: away.listing(RUN), lambda: away.fetch(here / RUN / "s000004-a1")):
+    away = ArtifactStore(s3, runs_root.parent)
+    for call in (away.try_out, lambda: away.listing(RUN), lambda: away.fetch(runs_root / RUN / "s000004-a1")):
         with pytest.raises(ArtifactFault, match="artifact store s3://lab-") as caught:
             call()
         assert "made-up-secret" not in caught.value.detail
 
 
-def test_a_storage_that_is_not_installed_is_named(here):
+def test_a_storage_that_is_not_installed_is_named(runs_root):
     with pytest.raises(ArtifactFault, match="Protocol not known: nowhere"):
-        ArtifactStore("nowhere://bucket/lab", here.parent)
+        ArtifactStore("nowhere://bucket/lab", runs_root.parent)
 
 
 def test_the_probe_leaves_nothing(store, plain):
@@ -326,7 +329,7 @@ def test_the_probe_leaves_nothing(store, plain):
     assert files.find(base) == []
 
 
-def test_copies_are_made_of_what_is_missing(store, here, url, settings):
+def test_copies_are_made_of_what_is_missing(store, runs_root, url, settings):
     with pytest.raises(Conflict, match="ARTIFACTS_URL is empty"):
         list(copy_missing(settings, []))
     settings = settings.model_copy(update={"artifacts_url": url})
@@ -336,11 +339,11 @@ def test_copies_are_made_of_what_is_missing(store, here, url, settings):
         digest = sha256((directory / "manifest.json").read_bytes()).hexdigest()
         rows.append(Checkpoint(run_id=RUN, path=name, sha256=digest))
     (settings.artifacts_of(RUN) / "s000001-a1" / "model.safetensors").unlink()
-    (settings.artifacts_of(RUN) / "s000004-a1").rename(here.parent / "away")
-    first, *others = list(copy_missing(settings, rows))
+    (settings.artifacts_of(RUN) / "s000004-a1").rename(runs_root.parent / "away")
+    first, *later = list(copy_missing(settings, rows))
     assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
     assert not first[1]
-    assert others == [(f"{RUN}/s000004-a1 is neither here nor there", False), (f"copied {RUN}/{NAME}", True)]
+    assert later == [(f"{RUN}/s000004-a1 is neither here nor there", False), (f"copied {RUN}/{NAME}", True)]
     assert list(copy_missing(settings, rows[2:])) == []
     assert Copies(settings).has(RUN, NAME)
     write(settings.artifacts_of(RUN) / NAME, {"model.safetensors": b"another of this name"})
