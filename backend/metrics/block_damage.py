@@ -46,7 +46,7 @@ def noticed() -> dict[BlockPlace, str]:
         return dict(_noticed)
 
 
-def told(places: dict[BlockPlace, str]) -> None:
+def forget_reported(places: dict[BlockPlace, str]) -> None:
     """Forget these: they are written down."""
     with _lock:
         _told.update(places)

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from backend.base.errors import NotFound
-from backend.runs.retention import SavedCheckpoint, kept
+from backend.runs.retention import SavedCheckpoint, kept_ids
 from backend.storage.models import Checkpoint, Run
 
 KeptFor = Literal["verdict", "warning"]
@@ -76,7 +76,7 @@ def forget_old_checkpoints(
     copied: Collection[str] = (),
     at_work: Collection[str] = (),
 ) -> set[str]:
-    """Keep what `retention.kept` says, other runs' origins and those before an onset; returns their paths.
+    """Keep what `retention.kept_ids` says, other runs' origins and those before an onset; their paths.
 
     So is the newest of those `copied`, by path, as the artifact store has no newer one, and all that are
     `at_work`, on their way there. What is known to be damaged, by id, is not kept and takes the place of none
@@ -88,6 +88,6 @@ def forget_old_checkpoints(
     newest_copied = [row.step for row in rows if row.path in copied][:1]
     own_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in at_work)}
     needed = own_steps | {step for step in origins if step is not None}
-    stay = kept(saved, keep=keep, spaced=spaced, needed=needed)
+    stay = kept_ids(saved, keep=keep, spaced=spaced, needed=needed)
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))
     return {row.path for row in rows if row.id in stay}

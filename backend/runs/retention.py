@@ -20,7 +20,7 @@ class SavedCheckpoint(NamedTuple):
     """Held-out, at this step; None where it was not measured."""
 
 
-def kept(
+def kept_ids(
     saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
 ) -> set[str]:
     """Ids of those that stay. `needed` are steps that other runs begin with, or from before an onset."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.runs.retention import SavedCheckpoint, kept, most_kept, spread
+from backend.runs.retention import SavedCheckpoint, kept_ids, most_kept, spread
 
 gaps = st.lists(st.integers(1, 50), min_size=1, max_size=30)
 accuracies = st.lists(st.none() | st.floats(0, 1), min_size=30, max_size=30)
@@ -18,7 +18,7 @@ def life(gaps, accuracies, rule):
     for number, gap in enumerate(gaps):
         step += gap
         saved[str(step)] = SavedCheckpoint(str(step), step, 1, accuracies[number])
-        stay = kept(saved.values(), **rule)
+        stay = kept_ids(saved.values(), **rule)
         saved = {name: checkpoint for name, checkpoint in saved.items() if name in stay}
         yield step, dict(saved)
 
@@ -51,7 +51,7 @@ def test_whenever_a_run_collapses_something_from_before_is_left(gaps, accuracies
 @given(gaps, accuracies, rules)
 def test_asking_again_changes_nothing(gaps, accuracies, rule):
     for _, remaining in life(gaps, accuracies, rule):
-        assert kept(remaining.values(), **rule) == remaining.keys()
+        assert kept_ids(remaining.values(), **rule) == remaining.keys()
 
 
 def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
@@ -71,7 +71,7 @@ def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():
 
 def test_what_other_runs_begin_with_stays():
     saved = [SavedCheckpoint(str(step), step, 1, None) for step in range(1, 10)]
-    assert kept(saved, keep=1, spaced=0, needed={4}) == {"4", "9"}
+    assert kept_ids(saved, keep=1, spaced=0, needed={4}) == {"4", "9"}
 
 
 def test_of_two_attempts_at_one_step_the_later_stays():
@@ -80,7 +80,7 @@ def test_of_two_attempts_at_one_step_the_later_stays():
         SavedCheckpoint("b", 1, 2, None),
         SavedCheckpoint("c", 2, 2, None),
     ]
-    assert kept(saved, keep=1, spaced=1) == {"b", "c"}
+    assert kept_ids(saved, keep=1, spaced=1) == {"b", "c"}
 
 
 def test_nothing_is_spread_out_where_nothing_may_be():

@@ -35,7 +35,7 @@ COPIES_MIXED = ("deepseek_v3", "gemma2", "glm4", "gpt_neox", "gpt_oss", "phi3", 
 """Model types whose attention gives the output layer a copy of the mixed values, or of them times a gate."""
 
 
-class Kept(NamedTuple):
+class KeptBytes(NamedTuple):
     """Bytes that a forward pass keeps, without the model's weights."""
 
     layers: tuple[float, ...]
@@ -56,10 +56,10 @@ class Kept(NamedTuple):
         return self.passing + (max(self.layers) if recomputed else 0.0)
 
 
-def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
+def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
     """Bytes that the model's body keeps; the output layer's part is `logits_bytes`."""
     if uses_tree(shape, run):
-        return Kept(*tree_layer(shape, run))
+        return KeptBytes(*tree_layer(shape, run))
     layers = [_layer(shape, run, number, weights) for number, weights in shape.layers.items()]
     if not run.trains_base:  # what comes before the first adapted weight needs no gradient
         layers[0] -= run.tokens * _first_norm(shape)
@@ -69,15 +69,15 @@ def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
     if run.adapts_experts:  # the gradient of one layer's gate and up projections, two thirds of its experts
         passing += max(map(_summed_experts, shape.weights)) * run.value_bytes * 2 / 3
     if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
-        passing += 6.0 * run.tokens * shape.heads * run.seen  # gradients of all scores
-    return Kept(tuple(layers), final, inputs, passing)
+        passing += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
+    return KeptBytes(tuple(layers), final, inputs, passing)
 
 
 def uses_tree(shape: ModelShape, run: Pass) -> bool:
     """Whether the learner walks the tree of prefixes: on a CPU in float32, while scores are few."""
     scores = run.rows * (run.columns + 1) ** 2 * shape.heads
     is_lean = shape.kind in ("llama", "qwen2", "qwen3") and all(
-        any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
+        any(weight.module_name == "down_proj" and is_linear(weight) for weight in weights)
         for weights in shape.layers.values()
     )
     return (
@@ -111,7 +111,9 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     per_token = sum(_norm_of(shape, run, weight) for weight in weights)
     per_token += _linear_inputs(shape, run, weights)
     per_token += sum(
-        _gated(shape, run, weight) for weight in weights if weight.part in MLP_OUT and is_linear(weight)
+        _gated(shape, run, weight)
+        for weight in weights
+        if weight.module_name in MLP_OUT and is_linear(weight)
     )
     if any(map(is_expert, weights)):
         per_token += _experts(shape, run)
@@ -152,9 +154,9 @@ def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
         return 2.0 * run.value_bytes  # both norms read one input
     width = weight.shape[0]
     times = 1
-    if weight.part.startswith(("q_norm", "q_layernorm")) and width == shape.head_width:
+    if weight.module_name.startswith(("q_norm", "q_layernorm")) and width == shape.head_width:
         times = shape.heads
-    elif weight.part.startswith(("k_norm", "k_layernorm")) and width == shape.head_width:
+    elif weight.module_name.startswith(("k_norm", "k_layernorm")) and width == shape.head_width:
         times = shape.kv_heads
     return times * _norm(shape, run, width)
 
@@ -174,7 +176,11 @@ def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) ->
     seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
-        source = "mixed" if weight.part in ATTENTION_OUT else SAME_INPUT.get(weight.part, weight.name)
+        source = (
+            "mixed"
+            if weight.module_name in ATTENTION_OUT
+            else SAME_INPUT.get(weight.module_name, weight.name)
+        )
         source = f"{source} of shared experts" if "shared" in weight.name and source != "mlp" else source
         source = "attention" if shape.kind == "cohere2" and source == "mlp" else source  # both read one norm
         inputs = weight.shape[1]

@@ -103,7 +103,7 @@ def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[
         if not targets or not is_linear(weight):
             return False
         module = weight.name.removesuffix(".weight")
-        if is_fused(module) or weight.part in reserved:
+        if is_fused(module) or weight.module_name in reserved:
             return False
         in_attention = any(
             "attn" in name_part or "attention" in name_part for name_part in module.split(".")[:-1]

@@ -32,7 +32,7 @@ class Pass:
     """Whether the tree of prefixes is not walked."""
 
     @property
-    def seen(self) -> int:
+    def visible_tokens(self) -> int:
         """Tokens that a mask or scores hold for each token."""
         return self.tokens if self.is_packed else self.columns
 

@@ -166,7 +166,7 @@ class _Question:
         """The first bytes of a file, at most so many; None where the hub says that there is no such file."""
         address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{most - 1}"}
         try:
-            status, content = ask_hub(address, most_bytes=most, seconds=self._left(), headers=headers)
+            status, content = ask_hub(address, most_bytes=most, seconds=self._seconds_left(), headers=headers)
         except TimeoutError as error:
             raise self._late() from error
         except (OSError, HTTPException) as error:
@@ -180,7 +180,7 @@ class _Question:
             raise HubModelError(f"the Hugging Face hub responded with {status}: its size is unknown")
         return content
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         """Seconds that are left; HubModelError when there are none."""
         left = self.deadline - time.monotonic()
         if left <= 0:

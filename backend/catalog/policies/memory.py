@@ -10,7 +10,7 @@ has the policy whole beside its part of FSDP's copy (worker/policy/shards.py).
 import math
 from typing import Literal, NamedTuple
 
-from backend.catalog.policies.activations import Kept, expert_sizes, kept_bytes
+from backend.catalog.policies.activations import KeptBytes, expert_sizes, kept_bytes
 from backend.catalog.policies.adapters import adapts, adapts_experts
 from backend.catalog.policies.architectures import packing_error
 from backend.catalog.policies.forward_pass import Pass
@@ -278,7 +278,7 @@ class _Sizes:
         if self.config.objective.advantage.type != "critic":
             return []
         run = self._pass(4 if self.adapter is None else self.width)
-        kept_by_pass = self._kept(run)
+        kept_by_pass = self._kept_bytes(run)
         activations = kept_by_pass.most(recomputed=self.recomputed) + kept_by_pass.again(
             recomputed=self.recomputed
         )
@@ -291,12 +291,12 @@ class _Sizes:
         """Whether layers keep their inputs alone."""
         return self.config.resources.activation_checkpointing
 
-    def _kept(self, run: Pass) -> Kept:
+    def _kept_bytes(self, run: Pass) -> KeptBytes:
         return kept_bytes(self.shape, run)
 
     def begin_of_backward(self) -> Parts:
         """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
-        kept_by_pass, logits = self._kept(self.run), self.logits_bytes(self.run)
+        kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
         again = max(0.0, kept_by_pass.again(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch
         offload = self.config.resources.offload_optimizer and not self.on_cpu

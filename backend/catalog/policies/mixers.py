@@ -20,7 +20,7 @@ def attention(shape: ModelShape, run: Pass, *, window: int) -> float:
 
     On a GPU packed rows go through flash or flex attention, which keep neither scores nor masks of all pairs.
     """
-    width, columns = run.value_bytes, run.seen
+    width, columns = run.value_bytes, run.visible_tokens
     heads, keys, values = shape.heads, shape.kv_heads, shape.kv_heads
     wide, narrow = shape.head_width, shape.value_width
     if shape.kind == "gpt_oss":

@@ -158,7 +158,7 @@ def is_expert(weight: Weight) -> bool:
 
 def is_output(weight: Weight) -> bool:
     """Whether a weight is that of an output layer of its own."""
-    return weight.part in ("lm_head", "embed_out")
+    return weight.module_name in ("lm_head", "embed_out")
 
 
 def is_linear(weight: Weight) -> bool:

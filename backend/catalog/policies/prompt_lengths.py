@@ -142,11 +142,11 @@ def _keeps_words_apart(directory: Path) -> bool:
 @lru_cache(maxsize=16)
 def _has_single_words(path: Path, _size: int, _changed: int) -> bool:
     tokenizer: Any = json.loads(path.read_text(encoding="utf-8"))
-    vocabulary = _part(_part(tokenizer, "model"), "vocab")
+    vocabulary = _value_at(_value_at(tokenizer, "model"), "vocab")
     entries = [str(entry[0] if isinstance(entry, list) and entry else entry) for entry in vocabulary or ()]
-    added = [str(_part(token, "content")) for token in _part(tokenizer, "added_tokens") or ()]
+    added = [str(_value_at(token, "content")) for token in _value_at(tokenizer, "added_tokens") or ()]
     return bool(entries) and not any(map(SPANS_WORDS.search, [*entries, *added]))
 
 
-def _part(document: Any, name: str) -> Any:
+def _value_at(document: Any, name: str) -> Any:
     return document.get(name) if isinstance(document, dict) else None

@@ -173,7 +173,7 @@ def copied_values(shape: ModelShape, is_adapted: Callable[[Weight], bool], *, is
     total = head if is_packed and head >= FEWEST_PACKED else 0
     for weights in shape.layers.values():
         for parts in JOINED:
-            joined = [weight for weight in weights if is_linear(weight) and weight.part in parts]
+            joined = [weight for weight in weights if is_linear(weight) and weight.module_name in parts]
             values = sum(weight.values for weight in joined)
             is_copied = len(joined) > 1 or (is_packed and values >= FEWEST_PACKED)
             if is_copied and not any(map(is_adapted, joined)):

@@ -16,7 +16,7 @@ def tree_layer(shape: ModelShape, run: Pass) -> tuple[tuple[float, ...], float, 
     has_head_norm = any(".q_norm." in weight.name for weight in shape.layers[min(shape.layers)])
     layer_bytes = []
     for weights in shape.layers.values():
-        linear = {weight.part: weight for weight in filter(is_linear, weights)}
+        linear = {weight.module_name: weight for weight in filter(is_linear, weights)}
         inner = linear["down_proj"].shape[1]
         per_node = 2 * (4 * shape.hidden + 4 + gain * shape.hidden) + 4 * 4 * inner + 4 * (queries + keys)
         if has_head_norm:

@@ -44,7 +44,7 @@ class Weight(NamedTuple):
         return int(match[1]) if match else None
 
     @property
-    def part(self) -> str:
+    def module_name(self) -> str:
         """The last word of its module, such as q_proj."""
         return self.name.removesuffix(".weight").rpartition(".")[2]
 

@@ -140,7 +140,7 @@ Window = tuple[int | None, int | None]
 def _sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]]:
     if by == "correct":
         return [
-            (name, scope.only(first=None, last=None, correct=is_right))
+            (name, scope.restricted(first=None, last=None, correct=is_right))
             for name, is_right in (("wrong", False), ("right", True))
         ]
     if by == "runs":
@@ -157,7 +157,7 @@ def _sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]
     return [
         (
             f"steps {first or 0} to {'the last' if last is None else last}",
-            scope.only(first=first, last=last, correct=None),
+            scope.restricted(first=first, last=last, correct=None),
         )
         for first, last in (a, b)
     ]

@@ -79,7 +79,7 @@ class Scope:
         """The part of one run."""
         return replace(self, runs=[run])
 
-    def only(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
+    def restricted(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
         """A part of it: between two steps, of right or wrong completions."""
         steps = [step for step in (self.first_step, first) if step is not None]
         ends = [step for step in (self.last_step, last) if step is not None]

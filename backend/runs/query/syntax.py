@@ -136,7 +136,7 @@ def parse(text: str) -> Query | None:
     if refused := REFUSED.search(text):
         raise QueryError("contains NUL or an unpaired surrogate", refused.start())
     tokens = list(_tokens(text))
-    return _Parser(tokens).whole() if len(tokens) > 1 else None
+    return _Parser(tokens).parse() if len(tokens) > 1 else None
 
 
 def _tokens(text: str) -> "list[Token]":
@@ -178,7 +178,7 @@ class _Parser:
         self._at += 1
         return token
 
-    def whole(self) -> Query:
+    def parse(self) -> Query:
         """The tree of all tokens."""
         query = self._any(0)
         if self._next.kind != "end":

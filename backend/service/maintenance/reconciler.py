@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
-from backend.metrics.block_damage import noticed, told
+from backend.metrics.block_damage import forget_reported, noticed
 from backend.runs.deletion import carry_on
 from backend.runs.high_water_mark import raise_mark
 from backend.runs.leases import LostRuns
@@ -111,7 +111,7 @@ class Reconciler:
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
             tell_damage(session, damage.items())
-        told(damage)
+        forget_reported(damage)
         self._clock.settled(clock)
         for _ in range(rings):
             if not ring(self._settings):

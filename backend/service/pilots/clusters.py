@@ -31,14 +31,14 @@ class Slurm:
 
     def count(self) -> Pilots:
         """The jobs of this user by their name."""
-        listing = asked(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
+        listing = output_of(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
         return Pilots(waiting, len(states) - waiting)
 
     def submit(self) -> str:
         """Submit with `sbatch`, which reads the script from its input."""
-        return asked(["sbatch", "--parsable"], self._script).strip()
+        return output_of(["sbatch", "--parsable"], self._script).strip()
 
 
 class Kubernetes:
@@ -49,7 +49,7 @@ class Kubernetes:
 
     def count(self) -> Pilots:
         """The jobs with the label that have not finished."""
-        listing = asked(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
+        listing = output_of(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
         try:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -60,7 +60,7 @@ class Kubernetes:
 
     def submit(self) -> str:
         """Create with `kubectl`."""
-        return asked(["kubectl", "create", "--filename=-", "--output=name"], self._job).strip()
+        return output_of(["kubectl", "create", "--filename=-", "--output=name"], self._job).strip()
 
 
 class SkyPilot:
@@ -71,17 +71,17 @@ class SkyPilot:
 
     def count(self) -> Pilots:
         """The unfinished jobs by their name."""
-        listing = asked(["sky", "jobs", "queue", "--skip-finished"])
+        listing = output_of(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if NAME in line]
         running = sum("RUNNING" in line for line in states)
         return Pilots(len(states) - running, running)
 
     def submit(self) -> str:
         """Launch with `sky jobs launch`, without waiting for the job."""
-        return asked(["sky", "jobs", "launch", "--yes", "--detach-run", self._path]).strip()[-200:]
+        return output_of(["sky", "jobs", "launch", "--yes", "--detach-run", self._path]).strip()[-200:]
 
 
-def asked(command: Sequence[str], text: str = "") -> str:
+def output_of(command: Sequence[str], text: str = "") -> str:
     """The output of a command line; raises Unavailable with its own words, where it fails or hangs."""
     try:
         done = subprocess.run(

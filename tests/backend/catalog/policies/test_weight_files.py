@@ -32,7 +32,7 @@ def test_a_changed_file_is_read_again(tmp_path):
 def test_the_layer_of_a_weight():
     assert Weight("model.layers.12.mlp.up_proj.weight", (1,)).layer == 12
     assert Weight("model.layers.999999999.up_proj.weight", (1,)).layer is None
-    assert Weight("lm_head.weight", (1,)).part == "lm_head"
+    assert Weight("lm_head.weight", (1,)).module_name == "lm_head"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import Conflict, Unavailable
-from backend.service.pilots.clusters import Kubernetes, asked
+from backend.service.pilots.clusters import Kubernetes, output_of
 from backend.service.pilots.command import job_text
 from backend.service.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, worker_command
 
@@ -89,9 +89,9 @@ def test_a_task_of_skypilot_names_secrets_without_their_values():
 
 def test_a_cluster_that_is_away_is_named_in_its_own_words():
     with pytest.raises(Unavailable, match="not installed"):
-        asked(["no-such-command-of-a-cluster"])
+        output_of(["no-such-command-of-a-cluster"])
     with pytest.raises(Unavailable, match="sh failed: queue is full"):
-        asked(["sh", "-c", "echo queue is full >&2; exit 3"])
+        output_of(["sh", "-c", "echo queue is full >&2; exit 3"])
 
 
 @pytest.mark.parametrize("answer", ["", "Unable to connect", "[]", '{"items": null}', '{"items": ["x"]}'])
