@@ -71,12 +71,12 @@ def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) ->
 
 
 @contextmanager
-def left_for_later(what: str) -> Iterator[None]:
+def left_for_later(action: str) -> Iterator[None]:
     """A context in which the database may fail, because the work is repeated anyway."""
     try:
         yield
     except SQLAlchemyError as error:
-        logger.warning("cannot %s now: %s", what, first_line(error))
+        logger.warning("cannot %s now: %s", action, first_line(error))
 
 
 def first_line(error: BaseException) -> str:

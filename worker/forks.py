@@ -32,8 +32,8 @@ def serve_forks(descriptor: int) -> None:
     running: dict[int, int] = {}
     """The pipe of each trainer, by process id."""
     with selectors.DefaultSelector() as selector:
-        for each in (0, woken, descriptor):
-            selector.register(each, selectors.EVENT_READ)
+        for fd in (0, woken, descriptor):
+            selector.register(fd, selectors.EVENT_READ)
         while True:
             ready = {key.fd for key, _ in selector.select()}
             if 0 in ready:
@@ -45,8 +45,8 @@ def serve_forks(descriptor: int) -> None:
                 break
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for each in (woken, wake, *running.values()):
-        os.close(each)
+    for fd in (woken, wake, *running.values()):
+        os.close(fd)
     requests.close()
 
 
@@ -64,8 +64,8 @@ def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
     if child == 0:
         _become_trainer(json.loads(message)["environment"], streams, pipe)
         return True
-    for each in streams if child > 0 else descriptors:
-        os.close(each)
+    for fd in streams if child > 0 else descriptors:
+        os.close(fd)
     if child > 0:
         running[child] = pipe
     return False

@@ -41,7 +41,7 @@ def is_gpu_error(error: BaseException) -> bool:
 class GpuMemory(NamedTuple):
     """Bytes of a GPU's memory at one moment."""
 
-    own: int
+    held: int
     """Held by this process for its tensors."""
     free: int
     total: int
@@ -61,10 +61,10 @@ def _gpu_memory() -> GpuMemory | None:
 
 def gpu_text(memory: GpuMemory) -> str:
     """The holders of a GPU's memory, in words."""
-    rest = max(0, memory.total - memory.free - memory.own)
+    held_elsewhere = max(0, memory.total - memory.free - memory.held)
     return (
-        f"the trainer held {size_text(memory.own)} of the GPU's {size_text(memory.total)}, "
-        f"other processes and CUDA itself {size_text(rest)}; {size_text(memory.free)} were free"
+        f"the trainer held {size_text(memory.held)} of the GPU's {size_text(memory.total)}, "
+        f"other processes and CUDA itself {size_text(held_elsewhere)}; {size_text(memory.free)} were free"
     )
 
 
@@ -76,7 +76,7 @@ def used_text(count: float) -> str:
 def oom_kills() -> int:
     """The number of processes that this machine's kernel has killed for lack of memory."""
     try:
-        words = Path("/proc/vmstat").read_text().split()
+        counters = Path("/proc/vmstat").read_text().split()
     except OSError:
         return 0
-    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
+    return int(counters[counters.index("oom_kill") + 1]) if "oom_kill" in counters else 0

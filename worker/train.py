@@ -134,14 +134,14 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
     return 0
 
 
-def _follow(assignment: Assignment, place: dict[str, Any]) -> int:
+def _follow(assignment: Assignment, node: dict[str, Any]) -> int:
     """Follow the trainer of another node; one that has lost it is not to blame."""
     from worker.policy.ranks import is_lost_peer
     from worker.training.follower import follow_on_node
 
-    logger.info("node %d of a run on several", place["rank"])
+    logger.info("node %d of a run on several", node["rank"])
     try:
-        follow_on_node(place, device=assignment.device, threads=assignment.threads, gpus=assignment.gpus)
+        follow_on_node(node, device=assignment.device, threads=assignment.threads, gpus=assignment.gpus)
     except RuntimeError as error:
         if not is_lost_peer(error):
             raise
@@ -155,9 +155,9 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
     config, is_check = persist(sessions, lambda session: _read_run(session, assignment))
-    place = f"{assignment.device}, {assignment.threads} thread{'s' if assignment.threads != 1 else ''}"
+    location = f"{assignment.device}, {assignment.threads} thread{'s' if assignment.threads != 1 else ''}"
     logger.info(
-        "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
+        "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, location
     )
     recorder = Recorder(
         sessions,
@@ -179,8 +179,8 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             outcome = Outcome("paused", error.detail)
         except ArtifactFault as error:
             recorder.event("checkpoint", "error", error.detail)
-            words = f"{error.detail}; resume the run once it answers"
-            outcome = Outcome("failed", error.detail) if is_check else Outcome("paused", words)
+            reason = f"{error.detail}; resume the run once it answers"
+            outcome = Outcome("failed", error.detail) if is_check else Outcome("paused", reason)
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)

@@ -14,7 +14,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser; ends the program with a sentence where PATH has none."""
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    path = next((executable for name in NAMES if (executable := shutil.which(name))), None)
     if path is None:
         raise SystemExit(f"none of {', '.join(NAMES)} is on PATH")
     from playwright.sync_api import sync_playwright

@@ -31,8 +31,8 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
     with tempfile.TemporaryDirectory(prefix="grpolab-bench-") as directory:
         root = Path(directory) if cache is None else cache.resolve() / f"{database}{name}"
         (root / "state").mkdir(mode=0o700, parents=True, exist_ok=True)
-        for each in (root,) if cache is None else (root, root.parent):
-            each.chmod(each.stat().st_mode | 0o011)  # Postgres may run as nobody
+        for folder in (root,) if cache is None else (root, root.parent):
+            folder.chmod(folder.stat().st_mode | 0o011)  # Postgres may run as nobody
         if database == "sqlite":
             yield Installation(root, f"sqlite:///{root}/state/grpolab.db")
             return

@@ -34,12 +34,23 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = port or probe.getsockname()[1]
         self.token = secrets.token_urlsafe()
-        own = {"STATE_DIR": state, "PORT": str(self.port), "GRPOLAB_TOKEN": self.token, **variables}
-        own["PYTHONDONTWRITEBYTECODE"] = ""  # a person's second start finds the sources compiled
+        service_variables = {
+            "STATE_DIR": state,
+            "PORT": str(self.port),
+            "GRPOLAB_TOKEN": self.token,
+            **variables,
+        }
+        service_variables["PYTHONDONTWRITEBYTECODE"] = (
+            ""  # a person's second start finds the sources compiled
+        )
         quiet = subprocess.DEVNULL if command == "serve" else None  # its log
         argv = [sys.executable, "-m", "backend.service", command]
         self.process = subprocess.Popen(
-            argv, cwd=checkout, env={**os.environ, **own}, stdout=subprocess.DEVNULL, stderr=quiet
+            argv,
+            cwd=checkout,
+            env={**os.environ, **service_variables},
+            stdout=subprocess.DEVNULL,
+            stderr=quiet,
         )
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx2.Client(

@@ -26,8 +26,8 @@ RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
 
 def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
     """The request of the pages for one chart."""
-    given = {"runs": ",".join(runs), "metrics": METRIC, "x": "step", "max_points": 500, "compact": "true"}
-    query = "&".join(f"{name}={value}" for name, value in (given | parameters).items())
+    defaults = {"runs": ",".join(runs), "metrics": METRIC, "x": "step", "max_points": 500, "compact": "true"}
+    query = "&".join(f"{name}={value}" for name, value in (defaults | parameters).items())
     return Asked("GET", f"/api/v1/series?{query}")
 
 
@@ -81,34 +81,34 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
     """Load everything, then ask by turns; the tables grow between the rounds."""
     write_curves(root / "curves", plan.runs, plan.steps)
     servers: dict[str, PeerServer] = {}
-    found = Beside([_load_ours(name, each, plan.runs, plan.steps) for name, each in ours.items()], {})
+    comparison = Beside([_load_ours(name, side, plan.runs, plan.steps) for name, side in ours.items()], {})
     try:
         for peer in peers:
             try:
                 system, servers[peer] = _load_peer(peer, root, names_of(plan.runs))
             except (RuntimeError, subprocess.CalledProcessError, httpx2.HTTPError) as error:
-                found.absent[peer] = str(error)
+                comparison.absent[peer] = str(error)
             else:
-                found.systems.append(system)
-        for system, clients, request in _turns(found.systems, plan, lambda system: system.chart):
+                comparison.systems.append(system)
+        for system, clients, request in _turns(comparison.systems, plan, lambda system: system.chart):
             _ask(system, system.charts.setdefault(clients, Answered()), request, clients, plan)
         tabled = dict(servers)
         for size in plan.tables:
-            for each in ours.values():
-                each.add_runs(size - each.count, 1)
-                each.settle()
+            for side in ours.values():
+                side.add_runs(size - side.count, 1)
+                side.settle()
             for peer, server in list(tabled.items()):
                 if reason := _grow(peer, server, root, size, within=plan.within):
-                    found.absent[f"The table of {size:,} runs of {peer}"] = reason
+                    comparison.absent[f"The table of {size:,} runs of {peer}"] = reason
                     del tabled[peer]
-            shown = [each for each in found.systems if not each.peer or each.peer in tabled]
+            shown = [system for system in comparison.systems if not system.peer or system.peer in tabled]
             for system, clients, request in _turns(shown, plan, lambda system: system.table):
                 _ask(system, system.tables.setdefault((size, clients), Answered()), request, clients, plan)
     finally:
         for server in servers.values():
             server.stop()
-    found.load = os.getloadavg()[0]
-    return found
+    comparison.load = os.getloadavg()[0]
+    return comparison
 
 
 def _ask(system: System, into: Answered, request: str, clients: int, plan: Plan) -> None:
@@ -130,12 +130,12 @@ def _turns(
 def _grow(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
     """Make runs until there are so many; the reason where that takes too long."""
     print(f"{peer}: {size:,} runs", flush=True)
-    there = len(server.runs)
-    made = _fill(peer, root, [f"run-{number:05}" for number in range(there, size)], within=within)
-    server.runs += made["ids"]
+    run_count = len(server.runs)
+    filled = _fill(peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within)
+    server.runs += filled["ids"]
     if len(server.runs) < size:
-        each = made["seconds"] / max(1, len(made["ids"]))
-        return f"making a run takes {each:.2f} s"
+        seconds_per_run = filled["seconds"] / max(1, len(filled["ids"]))
+        return f"making a run takes {seconds_per_run:.2f} s"
     if peer == "tensorboard":
         try:
             _wait_for_runs(server, size, within)
@@ -161,8 +161,8 @@ def _load_ours(database: str, ours: Ours, runs: int, steps: int) -> System:
         loading=seconds,
         cold=cold,
         survived=(
-            sum(SPIKE in each["values"] for each in series),
-            sum(any(point["value"] == "NaN" for point in each["non_finite"]) for each in series),
+            sum(SPIKE in curve["values"] for curve in series),
+            sum(any(point["value"] == "NaN" for point in curve["non_finite"]) for curve in series),
         ),
     )
 
@@ -179,8 +179,8 @@ def _fill(
         "names": list(names),
         "within": within,
     }
-    found: dict[str, Any] = run(python_of(peer), SIDES, job | {"threads": 1})
-    return found
+    answer: dict[str, Any] = run(python_of(peer), SIDES, job | {"threads": 1})
+    return answer
 
 
 def _load_peer(peer: str, root: Path, names: Sequence[str]) -> tuple[System, PeerServer]:

@@ -17,7 +17,7 @@ from typing import Any
 
 
 @dataclass(slots=True)
-class Found:
+class Measured:
     """What the clients have measured."""
 
     seconds: list[float] = field(default_factory=list)
@@ -26,15 +26,15 @@ class Found:
     """Of the largest answer."""
 
 
-async def ask(port: int, requests: Iterator[bytes], found: Found, deadline: float) -> None:
+async def ask(port: int, requests: Iterator[bytes], measured: Measured, deadline: float) -> None:
     """One client on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
     while (began := time.perf_counter()) < deadline:
         writer.write(next(requests))
         status, size, is_last = await _answer(reader)
-        found.seconds.append(time.perf_counter() - began)
-        found.statuses[status] += 1
-        found.bytes = max(found.bytes, size)
+        measured.seconds.append(time.perf_counter() - began)
+        measured.statuses[status] += 1
+        measured.bytes = max(measured.bytes, size)
         if is_last:
             writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
@@ -66,12 +66,12 @@ async def _chunks(reader: asyncio.StreamReader) -> int:
 async def main() -> None:
     """Run the job."""
     job: dict[str, Any] = json.load(sys.stdin)
-    found = Found()
+    measured = Measured()
     deadline = time.perf_counter() + job["seconds"]
     numbers = count(time.time_ns() // 1_000_000)
     requests = (job["request"].replace("NUMBER", str(number)).encode() for number in numbers)
-    await asyncio.gather(*(ask(job["port"], requests, found, deadline) for _ in range(job["clients"])))
-    print(json.dumps({"seconds": found.seconds, "statuses": found.statuses, "bytes": found.bytes}))
+    await asyncio.gather(*(ask(job["port"], requests, measured, deadline) for _ in range(job["clients"])))
+    print(json.dumps({"seconds": measured.seconds, "statuses": measured.statuses, "bytes": measured.bytes}))
 
 
 asyncio.run(main())

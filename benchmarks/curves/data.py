@@ -21,8 +21,8 @@ def values_of(run: int, steps: int) -> list[float]:
     values = 1 - np.exp(-3 * np.arange(steps) / steps) + 0.01 * run + chance.normal(0, 0.05, steps)
     values[steps // 2 + run] = SPIKE
     values[steps // 3 + run] = math.nan
-    found: list[float] = values.tolist()
-    return found
+    curve: list[float] = values.tolist()
+    return curve
 
 
 def write_curves(directory: Path, runs: int, steps: int) -> None:

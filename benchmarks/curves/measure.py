@@ -46,10 +46,10 @@ def ask(
     output = subprocess.run(
         [sys.executable, CLIENTS], input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True
     ).stdout
-    found: dict[str, Any] = json.loads(output)
-    wrong = found["statuses"].keys() - {"200"}
+    report: dict[str, Any] = json.loads(output)
+    wrong = report["statuses"].keys() - {"200"}
     if wrong and not may_fail:
         raise SystemExit(f"{request[:200]} was answered with {', '.join(wrong)}")
-    into.errors += sum(found["statuses"][status] for status in wrong)
-    into.seconds += found["seconds"]
-    into.bytes = max(into.bytes, found["bytes"])
+    into.errors += sum(report["statuses"][status] for status in wrong)
+    into.seconds += report["seconds"]
+    into.bytes = max(into.bytes, report["bytes"])

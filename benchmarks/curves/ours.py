@@ -21,10 +21,10 @@ PER_TRANSACTION = 20_000
 class Ours:
     """An installation that is filled directly, as trainers do it, and served by its own process."""
 
-    def __init__(self, place: Installation) -> None:
-        self._place = place
-        upgrade(place.url)
-        self._engine = open_engine(place.url)
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        upgrade(installation.url)
+        self._engine = open_engine(installation.url)
         self.sessions: Sessions = open_sessions(self._engine)
         self.count = 0
         self.service: Service | None = None
@@ -72,7 +72,9 @@ class Ours:
 
     def serve(self) -> Service:
         """Start the service, without a worker."""
-        self.service = Service(str(self._place.state), command="serve", DATABASE_URL=self._place.url)
+        self.service = Service(
+            str(self._installation.state), command="serve", DATABASE_URL=self._installation.url
+        )
         self.service.wait_until_it_answers()
         return self.service
 

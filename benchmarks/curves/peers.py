@@ -159,7 +159,7 @@ class PeerServer:
         self.kind = KINDS[peer]
         self.runs: list[str] = []
         """Ids of those that were made."""
-        own = {
+        peer_variables = {
             "TRACKIO_DIR": str(directory),
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes that no page asks
@@ -168,7 +168,7 @@ class PeerServer:
         with (directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.kind.command(directory, self.port),
-                env={**os.environ, **own},
+                env={**os.environ, **peer_variables},
                 cwd=directory,
                 stdout=log,
                 stderr=log,

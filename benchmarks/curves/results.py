@@ -51,21 +51,22 @@ def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
         for system in beside.systems
     ]
     lines = ["One chart of all runs and the first page of the table, as each page asks for them."]
-    lines += [f"{what} could not be measured: {reason}." for what, reason in beside.absent.items()]
+    lines += [f"{title} could not be measured: {reason}." for title, reason in beside.absent.items()]
     return "\n\n".join([" ".join(lines), _table(head, rows), *_ratios(beside)])
 
 
 def _ratios(beside: Beside) -> list[str]:
     """How much faster a chart is here than at the fastest peer."""
-    ours = [each for each in beside.systems if not each.peer]
-    peers = [each for each in beside.systems if each.peer]
+    ours = [system for system in beside.systems if not system.peer]
+    peers = [system for system in beside.systems if system.peer]
     if not ours or not peers:
         return []
 
     def against(clients: int) -> str:
-        best = min(peers, key=lambda each: each.charts[clients].middle)
+        best = min(peers, key=lambda peer: peer.charts[clients].middle)
         times = (
-            f"{best.charts[clients].middle / each.charts[clients].middle:.1f} ({each.name})" for each in ours
+            f"{best.charts[clients].middle / system.charts[clients].middle:.1f} ({system.name})"
+            for system in ours
         )
         return (
             f"with {clients} client{'s' * (clients > 1)} {best.name} takes {', '.join(times)} times as long"

@@ -44,9 +44,11 @@ def into_mlflow(directory: Path, curves: Curves) -> list[str]:
     from mlflow.entities import Metric
 
     client = MlflowClient(f"sqlite:///{directory}/mlflow.db")
-    found = client.get_experiment_by_name("curves")
+    existing = client.get_experiment_by_name("curves")
     experiment = (
-        found.experiment_id if found else client.create_experiment("curves", f"file://{directory}/artifacts")
+        existing.experiment_id
+        if existing
+        else client.create_experiment("curves", f"file://{directory}/artifacts")
     )
     ids = []
     for name, values in curves:

@@ -23,7 +23,7 @@ from backend.analysis.diagnosis.detectors import VERSION
 from benchmarks.common.service import ENDED, Service
 from benchmarks.diagnosis.labels import labelled_runs, scored
 from benchmarks.diagnosis.problems import service_with_problems
-from benchmarks.diagnosis.recipes import ALL_PLANTS, PLANTED, RECIPES, Part, Planted, later, suite
+from benchmarks.diagnosis.recipes import ALL_PLANTS, PLANTED, RECIPES, Planted, Split, later, suite
 from benchmarks.diagnosis.results import later_report, report
 from benchmarks.diagnosis.store import keep, recorded, write
 
@@ -50,9 +50,9 @@ def main() -> None:
     if arguments.labels:
         print(_of_labels(arguments.labels, arguments.url))
         return
-    known = recorded()
+    recorded_results = recorded()
     keys = later(arguments.seeds) if arguments.later else suite(arguments.part, arguments.seeds)
-    missing = [key for key in keys if key not in known]
+    missing = [key for key in keys if key not in recorded_results]
     if arguments.healthy:
         missing = [key for key in missing if not key.plant]
     if missing and not arguments.table:
@@ -96,8 +96,8 @@ def tables() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _trained(results: Mapping[Planted, Any], part: Part) -> str:
-    keys = set(suite(part))
+def _trained(results: Mapping[Planted, Any], split: Split) -> str:
+    keys = set(suite(split))
     return f"{len(results.keys() & keys)} of {len(keys)} runs"
 
 
@@ -134,10 +134,10 @@ class _Queue:
         plant = ALL_PLANTS[key.plant] if key.plant else None
         changes = dict(plant.severities[key.severity]) if plant else {}
         if plant is None or plant.when == "start":
-            found = self._experiment(recipe.config, changes, key.seed)
+            run_id = self._experiment(recipe.config, changes, key.seed)
             if plant is None:
-                self.parents[key.recipe, key.seed] = found
-            return found
+                self.parents[key.recipe, key.seed] = run_id
+            return run_id
         parent = self._parent(key)
         body = {"step": PLANTED, "changes": changes}
         answer = self.service.http.post(f"/api/v1/runs/{parent}/fork", json=_plain(body))
@@ -146,10 +146,10 @@ class _Queue:
         return str(answer.json()["id"])
 
     def _parent(self, key: Planted) -> str:
-        place = (key.recipe, key.seed)
-        if place not in self.parents:
-            self.parents[place] = self._experiment(RECIPES[key.recipe].config, {}, key.seed)
-        parent = self.parents[place]
+        parent_key = (key.recipe, key.seed)
+        if parent_key not in self.parents:
+            self.parents[parent_key] = self._experiment(RECIPES[key.recipe].config, {}, key.seed)
+        parent = self.parents[parent_key]
         while self.service.http.get(f"/api/v1/runs/{parent}").json()["status"] not in ENDED:
             self.collect()
             time.sleep(0.5)

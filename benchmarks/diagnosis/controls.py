@@ -36,8 +36,8 @@ def without_evaluations(log: Log, _key: Planted) -> Log:
 def half_withheld(log: Log, key: Planted) -> Log:
     """No config, and of the metrics beside the training accuracy a half that is drawn for each run."""
     names = sorted(set(log.series) - {GOAL})
-    kept = random.Random(str(key)).sample(names, len(names) // 2)
-    return Log({name: log.series[name] for name in [GOAL, *kept]})
+    sampled_names = random.Random(str(key)).sample(names, len(names) // 2)
+    return Log({name: log.series[name] for name in [GOAL, *sampled_names]})
 
 
 def shuffled(log: Log, key: Planted) -> Log:
@@ -79,10 +79,10 @@ def level_reversed(log: Log, _key: Planted) -> Log:
 
 def _reordered(log: Log, order: Callable[[np.ndarray], np.ndarray]) -> Log:
     """Values in another order of the steps, moved together where metrics share their steps."""
-    found = {}
+    reordered = {}
     for name, series in log.series.items():
-        found[name] = Series(series.steps, series.values[order(series.steps)]) if len(series) else series
-    return replace(log, series=found)
+        reordered[name] = Series(series.steps, series.values[order(series.steps)]) if len(series) else series
+    return replace(log, series=reordered)
 
 
 def _number(key: Planted) -> int:

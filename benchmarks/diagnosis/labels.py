@@ -26,16 +26,16 @@ class Labelled(NamedTuple):
 
 def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:
     """The runs of an export in which somebody labelled a completion, by id."""
-    found: dict[str, list[tuple[int, bool]]] = {}
+    by_run: dict[str, list[tuple[int, bool]]] = {}
     for row in rows:
-        if labels := {each["label"] for each in row["labels"]}:
-            found.setdefault(row["run"], []).append((row["step"], HACKED in labels))
-    return [_labelled(run, those) for run, those in sorted(found.items())]
+        if labels := {label["label"] for label in row["labels"]}:
+            by_run.setdefault(row["run"], []).append((row["step"], HACKED in labels))
+    return [_labelled(run, run_labels) for run, run_labels in sorted(by_run.items())]
 
 
-def _labelled(run: str, those: list[tuple[int, bool]]) -> Labelled:
-    hacked = [step for step, is_hacked in those if is_hacked]
-    return Labelled(run, len(those), len(hacked), min(hacked, default=None))
+def _labelled(run: str, run_labels: list[tuple[int, bool]]) -> Labelled:
+    hacked = [step for step, is_hacked in run_labels if is_hacked]
+    return Labelled(run, len(run_labels), len(hacked), min(hacked, default=None))
 
 
 def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, Any]]) -> str:
@@ -46,18 +46,18 @@ def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, 
     ]
     named: dict[bool, list[bool]] = {True: [], False: []}
     for run in runs:
-        found = diagnosis_of(run.run)
-        causes = [each["cause"] for each in found["causes"]]
-        place = causes.index(CAUSE) + 1 if CAUSE in causes else None
-        onset = found["onset"]
-        named[run.hacked > 0].append(place is not None)
+        diagnosis = diagnosis_of(run.run)
+        causes = [cause["cause"] for cause in diagnosis["causes"]]
+        rank = causes.index(CAUSE) + 1 if CAUSE in causes else None
+        onset = diagnosis["onset"]
+        named[run.hacked > 0].append(rank is not None)
         cells = (
             run.run,
             run.labelled,
             run.hacked,
             "" if run.first_step is None else run.first_step,
-            found["verdict"],
-            place or "not named",
+            diagnosis["verdict"],
+            rank or "not named",
             "" if onset is None else f"{onset['healthy']} to {onset['sick']}",
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")

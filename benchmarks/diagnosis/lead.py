@@ -33,8 +33,8 @@ def _alarms(log: Log) -> Iterator[int]:
     last = max((int(series.steps[-1]) for series in log.series.values() if len(series)), default=0)
     for step in range(1, last + 1):
         if is_due(step):
-            known = {name: series.between(0, step) for name, series in log.series.items()}
-            if diagnose(replace(log, series=known, status="", reason="")).outcome.verdict in ALARMS:
+            past_series = {name: series.between(0, step) for name, series in log.series.items()}
+            if diagnose(replace(log, series=past_series, status="", reason="")).outcome.verdict in ALARMS:
                 yield step
 
 
@@ -54,17 +54,21 @@ def surely_lower(best: float) -> float:
 
 def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
     """What judging every 10 steps found before the end of runs that fell, and of healthy ones."""
-    found = [lead(log) for log in fell]
-    both = sorted(
-        each.by_accuracy - each.by_diagnosis
-        for each in found
-        if each.by_diagnosis is not None and each.by_accuracy is not None
+    leads = [lead(log) for log in fell]
+    gained_steps = sorted(
+        run_lead.by_accuracy - run_lead.by_diagnosis
+        for run_lead in leads
+        if run_lead.by_diagnosis is not None and run_lead.by_accuracy is not None
     )
-    tenth = len(both) // 10
-    spread = f"{median(both):g} ({both[tenth]} to {both[-1 - tenth]})" if both else "none"
-    alarmed = [each.by_diagnosis is not None for each in found]
-    shown = [each.by_accuracy is not None for each in found]
-    false = [each.by_diagnosis is not None for each in map(lead, healthy)]
+    tenth = len(gained_steps) // 10
+    spread = (
+        f"{median(gained_steps):g} ({gained_steps[tenth]} to {gained_steps[-1 - tenth]})"
+        if gained_steps
+        else "none"
+    )
+    alarmed = [run_lead.by_diagnosis is not None for run_lead in leads]
+    shown = [run_lead.by_accuracy is not None for run_lead in leads]
+    false = [run_lead.by_diagnosis is not None for run_lead in map(lead, healthy)]
     return [
         "| judged every 10 steps while it trains | |",
         "|---|---|",

@@ -40,7 +40,7 @@ def rlwatch(logs: Sequence[Log]) -> list[bool]:
     """Whether rlwatch's detectors, as they are configured by default, say critical at any step."""
     rows = [_rows(log) for log in logs]
     answer = run(python_of_rlwatch(), Path(__file__).parent / "rlwatch_side.py", {"logs": rows, "threads": 1})
-    return [found == "critical" for found in answer["severities"]]
+    return [severity == "critical" for severity in answer["severities"]]
 
 
 def _rows(log: Log) -> list[dict[str, float]]:

@@ -16,13 +16,13 @@ STEPS = 80
 HELD_OUT = 1024
 """Problems of each evaluation: the labels come from them."""
 
-Part = Literal["build", "unseen"]
+Split = Literal["build", "unseen"]
 
 
 class Recipe(Frozen):
     """A healthy run's config."""
 
-    part: Part
+    split: Split
     config: Mapping[str, Any]
     is_planted: bool = True
     """Whether causes are planted in it; else its runs are only healthy ones."""
@@ -47,7 +47,7 @@ class Planted(NamedTuple):
     seed: int
 
 
-def _recipe(part: Part, preset: str, *, is_planted: bool = True, **fields: Any) -> Recipe:
+def _recipe(split: Split, preset: str, *, is_planted: bool = True, **fields: Any) -> Recipe:
     base: dict[str, Any] = {
         "preset": preset,
         "steps": STEPS,
@@ -58,7 +58,7 @@ def _recipe(part: Part, preset: str, *, is_planted: bool = True, **fields: Any) 
         "recording": {"rollouts": "none", "tokens": False},
         "stop_rules": [],
     }
-    return Recipe(part=part, config=base | fields, is_planted=is_planted)
+    return Recipe(split=split, config=base | fields, is_planted=is_planted)
 
 
 RECIPES: dict[str, Recipe] = {
@@ -167,16 +167,16 @@ def later(seeds: int) -> Iterator[Planted]:
     for seed in range(seeds):
         for severity in (2, 1, 0):
             for name, recipe in RECIPES.items():
-                for plant in LATER_PLANTS if recipe.is_planted and recipe.part == "unseen" else ():
+                for plant in LATER_PLANTS if recipe.is_planted and recipe.split == "unseen" else ():
                     yield Planted(name, plant, severity, seed)
 
 
-def suite(part: Part, seeds: int = 5) -> Iterator[Planted]:
+def suite(split: Split, seeds: int = 5) -> Iterator[Planted]:
     """All runs of a part, seed by seed; a healthy run stands before the plants that fork from it."""
     for seed in range(max(seeds, HEALTHY_SEEDS)):
         for severity in (2, 1, 0):
             for name, recipe in RECIPES.items():
-                if recipe.part != part:
+                if recipe.split != split:
                     continue
                 if severity == 2:
                     yield Planted(name, "", 0, seed)

@@ -22,7 +22,7 @@ from benchmarks.diagnosis.controls import (
 )
 from benchmarks.diagnosis.lead import lead_table, surely_lower
 from benchmarks.diagnosis.peers import alarms
-from benchmarks.diagnosis.recipes import ALL_PLANTS, LATER_PLANTS, PLANTED, PLANTS, RECIPES, Part, Planted
+from benchmarks.diagnosis.recipes import ALL_PLANTS, LATER_PLANTS, PLANTED, PLANTS, RECIPES, Planted, Split
 
 ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
@@ -33,13 +33,13 @@ class Judged(NamedTuple):
     key: Planted
     fell: bool
     """By the held-out accuracy: it ended below half of its best, or never rose."""
-    found: Diagnosis
+    diagnosis: Diagnosis
     log: Log
 
     @property
     def is_ill(self) -> bool:
         """Whether the verdict is that something went wrong."""
-        return self.found.outcome.verdict in ILL
+        return self.diagnosis.outcome.verdict in ILL
 
     @property
     def cause(self) -> str:
@@ -49,16 +49,16 @@ class Judged(NamedTuple):
     @property
     def rank(self) -> int:
         """Place of the planted cause, from 1; 0 if it is not among the causes."""
-        names = [each.finding.cause for each in self.found.causes]
+        names = [cause.finding.cause for cause in self.diagnosis.causes]
         return names.index(self.cause) + 1 if self.cause in names else 0
 
     @property
     def onset_error(self) -> int | None:
         """Steps between the planted step and the onset's interval; None without an onset."""
-        if self.found.onset is None:
+        if self.diagnosis.onset is None:
             return None
         planted = PLANTED if ALL_PLANTS[self.key.plant].when == "mid" else 1
-        low, high = self.found.onset
+        low, high = self.diagnosis.onset
         return max(low - planted, planted - high, 0)
 
 
@@ -74,24 +74,24 @@ def log_of(result: Mapping[str, Any]) -> Log:
 
 
 def judged(
-    results: Mapping[Planted, Mapping[str, Any]], part: Part, change: Change = as_it_is
+    results: Mapping[Planted, Mapping[str, Any]], split: Split, change: Change = as_it_is
 ) -> list[Judged]:
     """Each run of a part with its label and the diagnosis of its changed log."""
     chosen = {
         key: result
         for key, result in results.items()
-        if RECIPES[key.recipe].part == part and key.plant not in LATER_PLANTS
+        if RECIPES[key.recipe].split == split and key.plant not in LATER_PLANTS
     }
     return _judged(chosen, change)
 
 
 def _judged(results: Mapping[Planted, Mapping[str, Any]], change: Change = as_it_is) -> list[Judged]:
-    found = []
+    judged_runs = []
     for key, result in sorted(results.items()):
         log = log_of(result)
         fell = _fell(log.series["eval/accuracy"].values)
-        found.append(Judged(key, fell, diagnose(change(log, key)), log))
-    return found
+        judged_runs.append(Judged(key, fell, diagnose(change(log, key)), log))
+    return judged_runs
 
 
 def _fell(accuracy: Any) -> bool:
@@ -121,9 +121,9 @@ def _cumulative(hits: int, count: int, p: float) -> float:
     return sum(math.comb(count, k) * p**k * (1 - p) ** (count - k) for k in range(hits + 1))
 
 
-def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
+def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
     """The tables of a part."""
-    runs = judged(results, part)
+    runs = judged(results, split)
     healthy, fell = _healthy(runs), _fallen(runs)
     bore = [run for run in runs if run.key.plant and not run.fell]
     odd = len(runs) - len(healthy) - len(fell) - len(bore)
@@ -137,7 +137,9 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
         share_row("healthy runs reported as broken", (run.is_ill for run in healthy)),
         share_row("planted cause first", (run.rank == 1 for run in fell)),
         share_row("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
-        share_row("runs without a verdict", (run.found.outcome.verdict == "inconclusive" for run in runs)),
+        share_row(
+            "runs without a verdict", (run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
+        ),
         share_row("plants that did no harm, reported as broken", (run.is_ill for run in bore)),
         "",
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
@@ -147,7 +149,7 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
         "",
         *lead_table([run.log for run in fell], [run.log for run in healthy]),
         "",
-        *_views(results, part),
+        *_views(results, split),
         "",
         *_peers(runs),
     ]
@@ -162,12 +164,12 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
     fell = [run for run in runs if run.fell]
     bore = [run for run in runs if not run.fell]
     ill = sum(run.is_ill for run in bore)
-    said = (
+    summary = (
         f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
         f"only here: {len(fell)} fell, {len(bore)} unharmed, of which {ill} are reported as broken."
     )
     lines = [
-        said,
+        summary,
         "",
         "| planted later | fell | found | cause first | among two | onset off, median | 9 in 10 |",
     ]
@@ -184,39 +186,39 @@ def _fallen(runs: Iterable[Judged]) -> list[Judged]:
     return [run for run in runs if run.key.plant and run.fell]
 
 
-def _views(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
+def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
     """The same figures with less of each log, and alarms where nothing happens."""
     lines = [
         "| the log holds | falls found | healthy reported as broken | cause first | among two | no verdict |",
         "|---|---|---|---|---|---|",
     ]
     for name, change in VIEWS.items():
-        runs = judged(results, part, change)
+        runs = judged(results, split, change)
         healthy, fell = _healthy(runs), _fallen(runs)
         cells = (
             _of(run.is_ill for run in fell),
             _of(run.is_ill for run in healthy),
             _of(run.rank == 1 for run in fell),
             _of(0 < run.rank <= 2 for run in fell),
-            _of(run.found.outcome.verdict == "inconclusive" for run in runs),
+            _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs),
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    return [*lines, "", *_named_of_half(results, part), "", *_controls(results, part)]
+    return [*lines, "", *_named_of_half(results, split), "", *_controls(results, split)]
 
 
-def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
+def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
     """Causes named with half of the metrics, where one that the cause requires is among them."""
-    fell = _fallen(judged(results, part, half_withheld))
-    known = [run for run in fell if can_be_named(half_withheld(run.log, run.key), run.cause)]
+    fell = _fallen(judged(results, split, half_withheld))
+    nameable = [run for run in fell if can_be_named(half_withheld(run.log, run.key), run.cause)]
     return [
         "| half of the metrics, one that the planted cause requires among them | share | 95 % interval |",
         "|---|---|---|",
-        _rate("cause first", [run.rank == 1 for run in known]),
-        _rate("among the first two", [0 < run.rank <= 2 for run in known]),
+        _rate("cause first", [run.rank == 1 for run in nameable]),
+        _rate("among the first two", [0 < run.rank <= 2 for run in nameable]),
     ]
 
 
-def _controls(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
+def _controls(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
     """Alarms in healthy runs in which nothing happens at any step."""
     lines = [
         (
@@ -226,12 +228,12 @@ def _controls(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[
         "|---|---|---|---|---|",
     ]
     for name, change in (CONTROLS | LEVEL_CONTROLS).items():
-        runs = _healthy(judged(results, part, change))
+        runs = _healthy(judged(results, split, change))
         if name in LEVEL_CONTROLS:
             runs = [run for run in runs if level_window(run.log) is not None]
-        called = [run.found.outcome.verdict in ILL - {"never_learned"} for run in runs]
+        called = [run.diagnosis.outcome.verdict in ILL - {"never_learned"} for run in runs]
         ill = (change(run.log, run.key) for run, is_ill in zip(runs, called, strict=True) if is_ill)
-        silent = _of(run.found.outcome.verdict == "inconclusive" for run in runs)
+        silent = _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
         lines.append(f"{_rate(name, called)} {_of(map(_lost, ill))} | {silent} |")
     return lines
 
@@ -262,27 +264,30 @@ def _peers(runs: list[Judged]) -> list[str]:
 
 
 def _of(hits: Iterable[bool]) -> str:
-    each = list(hits)
-    return f"{sum(each)} of {len(each)} ({sum(each) / len(each):.0%})" if each else "none"
+    outcomes = list(hits)
+    return f"{sum(outcomes)} of {len(outcomes)} ({sum(outcomes) / len(outcomes):.0%})" if outcomes else "none"
 
 
 def share_row(title: str, hits: Iterable[bool]) -> str:
     """A row of a table: how many of how many, with the Clopper-Pearson interval."""
-    each = list(hits)
-    if not each:
+    outcomes = list(hits)
+    if not outcomes:
         return f"| {title} | 0 | | |"
-    low, high = interval(sum(each), len(each))
-    return f"| {title} | {sum(each)} of {len(each)} | {sum(each) / len(each):.0%} | {low:.0%} to {high:.0%} |"
+    count, total = sum(outcomes), len(outcomes)
+    low, high = interval(count, total)
+    return f"| {title} | {count} of {total} | {count / total:.0%} | {low:.0%} to {high:.0%} |"
 
 
 def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str:
     """Figures of a plant; among all runs that fell also how often its cause is named rightly."""
-    found = sum(run.is_ill for run in runs)
+    ill_count = sum(run.is_ill for run in runs)
     first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
     cause = ALL_PLANTS[name].cause
-    cells = [f"{name}: {cause}", *map(str, (len(runs), found, first, two))]
+    cells = [f"{name}: {cause}", *map(str, (len(runs), ill_count, first, two))]
     if fell is not None:
-        named = [run for run in fell if run.found.causes and run.found.causes[0].finding.cause == cause]
+        named = [
+            run for run in fell if run.diagnosis.causes and run.diagnosis.causes[0].finding.cause == cause
+        ]
         cells.append(_of(run.cause == cause for run in named))
     return f"| {' | '.join(cells)} | {_errors(runs)} |"
 

@@ -15,12 +15,12 @@ def main() -> None:
 def worst(rows: list[dict[str, float]]) -> str:
     """The highest severity of any alert; empty without one."""
     suite = DetectorSuite(RLWatchConfig())
-    found = {
+    severities = {
         alert.severity
         for row in rows
         for alert in suite.check_step(int(row["step"]), **{k: v for k, v in row.items() if k != "step"})
     }
-    return next((severity for severity in ("critical", "warning") if severity in found), "")
+    return next((severity for severity in ("critical", "warning") if severity in severities), "")
 
 
 if __name__ == "__main__":

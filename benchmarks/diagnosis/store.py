@@ -24,8 +24,8 @@ def recorded() -> dict[Planted, dict[str, Any]]:
     if not RUNS.exists():
         return {}
     lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
-    found = [json.loads(line) for line in lines]
-    return {Planted(*one["key"]): one for one in found}
+    records = [json.loads(line) for line in lines]
+    return {Planted(*record["key"]): record for record in records}
 
 
 def write(results: dict[Planted, dict[str, Any]], level: int = SMALL) -> None:

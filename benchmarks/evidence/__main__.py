@@ -105,17 +105,17 @@ def last(values: Iterable[Any]) -> float:
     return float([value for value in values if value not in {"", None}][-1])
 
 
-def table(found: list[tuple[Recorded, float]]) -> str:
+def table(repeated: list[tuple[Recorded, float]]) -> str:
     """Mean accuracies of each variant, recorded and now, in Markdown."""
     lines = ["| claim | variant | n | recorded | again | |", "|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str], list[tuple[Recorded, float]]] = {}
-    for run, value in found:
+    for run, value in repeated:
         groups.setdefault((run["claim"], run["variant"]), []).append((run, value))
-    for (claim, variant), those in groups.items():
-        before = mean(last(run["series"][ACCURACY]) for run, _ in those)
-        now = mean(value for _, value in those)
-        note = "its preset has changed since" if has_changed(those[0][0]["asked"]) else ""
-        lines.append(f"| {claim} | {variant} | {len(those)} | {before:.1%} | {now:.1%} | {note} |")
+    for (claim, variant), variant_runs in groups.items():
+        before = mean(last(run["series"][ACCURACY]) for run, _ in variant_runs)
+        now = mean(value for _, value in variant_runs)
+        note = "its preset has changed since" if has_changed(variant_runs[0][0]["asked"]) else ""
+        lines.append(f"| {claim} | {variant} | {len(variant_runs)} | {before:.1%} | {now:.1%} | {note} |")
     return "\n".join(lines)
 
 

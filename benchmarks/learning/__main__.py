@@ -66,7 +66,7 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
     evaluated = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
     trained = [row for row in steps if row["reward/mean"]]
     accuracies = dict(evaluated)
-    found = service.http.get(f"/api/v1/runs/{run['id']}/diagnosis").json()
+    diagnosis = service.http.get(f"/api/v1/runs/{run['id']}/diagnosis").json()
     return {
         "recipe": run["variant"],
         "seed": run["seed"],
@@ -83,9 +83,9 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
         "last_length": float(trained[-1]["length/mean"]),
         "last_truncated_frac": float(trained[-1]["length/truncated_frac"]),
         "last_entropy": float(trained[-1]["policy/entropy"]),
-        "verdict": found["verdict"],
-        "onset": found["onset"],
-        "cause": found["causes"][0]["title"] if found["causes"] else None,
+        "verdict": diagnosis["verdict"],
+        "onset": diagnosis["onset"],
+        "cause": diagnosis["causes"][0]["title"] if diagnosis["causes"] else None,
     }
 
 
@@ -126,8 +126,8 @@ def tables(rows: list[dict[str, Any]]) -> str:
 def _verdict(row: dict[str, Any]) -> str:
     """The verdict, and the steps between which it began."""
     onset = row["onset"]
-    words = str(row["verdict"]).replace("_", " ")
-    return f"{words}, began between steps {onset['healthy']} and {onset['sick']}" if onset else words
+    verdict = str(row["verdict"]).replace("_", " ")
+    return f"{verdict}, began between steps {onset['healthy']} and {onset['sick']}" if onset else verdict
 
 
 if __name__ == "__main__":

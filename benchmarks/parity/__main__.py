@@ -72,28 +72,32 @@ def main() -> None:
     answer = run(python_of_trl(), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
     cases = [*CASES, *DIFFERENT, *every_combination()]  # in the order of trl_side.py
     compared = []
-    for case, found in zip(cases, answer["found"], strict=True):
+    for case, trl_answers in zip(cases, answer["found"], strict=True):
         try:
-            compared.append(compare(case, found))
+            compared.append(compare(case, trl_answers))
         except ValidationError as refusal:
             print(f"left out, our config refuses it: {case.name}: {refusal.errors()[0]['msg']}")
     text = report(compared, answer["versions"], batches)
     print(text)
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
-    wrong = [one.case.name for one in compared if not one.case.differs and not one.agrees]
+    wrong = [
+        comparison.case.name
+        for comparison in compared
+        if not comparison.case.differs and not comparison.agrees
+    ]
     if wrong:
         sys.exit("these should agree with TRL and do not: " + "; ".join(wrong))
 
 
-def compare(case: Case, found: list[dict[str, Any]]) -> Comparison:
+def compare(case: Case, trl_answers: list[dict[str, Any]]) -> Comparison:
     """Our side of a case beside what TRL answered for each batch."""
     objective = Objective.model_validate(case.ours)
-    own = [loss_and_gradient(case, objective, random_batch(seed)) for seed in range(len(found))]
-    pairs = list(zip(own, found, strict=True))
+    our_answers = [loss_and_gradient(case, objective, random_batch(seed)) for seed in range(len(trl_answers))]
+    pairs = list(zip(our_answers, trl_answers, strict=True))
     return Comparison(
         case,
-        own[0]["loss"],
-        found[0]["loss"],
+        our_answers[0]["loss"],
+        trl_answers[0]["loss"],
         max(abs(ours["loss"] - trl["loss"]) for ours, trl in pairs),
         max(_largest_gap(ours["gradient"], trl["gradient"]) for ours, trl in pairs),
     )
@@ -107,25 +111,27 @@ def _largest_gap(ours: Any, trl: Any) -> float:
 def report(compared: list[Comparison], versions: dict[str, str], batches: int) -> str:
     """Everything in Markdown."""
     shown = [case.name for case in CASES]
-    different = [one for one in compared if one.case.differs]
-    alike = {one.case.name: one for one in reversed(compared) if not one.case.differs}
+    different = [comparison for comparison in compared if comparison.case.differs]
+    alike = {
+        comparison.case.name: comparison for comparison in reversed(compared) if not comparison.case.differs
+    }
     equal = [alike[name] for name in shown if name in alike]
-    rest = list(alike.values())
+    same_meaning = list(alike.values())
     setting = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [
         SETTING.format(batches=batches, versions=setting),
         "",
-        _verdict(rest),
+        _verdict(same_meaning),
         "",
         "| TRL's settings | our loss | TRL's loss | loss differs by | gradient by | note |",
         "|---|---|---|---|---|---|",
-        *(_row(one) for one in equal),
+        *(_row(comparison) for comparison in equal),
         "",
         "The same idea with another meaning:",
         "",
         "| TRL's settings | our loss | TRL's loss | loss differs by | gradient by | why, where they agree |",
         "|---|---|---|---|---|---|",
-        *(_row(one) for one in different),
+        *(_row(comparison) for comparison in different),
         "",
         BEYOND,
         "",
@@ -137,9 +143,9 @@ def report(compared: list[Comparison], versions: dict[str, str], batches: int) -
 
 
 def _verdict(compared: list[Comparison]) -> str:
-    if not all(one.agrees for one in compared):
+    if not all(comparison.agrees for comparison in compared):
         return "**Not all cases agree.**"
-    loss, gradient = (max(gaps) for gaps in zip(*(one[3:] for one in compared), strict=True))
+    loss, gradient = (max(gaps) for gaps in zip(*(comparison[3:] for comparison in compared), strict=True))
     return (
         f"All {len(compared)} cases agree: the lines below and the whole cross product of `loss_type`, "
         f"`importance_sampling_level`, `scale_rewards` and correction. The largest difference of a loss is "
@@ -147,10 +153,10 @@ def _verdict(compared: list[Comparison]) -> str:
     )
 
 
-def _row(one: Comparison) -> str:
+def _row(comparison: Comparison) -> str:
     return (
-        f"| {one.case.name} | {one.ours:.6f} | {one.trl:.6f} | {one.loss_gap:.0e} | {one.gradient_gap:.0e} "
-        f"| {one.case.note} |"
+        f"| {comparison.case.name} | {comparison.ours:.6f} | {comparison.trl:.6f} "
+        f"| {comparison.loss_gap:.0e} | {comparison.gradient_gap:.0e} | {comparison.case.note} |"
     )
 
 

@@ -78,7 +78,7 @@ CORRECTIONS: dict[str, tuple[Settings, Settings]] = {
 }
 
 
-def combination(loss: str, level: str, scale: str, correction: str, **more: Any) -> Case:
+def combination(loss: str, level: str, scale: str, correction: str, **changes: Any) -> Case:
     """One combination of TRL's four choices, and ours."""
     loss_trl, loss_ours = LOSSES[loss]
     limits, correction_ours = CORRECTIONS[correction]
@@ -95,7 +95,7 @@ def combination(loss: str, level: str, scale: str, correction: str, **more: Any)
         **correction_ours,
     }
     name = f"{loss}, {level}, scale {scale}, {'no correction' if correction == 'none' else correction}"
-    return Case(name, trl, ours)._replace(**more)
+    return Case(name, trl, ours)._replace(**changes)
 
 
 def every_combination() -> Iterator[Case]:
@@ -105,9 +105,9 @@ def every_combination() -> Iterator[Case]:
             yield combination(loss, level, scale, correction)
 
 
-def _with(base: Case, name: str, trl: Settings, ours: Settings, **more: Any) -> Case:
+def _with(base: Case, name: str, trl: Settings, ours: Settings, **changes: Any) -> Case:
     merged = None if base.ours is None else base.ours | ours
-    return base._replace(name=name, trl=base.trl | trl, ours=merged, **more)
+    return base._replace(name=name, trl=base.trl | trl, ours=merged, **changes)
 
 
 GRPO, DR_GRPO, DAPO, BNPO = (

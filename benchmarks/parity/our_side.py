@@ -24,13 +24,13 @@ def loss_and_gradient(case: Case, objective: Objective, batch: dict[str, Any]) -
     policy, entropy = (_exact(batch[name]).requires_grad_() for name in ("new", "entropy"))
     weights = denominators(rows.mask, rows.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
     loss = torch.zeros((), dtype=torch.float64)
-    for part in torch.arange(ROWS).split(ROWS // case.parts):
-        found = policy_loss(
-            policy[part], rows.rows(part), objective, weights.rows(part), entropy=entropy[part]
+    for indices in torch.arange(ROWS).split(ROWS // case.parts):
+        microbatch_loss = policy_loss(
+            policy[indices], rows.rows(indices), objective, weights.rows(indices), entropy=entropy[indices]
         )
-        loss = loss + found.loss
+        loss = loss + microbatch_loss.loss
     gradient = torch.autograd.grad(loss, [policy, entropy], allow_unused=True, materialize_grads=True)
-    return {"loss": loss.item(), "gradient": [part.tolist() for part in gradient]}
+    return {"loss": loss.item(), "gradient": [tensor.tolist() for tensor in gradient]}
 
 
 def _policy_batch(case: Case, objective: Objective, batch: dict[str, Any]) -> PolicyBatch:

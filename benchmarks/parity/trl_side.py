@@ -47,7 +47,7 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
     """The trainer of a case; `batch` is what its sampler and rewards will answer with."""
     kind, config = TRAINERS[case.trainer]
 
-    class Given(kind):  # type: ignore[misc, valid-type]
+    class RecordedSampler(kind):  # type: ignore[misc, valid-type]
         def _generate(self, prompts: list[str]) -> tuple[Any, ...]:
             end = self._tokenizer.eos_token_id
             ids = [
@@ -58,7 +58,9 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
                 [int(not hole) for hole in holes[: len(row)]]
                 for holes, row in zip(batch["holes"], ids, strict=True)
             ]
-            sampler = [row[: len(own)] for row, own in zip(batch["sampler"], ids, strict=True)]
+            sampler = [
+                row[: len(completion_ids)] for row, completion_ids in zip(batch["sampler"], ids, strict=True)
+            ]
             return (
                 [[FIRST_PROMPT_ID + row] for row in range(len(prompts))],
                 ids,
@@ -71,13 +73,13 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
             )
 
     def reward(term: int) -> Any:
-        def given(prompts: list[str], **_: Any) -> list[float]:
+        def recorded_rewards(prompts: list[str], **_: Any) -> list[float]:
             return list(batch["rewards"][term])
 
-        given.__name__ = f"reward_{term}"
-        return given
+        recorded_rewards.__name__ = f"reward_{term}"
+        return recorded_rewards
 
-    trainer = Given(
+    trainer = RecordedSampler(
         model=model,
         processing_class=tokenizer,
         reward_funcs=[reward(term) for term in range(case.terms)],
@@ -115,13 +117,13 @@ def loss_and_gradient(case: Case, trainer: Any, batch: dict[str, Any]) -> dict[s
     inputs = trainer._generate_and_score_completions([{"prompt": ""}] * ROWS)  # noqa: SLF001
     policy, spread = exact("new").requires_grad_(), entropy.requires_grad_()
     trainer.model = Answers(policy, spread)
-    whole = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     loss = torch.zeros((), dtype=torch.float64)
-    for part in torch.arange(ROWS).split(ROWS // case.parts):
-        cut = {name: value[part] if value.ndim else value for name, value in whole.items()}
+    for indices in torch.arange(ROWS).split(ROWS // case.parts):
+        cut = {name: value[indices] if value.ndim else value for name, value in tensors.items()}
         loss = loss + trainer.compute_loss(trainer.model, cut)
     gradient = torch.autograd.grad(loss, [policy, spread], allow_unused=True, materialize_grads=True)
-    return {"loss": loss.item(), "gradient": [part.tolist() for part in gradient]}
+    return {"loss": loss.item(), "gradient": [tensor.tolist() for tensor in gradient]}
 
 
 def main() -> None:
@@ -133,7 +135,7 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
     # rewards and sampler log-probabilities become tensors of the default type: double, as the rest is
     torch.set_default_dtype(torch.float64)
-    found = []
+    answers_by_case = []
     with tempfile.TemporaryDirectory() as directory:
         for case in [*CASES, *DIFFERENT, *every_combination()]:
             batch: dict[str, Any] = {}
@@ -142,9 +144,9 @@ def main() -> None:
             for seed in job["seeds"]:
                 batch.update(random_batch(seed))
                 answers.append(loss_and_gradient(case, trainer, batch))
-            found.append(answers)
+            answers_by_case.append(answers)
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
-    print(json.dumps({"found": found, "versions": versions}))
+    print(json.dumps({"found": answers_by_case, "versions": versions}))
 
 
 if __name__ == "__main__":

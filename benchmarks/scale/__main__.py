@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DatabaseFigures:
     """What was measured on one database."""
 
     filled: Filled
@@ -48,17 +48,17 @@ def main() -> None:
     share, rounds = arguments.share, arguments.rounds
     if "runs" in arguments.parts:
         size = Size() if share == 1 else Size().scaled(share)
-        found = {}
+        by_database = {}
         for database in arguments.databases:
-            with installation(database) as place:
-                found[database] = one(place, size, rounds=rounds)
-        _publish(table(found, size, rounds), "results.md", share)
+            with installation(database) as installed:
+                by_database[database] = fill_and_measure(installed, size, rounds=rounds)
+        _publish(table(by_database, size, rounds), "results.md", share)
     if "rollouts" in arguments.parts:
         of_rollouts = Rollouts().scaled(share)
         texts = {}
         for database in arguments.databases:
-            with installation(database, arguments.cache, f"-{of_rollouts.completions}") as place:
-                texts[database] = inspected(place, of_rollouts, rounds=rounds)
+            with installation(database, arguments.cache, f"-{of_rollouts.completions}") as installed:
+                texts[database] = inspected(installed, of_rollouts, rounds=rounds)
         _publish(rollouts_table(texts, of_rollouts, rounds), "results-rollouts.md", share)
 
 
@@ -69,19 +69,19 @@ def _publish(text: str, name: str, share: float) -> None:
 
 
 def inspected(
-    place: Installation, size: Rollouts, *, rounds: int
+    installed: Installation, size: Rollouts, *, rounds: int
 ) -> tuple[FilledRollouts, dict[str, list[float]]]:
     """Fill a database with completions unless it was filled before, start the service on it, measure."""
-    note = place.state / "filled.json"
+    note = installed.state / "filled.json"
     if note.exists():
         filled = FilledRollouts(**json.loads(note.read_text()))
     else:
-        upgrade(place.url)
-        engine = open_engine(place.url)
+        upgrade(installed.url)
+        engine = open_engine(installed.url)
         filled = fill_rollouts(open_sessions(engine), size)
         engine.dispose()
         note.write_text(json.dumps(asdict(filled)))
-    service = Service(str(place.state), DATABASE_URL=place.url)
+    service = Service(str(installed.state), DATABASE_URL=installed.url)
     try:
         service.wait()
         return filled, measure_rollouts(service, filled, size, rounds=rounds)
@@ -90,78 +90,96 @@ def inspected(
 
 
 def rollouts_table(
-    found: dict[str, tuple[FilledRollouts, dict[str, list[float]]]], size: Rollouts, rounds: int
+    by_database: dict[str, tuple[FilledRollouts, dict[str, list[float]]]], size: Rollouts, rounds: int
 ) -> str:
     """The waiting times of inspecting a run in Markdown."""
-    filled, seconds = next(iter(found.values()))
+    filled, seconds = next(iter(by_database.values()))
     setting = (
         f"A run of {filled.completions:,} completions of {size.prompts:,} prompts, {size.steps:,} steps; "
         f"each request {rounds} times over HTTP; {os.cpu_count()} cores, {platform.machine()}, Python "
         f"{platform.python_version()}, load average {os.getloadavg()[2]:.1f}."
     )
-    lines = [setting, "", f"| median / p95 | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
+    lines = [
+        setting,
+        "",
+        f"| median / p95 | {' | '.join(by_database)} |",
+        f"|---|{'---|' * len(by_database)}",
+    ]
     for name in seconds:
-        cells = (f"{_pair(each[name])} ms" for _, each in found.values())
+        cells = (f"{_pair(waits[name])} ms" for _, waits in by_database.values())
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    for what, rates in {
-        "rollouts packed and stored a second": (each.stored_per_second for each, _ in found.values()),
-        "completions indexed for search a second": (each.indexed_per_second for each, _ in found.values()),
+    for title, rates in {
+        "rollouts packed and stored a second": (
+            filled.stored_per_second for filled, _ in by_database.values()
+        ),
+        "completions indexed for search a second": (
+            filled.indexed_per_second for filled, _ in by_database.values()
+        ),
     }.items():
-        lines.append(f"| {what} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |")
+        lines.append(f"| {title} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |")
     return "\n".join(lines)
 
 
-def one(place: Installation, size: Size, *, rounds: int) -> Found:
+def fill_and_measure(installed: Installation, size: Size, *, rounds: int) -> DatabaseFigures:
     """Fill a database, start the service on it, measure."""
-    upgrade(place.url)
-    engine = open_engine(place.url)
+    upgrade(installed.url)
+    engine = open_engine(installed.url)
     sessions = open_sessions(engine)
     filled = fill(sessions, size)
     vacuum(engine)
     print(f"{filled.points:,} points at {filled.points_per_second:,.0f}/s", flush=True)
     print(f"{filled.rollouts:,} rollouts at {filled.rollouts_per_second:,.0f}/s", flush=True)
-    service = Service(str(place.state), DATABASE_URL=place.url)
+    service = Service(str(installed.state), DATABASE_URL=installed.url)
     try:
         service.wait()
-        return Found(filled, measure(service, sessions, size, filled, rounds=rounds))
+        return DatabaseFigures(filled, measure(service, sessions, size, filled, rounds=rounds))
     finally:
         service.stop()
         engine.dispose()
 
 
-def table(found: dict[str, Found], size: Size, rounds: int) -> str:
+def table(by_database: dict[str, DatabaseFigures], size: Size, rounds: int) -> str:
     """The figures in Markdown."""
-    first = next(iter(found.values()))
+    first = next(iter(by_database.values()))
     setting = (
         f"{size.runs:,} runs, {first.filled.points:,} metric points, {first.filled.rollouts:,} rollouts; "
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, load average "
         f"{os.getloadavg()[2]:.1f}. Each request {rounds} times over HTTP, one after the other. Pages five "
         "times in Chromium with an empty cache."
     )
-    lines = [setting, "", f"| median / p95, ms | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
+    lines = [
+        setting,
+        "",
+        f"| median / p95, ms | {' | '.join(by_database)} |",
+        f"|---|{'---|' * len(by_database)}",
+    ]
     for name in first.waited.seconds:
-        cells = (_pair(each.waited.seconds[name]) for each in found.values())
+        cells = (_pair(figures.waited.seconds[name]) for figures in by_database.values())
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *_rates(found)])
+    return "\n".join([*lines, "", *_rates(by_database)])
 
 
-def _rates(found: dict[str, Found]) -> list[str]:
-    lines = [f"| | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
-    for name in next(iter(found.values())).waited.pages:
-        shown = ("{:.2f} s, {:.2f} s".format(*each.waited.pages[name]) for each in found.values())
+def _rates(by_database: dict[str, DatabaseFigures]) -> list[str]:
+    lines = [f"| | {' | '.join(by_database)} |", f"|---|{'---|' * len(by_database)}"]
+    for name in next(iter(by_database.values())).waited.pages:
+        shown = ("{:.2f} s, {:.2f} s".format(*figures.waited.pages[name]) for figures in by_database.values())
         lines.append(f"| page {name}: first paint, data drawn | {' | '.join(shown)} |")
-    for what, cells in {
-        "points stored a second": (f"{each.filled.points_per_second:,.0f}" for each in found.values()),
-        "points sealed a second": (f"{each.filled.sealed_per_second:,.0f}" for each in found.values()),
+    for title, cells in {
+        "points stored a second": (
+            f"{figures.filled.points_per_second:,.0f}" for figures in by_database.values()
+        ),
+        "points sealed a second": (
+            f"{figures.filled.sealed_per_second:,.0f}" for figures in by_database.values()
+        ),
         "rollouts packed and stored a second": (
-            f"{each.filled.rollouts_per_second:,.0f}" for each in found.values()
+            f"{figures.filled.rollouts_per_second:,.0f}" for figures in by_database.values()
         ),
         "paging through the whole list while runs are added: runs seen, added, missed, seen twice": (
-            f"{each.waited.walked:,}, {each.waited.added}, {each.waited.missed}, {each.waited.walked_twice}"
-            for each in found.values()
+            f"{waits.walked:,}, {waits.added}, {waits.missed}, {waits.walked_twice}"
+            for waits in (figures.waited for figures in by_database.values())
         ),
     }.items():
-        lines.append(f"| {what} | {' | '.join(cells)} |")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     return lines
 
 

@@ -89,21 +89,21 @@ class Filled:
 def fill(sessions: Sessions, size: Size) -> Filled:
     """Write everything into an empty database."""
     ids = _runs(sessions, size.runs)
-    chart_runs, rest = ids[: size.chart_runs], ids[size.chart_runs :]
-    long_run, wide_run, rollout_run, *others = rest
+    chart_runs, later_runs = ids[: size.chart_runs], ids[size.chart_runs :]
+    long_run, wide_run, rollout_run, *ordinary_runs = later_runs
     started = time.perf_counter()
     points = sum(_curves(sessions, run, METRICS, size.chart_steps) for run in chart_runs)
-    points += sum(_curves(sessions, run, METRICS, 1_000) for run in others[: size.short_runs])
+    points += sum(_curves(sessions, run, METRICS, 1_000) for run in ordinary_runs[: size.short_runs])
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
     points += _wide(sessions, wide_run, size.wide_steps)
     seconds = time.perf_counter() - started
     sealing = seal_all(sessions)
-    sources, targets = others[: size.short_runs], others[size.short_runs :][: size.copies]
+    sources, targets = ordinary_runs[: size.short_runs], ordinary_runs[size.short_runs :][: size.copies]
     copied = _copy(sessions, sources, targets)
     started = time.perf_counter()
     groups = size.rollouts // COMPLETIONS // 2
     rollouts = _rollouts(sessions, rollout_run, groups)
-    rollouts += sum(_rollouts(sessions, run, groups // 10) for run in others[:10])
+    rollouts += sum(_rollouts(sessions, run, groups // 10) for run in ordinary_runs[:10])
     seconds_of_rollouts = time.perf_counter() - started
     for _ in index_groups(sessions):
         pass
@@ -214,7 +214,7 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
             values[chance.random(len(WIDE)) < 0.01] = math.nan
             values[-1] = math.nan
             at = np.flatnonzero(chance.random(len(WIDE)) < share)
-            batch.append((step, {WIDE[place]: float(values[place]) for place in at}))
+            batch.append((step, {WIDE[index]: float(values[index]) for index in at}))
         with sessions.begin() as session:
             write_points(session, run, 1, batch)
         points += sum(len(values) for _, values in batch)
@@ -259,8 +259,8 @@ def _rollouts(sessions: Sessions, run: str, groups: int) -> int:
     for first in range(0, groups, 512):
         with sessions.begin() as session:
             for step in range(first // 16, min(first + 512, groups) // 16):
-                made = list(_groups(step, chance))
-                write_groups(session, pack_groups(run, step + 1, 1, made, with_tokens=False))
+                group_records = list(_groups(step, chance))
+                write_groups(session, pack_groups(run, step + 1, 1, group_records, with_tokens=False))
     return groups // 16 * 16 * COMPLETIONS
 
 
@@ -279,11 +279,11 @@ def _groups(step: int, chance: random.Random) -> Iterator[GroupRecord]:
         )
 
 
-def _completion(a: int, b: int, c: int, place: int, chance: random.Random) -> CompletionRecord:
+def _completion(a: int, b: int, c: int, index: int, chance: random.Random) -> CompletionRecord:
     is_right = chance.random() < 0.4
     result = a + b + c + (0 if is_right else chance.randint(1, 9))
-    word = f" {RARE}" if place == 7 else ""
-    text = f"<think>{a}+{b}={a + b}, {a + b}+{c}={result}{word}</think>\\boxed{{{result}}}"
+    rare_word = f" {RARE}" if index == 7 else ""
+    text = f"<think>{a}+{b}={a + b}, {a + b}+{c}={result}{rare_word}</think>\\boxed{{{result}}}"
     return CompletionRecord(
         text=text,
         token_strings=(),

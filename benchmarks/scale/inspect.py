@@ -33,11 +33,11 @@ def measure_rollouts(
     service: Service, filled: FilledRollouts, size: Rollouts, *, rounds: int
 ) -> dict[str, list[float]]:
     """Seconds of each kind of request; one of each before goes uncounted."""
-    found: dict[str, list[float]] = {}
+    seconds_by_request: dict[str, list[float]] = {}
     for name, request in _requests(service, filled, size):
         timed(service, *request())
-        found[name] = [timed(service, *request()) for _ in range(rounds)]
-    return found
+        seconds_by_request[name] = [timed(service, *request()) for _ in range(rounds)]
+    return seconds_by_request
 
 
 def _requests(
@@ -77,7 +77,7 @@ def _requests(
     )
     step = max(1, size.steps // TOKENS_EVERY // 2) * TOKENS_EVERY
     page = service.get("/rollouts", run=filled.run, kind="train", step=str(min(step, size.steps)))
-    completions = [each["id"] for group in page["items"] for each in group["completions"]]
+    completions = [completion["id"] for group in page["items"] for completion in group["completions"]]
     if step <= size.steps:
         yield "tokens of a completion", lambda: (f"/rollouts/{chance.choice(completions)}/tokens", {})
     sorts = ("drift", "-drift", "rate", "visits")

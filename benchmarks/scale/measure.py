@@ -155,8 +155,8 @@ def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 
     }
     with chromium() as browser:
         for name, (path, drawn) in pages.items():
-            found = (_visit(fresh_page(browser, service), service.url + path, drawn) for _ in range(visits))
-            paints, data = zip(*found, strict=True)
+            timings = (_visit(fresh_page(browser, service), service.url + path, drawn) for _ in range(visits))
+            paints, data = zip(*timings, strict=True)
             figures.pages[name] = (median(paints), median(data))
 
 

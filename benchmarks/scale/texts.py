@@ -116,7 +116,7 @@ class _Writer:
     ) -> GroupRecord:
         progress = step / self._size.steps
         right = self._chance.random(count) < 0.3 * progress + 0.7 * self._difficulty[prompt]
-        texts = [self._text(progress, is_right=each) for each in right.tolist()]
+        texts = [self._text(progress, is_right=is_right) for is_right in right.tolist()]
         return GroupRecord(
             kind=kind,
             prompt_index=index,
@@ -134,7 +134,7 @@ class _Writer:
     def _text(self, progress: float, *, is_right: bool) -> str:
         count = int(self._chance.integers(SHORTEST, LONGEST))
         places = np.searchsorted(self._cumulated, self._chance.random(count)).tolist()
-        words = [self._words[min(place, VOCABULARY - 1)] for place in places]
+        words = [self._words[min(rank, VOCABULARY - 1)] for rank in places]
         if self._chance.random() < (0.5 if progress > 0.5 else 0.02):
             words[count // 2 : count // 2] = [f"{SPREADING},"]
         if self._chance.random() < 1e-4:
@@ -167,8 +167,8 @@ class _Writer:
 def _vocabulary(chance: Any) -> list[str]:
     """Words of two to four syllables, the commonest first; all different."""
     syllables = [c + v for c in "bcdfghklmnprstvz" for v in "aeiou"]
-    found: dict[str, None] = dict.fromkeys(("the", "so", "we", "is", "and", "of", "then", "equals"))
-    while len(found) < VOCABULARY:
+    vocabulary: dict[str, None] = dict.fromkeys(("the", "so", "we", "is", "and", "of", "then", "equals"))
+    while len(vocabulary) < VOCABULARY:
         parts = chance.choice(syllables, int(chance.integers(2, 5)))
-        found["".join(parts)] = None
-    return list(found)
+        vocabulary["".join(parts)] = None
+    return list(vocabulary)

@@ -83,8 +83,8 @@ def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[di
         sides["TRL"].append(run(arguments.trl or python_of_trl(), HERE / "trl_side.py", job))
         sides["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
         if before:
-            found = run(sys.executable, HERE / "our_side.py", job, arguments.before)
-            sides.setdefault(before, []).append(found)
+            figures = run(sys.executable, HERE / "our_side.py", job, arguments.before)
+            sides.setdefault(before, []).append(figures)
         times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {times}", flush=True)
     return sides

@@ -75,10 +75,10 @@ def main() -> None:
     trainer.train()
     seconds = [after - before for before, after in zip(listener.ends, listener.ends[1:], strict=False)]
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
-    more = {name: median(values[work.warm_up_steps :]) for name, values in listener.parts.items()}
+    extra_figures = {name: median(values[work.warm_up_steps :]) for name, values in listener.parts.items()}
     if work.device == "cuda":
-        more["peak_bytes"] = torch.cuda.max_memory_allocated()
-    report(work, seconds, listener.accuracy, versions, more)
+        extra_figures["peak_bytes"] = torch.cuda.max_memory_allocated()
+    report(work, seconds, listener.accuracy, versions, extra_figures)
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def main() -> None:
         )
         trainer.train()
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
-    more = {"peak_bytes": torch.cuda.max_memory_allocated()} if is_gpu else {}
-    report(work, stopwatch.seconds, accuracy, versions, more)
+    extra_figures = {"peak_bytes": torch.cuda.max_memory_allocated()} if is_gpu else {}
+    report(work, stopwatch.seconds, accuracy, versions, extra_figures)
 
 
 if __name__ == "__main__":

@@ -46,12 +46,12 @@ def report(
     step_seconds: Sequence[float],
     accuracy: Sequence[float],
     versions: dict[str, str],
-    more: dict[str, float] | None = None,
+    extra_figures: dict[str, float] | None = None,
 ) -> None:
     """One line of JSON for the parent process."""
     counted = step_seconds[work.warm_up_steps :]
     figures = {"median_seconds": median(counted), "fastest_seconds": min(counted), "steps": len(counted)}
-    figures |= more or {}
+    figures |= extra_figures or {}
     print(
         json.dumps(
             figures

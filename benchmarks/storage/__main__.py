@@ -42,9 +42,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small size, whose result is not kept")
     quick = parser.parse_args().quick
     runs, steps = (3, 2_000) if quick else (20, 10_000)
-    whole = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
-    halves = {name: values.astype(np.float32).astype(np.float64) for name, values in whole.items()}
-    columns = [measured(whole), measured(halves)]
+    curves = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
+    halves = {name: values.astype(np.float32).astype(np.float64) for name, values in curves.items()}
+    columns = [measured(curves), measured(halves)]
     setting = (
         f"{runs} runs x {steps:,} steps of one metric, noise around a rise with a spike and a NaN in each; "
         "files and tables, vacuumed, divided by points; "
@@ -65,22 +65,25 @@ def main() -> None:
 def measured(curves: Curves) -> dict[str, float]:
     """Bytes a point of each store."""
     points = sum(map(len, curves.values()))
-    found: dict[str, float] = {}
+    byte_counts: dict[str, float] = {}
     for database in ("sqlite", "postgres"):
         live, sealed = ours(database, curves)
-        found |= {f"GRPO Lab, {database}, sealed": sealed, f"GRPO Lab, {database}, while it trains": live}
-    found["Parquet, a file for each run, zstd"] = parquet(curves)
+        byte_counts |= {
+            f"GRPO Lab, {database}, sealed": sealed,
+            f"GRPO Lab, {database}, while it trains": live,
+        }
+    byte_counts["Parquet, a file for each run, zstd"] = parquet(curves)
     for peer in PEERS:
         size, version = beside(peer, curves)
-        found[f"{peer} {version}"] = size
-    return {name: size / points for name, size in found.items()}
+        byte_counts[f"{peer} {version}"] = size
+    return {name: size / points for name, size in byte_counts.items()}
 
 
 def ours(database: str, curves: Curves) -> tuple[int, int]:
     """Bytes of the points as rows, and in blocks."""
-    with installation(database) as place:
-        upgrade(place.url)
-        engine = open_engine(place.url, pool_size=2)
+    with installation(database) as installed:
+        upgrade(installed.url)
+        engine = open_engine(installed.url, pool_size=2)
         sessions = open_sessions(engine)
         empty = used(sessions, TABLES)
         for number, (name, values) in enumerate(curves.items()):
@@ -113,16 +116,21 @@ def parquet(curves: Curves) -> int:
 def beside(peer: str, curves: Curves) -> tuple[int, str]:
     """Bytes of what a peer's own client writes, and its version."""
     with tempfile.TemporaryDirectory() as root:
-        given, directory = Path(root, "curves"), Path(root, "stored")
-        given.mkdir()
+        curves_directory, directory = Path(root, "curves"), Path(root, "stored")
+        curves_directory.mkdir()
         directory.mkdir()
         for name, values in curves.items():
-            (given / name).write_text(json.dumps(values.tolist()))
-        job = {"peer": peer, "directory": str(directory), "curves": str(given), "names": list(curves)}
-        found = run(python_of(peer), SIDES, job | {"within": 600.0, "threads": 1})
-        if len(found["ids"]) < len(curves):
-            raise SystemExit(f"{peer} stored {len(found['ids'])} of {len(curves)} runs")
-        return sum(file_sizes(directory)), found["version"]
+            (curves_directory / name).write_text(json.dumps(values.tolist()))
+        job = {
+            "peer": peer,
+            "directory": str(directory),
+            "curves": str(curves_directory),
+            "names": list(curves),
+        }
+        stored = run(python_of(peer), SIDES, job | {"within": 600.0, "threads": 1})
+        if len(stored["ids"]) < len(curves):
+            raise SystemExit(f"{peer} stored {len(stored['ids'])} of {len(curves)} runs")
+        return sum(file_sizes(directory)), stored["version"]
 
 
 def file_sizes(directory: Path) -> Iterator[int]:

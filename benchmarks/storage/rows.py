@@ -7,8 +7,14 @@ from backend.storage.engine import new_id
 
 def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
     """A run that has ended."""
-    same: dict[str, Any] = {"variant": "", "config": {}, "config_hash": "", "summary": {}, "tags": []}
-    return same | {
+    shared_columns: dict[str, Any] = {
+        "variant": "",
+        "config": {},
+        "config_hash": "",
+        "summary": {},
+        "tags": [],
+    }
+    return shared_columns | {
         "id": new_id(),
         "name": name,
         "seed": number,

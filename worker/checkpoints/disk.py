@@ -22,8 +22,8 @@ def need_room(path: Path, count: int) -> None:
     """Raise DiskFault unless `count` bytes fit on the disk of `path`."""
     free = free_bytes(path)
     if free is not None and free < count + RESERVE_BYTES:
-        wanted = f"a checkpoint needs {size_text(count)} and {size_text(RESERVE_BYTES)} stay free"
-        raise DiskFault(f"disk: {size_text(free)} free on the disk of {path}; {wanted}")
+        requirement = f"a checkpoint needs {size_text(count)} and {size_text(RESERVE_BYTES)} stay free"
+        raise DiskFault(f"disk: {size_text(free)} free on the disk of {path}; {requirement}")
 
 
 @contextmanager
@@ -34,5 +34,5 @@ def on_disk(path: Path, *, needed: int = 0) -> Iterator[None]:
     except Exception as error:
         if (fault := disk_fault(error, path)) is None:
             raise
-        wanted = f"; a checkpoint needs {size_text(needed)}" if needed else ""
-        raise DiskFault(f"disk: {fault.sentence}{wanted}") from error
+        requirement = f"; a checkpoint needs {size_text(needed)}" if needed else ""
+        raise DiskFault(f"disk: {fault.sentence}{requirement}") from error

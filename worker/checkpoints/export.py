@@ -100,14 +100,14 @@ def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
 @torch.no_grad()
 def _merged(checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[str, Any]) -> PreTrainedModel:
     state = json.loads((checkpoint / "trainer/state.json").read_text())
-    base, own = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
+    base, trained_dtype = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
     # opened with its adapter by transformers, a model would be saved under the names of an adapter
     model = AutoModelForCausalLM.from_pretrained(
-        base, revision=config["revision"] or "main", dtype=DTYPES[own], **closed
+        base, revision=config["revision"] or "main", dtype=DTYPES[trained_dtype], **closed
     )
     if digest(dict(model.named_parameters())) != state["base_sha256"]:
         raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")
-    model.to(DTYPES[dtype or own])  # before the sum: a wider type then holds all of it
+    model.to(DTYPES[dtype or trained_dtype])  # before the sum: a wider type then holds all of it
     add_adapter(model, adapter_of(config), base="")
     load_adapter_weights(model, checkpoint)
     return merged_copy(model)

@@ -72,7 +72,7 @@ def save_checkpoint(
     `about` says whose it is, in JSON values: see `worker.checkpoints.lineage`.
     Raises DiskFault, and leaves nothing behind, when the disk is full, read-only or faulty.
     """
-    tensors = {name: part.tensors() for name, part in parts.items()}
+    tensors = {name: stateful.tensors() for name, stateful in parts.items()}
     needed = _size_of(policy, tensors)
     need_room(directory.parent, needed)
     draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
@@ -99,10 +99,10 @@ def _write(
 ) -> None:
     policy.model.save_pretrained(draft)
     policy.tokenizer.save_pretrained(draft)
-    for name, own in tensors.items():
-        if own:
-            _save_tensors(draft / f"trainer/{name}.safetensors", own)
-    values = {name: part.values() for name, part in parts.items()}
+    for name, part_tensors in tensors.items():
+        if part_tensors:
+            _save_tensors(draft / f"trainer/{name}.safetensors", part_tensors)
+    values = {name: stateful.values() for name, stateful in parts.items()}
     identity = {**identity, "base_sha256": policy.base_sha256}
     state = {**identity, "parts": values, "format": FORMAT, "versions": versions()}
     _write_json(draft / "trainer/state.json", state)
@@ -111,9 +111,9 @@ def _write(
 
 def _size_of(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
     """Bytes that a checkpoint takes, about: its tensors and a little text."""
-    own = [tensor for part in tensors.values() for tensor in part.values()]
+    trainer_tensors = [tensor for part_tensors in tensors.values() for tensor in part_tensors.values()]
     weights = (adapter_weights(policy.model) or policy.model.state_dict()).values()
-    return TEXT_BYTES + sum(tensor.nbytes for tensor in [*weights, *own])
+    return TEXT_BYTES + sum(tensor.nbytes for tensor in [*weights, *trainer_tensors])
 
 
 def verify_checkpoint(directory: Path) -> None:
@@ -199,15 +199,15 @@ def _load_model(directory: Path, policy: Policy) -> None:
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if names := sorted(map(str, report[kind])):
             raise BadCheckpoint(directory, f"weights do not fit the policy: {kind} {names[:3]}")
-    own, found = policy.model.state_dict(), saved.state_dict()
-    if strangers := own.keys() ^ found.keys():
+    policy_state, saved_state = policy.model.state_dict(), saved.state_dict()
+    if strangers := policy_state.keys() ^ saved_state.keys():
         raise BadCheckpoint(directory, f"weights do not fit the policy: {sorted(strangers)[:3]}")
-    for name, tensor in found.items():
-        if tensor.shape != own[name].shape:
-            expected = list(own[name].shape)
+    for name, tensor in saved_state.items():
+        if tensor.shape != policy_state[name].shape:
+            expected = list(policy_state[name].shape)
             reason = f"{name} has shape {list(tensor.shape)}, the policy expects {expected}"
             raise BadCheckpoint(directory, reason)
-        own[name].copy_(tensor)
+        policy_state[name].copy_(tensor)
 
 
 def _load_adapter(directory: Path, policy: Policy) -> None:

@@ -49,10 +49,14 @@ def lineage_of(run_id: str, config: RunConfig, origin: ForkOrigin | None) -> Lin
     return Lineage(run_id, config, origin.sha256 if origin else "")
 
 
-def strangers(root: Path, known: Collection[str], lineage: Lineage) -> list[Stranger]:
+def strangers(root: Path, recorded_names: Collection[str], lineage: Lineage) -> list[Stranger]:
     """Checkpoints below `root` without a row that this lineage wrote; nobody has verified them yet."""
-    found = (_stranger(directory, lineage) for directory in checkpoints(root) if directory.name not in known)
-    return [stranger for stranger in found if stranger is not None]
+    candidates = (
+        _stranger(directory, lineage)
+        for directory in checkpoints(root)
+        if directory.name not in recorded_names
+    )
+    return [stranger for stranger in candidates if stranger is not None]
 
 
 def _stranger(directory: Path, lineage: Lineage) -> Stranger | None:
@@ -60,7 +64,7 @@ def _stranger(directory: Path, lineage: Lineage) -> Stranger | None:
         state = json.loads((directory / "trainer/state.json").read_bytes())
         about = state["about"]
         written_by = Lineage(about["run"], RunConfig.model_validate(about["config"]), about["origin"])
-        found = Stranger(directory, int(state["step"]), int(about["attempt"]), about["accuracy"])
+        stranger = Stranger(directory, int(state["step"]), int(about["attempt"]), about["accuracy"])
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None  # of an earlier version, or damaged
-    return found if written_by == lineage else None
+    return stranger if written_by == lineage else None

@@ -113,18 +113,18 @@ class Checkpoints:
         self._fetch_stranger(rows, recorded)
         self._look_for_strangers({row.path for row in rows})
         refused: list[dict[str, Any]] = []
-        for one in by_preference([*rows, *self.strangers.values()], recorded):
-            name = one.directory.name if isinstance(one, Stranger) else one.path
+        for candidate in by_preference([*rows, *self.strangers.values()], recorded):
+            name = candidate.directory.name if isinstance(candidate, Stranger) else candidate.path
             try:
-                loaded = self._load(one, self.root / name, policy, parts)
+                loaded = self._load(candidate, self.root / name, policy, parts)
             except BadCheckpoint as error:
-                self._refuse(one, name, error.detail)
+                self._refuse(candidate, name, error.detail)
                 refused.append({"checkpoint": name, "reason": error.detail})
                 continue
-            if isinstance(one, Stranger):
-                self._adopt(one, recorded)
+            if isinstance(candidate, Stranger):
+                self._adopt(candidate, recorded)
             self.saved_step = loaded.step
-            self.restored = Restored(self.root / name, loaded.restored, one.attempt)
+            self.restored = Restored(self.root / name, loaded.restored, candidate.attempt)
             # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
             if self.uploads.are_wanted:
                 self.recorder.commit(lambda _: None)  # fetching took a while: is the run still ours?
@@ -147,17 +147,17 @@ class Checkpoints:
         self.recorder.event("checkpoint", "warning", message)
         return True
 
-    def _load(self, one: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
+    def _load(self, candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
         """Put everything in its state, from a copy where a file is damaged; raises BadCheckpoint."""
         is_fresh = self.uploads.fetch(directory)
         try:
-            return load(one, directory, policy, parts)
+            return load(candidate, directory, policy, parts)
         except BadCheckpoint as error:
-            if is_fresh or directory.name not in self.uploads.complete or is_whole(one, directory):
+            if is_fresh or directory.name not in self.uploads.complete or is_whole(candidate, directory):
                 raise
             logger.warning("%s; fetching its copy", error.detail)
         self.uploads.fetch(directory, again=True)
-        return load(one, directory, policy, parts)
+        return load(candidate, directory, policy, parts)
 
     def _fetch_stranger(self, rows: Sequence[Checkpoint], recorded: int) -> None:
         """Bring the checkpoint that is to be adopted from a store which is newer than this database.
@@ -175,37 +175,41 @@ class Checkpoints:
             except BadCheckpoint as error:
                 logger.warning("%s", error.detail)
                 continue
-            if any(one.directory.name == name for one in strangers(self.root, (), self.lineage)):
+            if any(stranger.directory.name == name for stranger in strangers(self.root, (), self.lineage)):
                 return
             if is_fresh:
                 remove_checkpoint(self.root / name)
 
-    def _refuse(self, one: Candidate, name: str, reason: str) -> None:
+    def _refuse(self, candidate: Candidate, name: str, reason: str) -> None:
         logger.warning("%s", reason)
-        self.recorder.event("checkpoint", "error", f"refused: {reason}", step=one.step)
-        if isinstance(one, Stranger):
+        self.recorder.event("checkpoint", "error", f"refused: {reason}", step=candidate.step)
+        if isinstance(candidate, Stranger):
             del self.strangers[name]
         else:
-            self.refused.add(one.id)
+            self.refused.add(candidate.id)
 
-    def _look_for_strangers(self, known: Collection[str]) -> None:
+    def _look_for_strangers(self, recorded_names: Collection[str]) -> None:
         """What of this run's lineage has no row. Attempts later than this one are of a time that was lost."""
-        found = strangers(self.root, known, self.lineage)
-        if found:
+        unrecorded = strangers(self.root, recorded_names, self.lineage)
+        if unrecorded:
             self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
-        self.strangers = {one.directory.name: one for one in found}
-        self.inherited = {*known, *self.strangers}
+        self.strangers = {stranger.directory.name: stranger for stranger in unrecorded}
+        self.inherited = {*recorded_names, *self.strangers}
 
-    def _adopt(self, one: Stranger, recorded: int) -> None:
+    def _adopt(self, stranger: Stranger, recorded: int) -> None:
         """Enter a checkpoint that the database did not know."""
-        row = self._row(one.directory, one.step, one.accuracy, min(one.attempt, self.attempt))
+        row = self._row(
+            stranger.directory, stranger.step, stranger.accuracy, min(stranger.attempt, self.attempt)
+        )
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
-        del self.strangers[one.directory.name]
-        message = f"adopted checkpoint {one.directory.name}: it is whole and of this run, but had no row"
-        if one.step > recorded:
-            message += f"; metrics and rollouts of the steps {recorded + 1} to {one.step} are lost"
+        del self.strangers[stranger.directory.name]
+        message = f"adopted checkpoint {stranger.directory.name}: it is whole and of this run, but had no row"
+        if stranger.step > recorded:
+            message += f"; metrics and rollouts of the steps {recorded + 1} to {stranger.step} are lost"
         logger.warning("%s", message)
-        self.recorder.event("checkpoint", "warning", message, {"adopted": one.directory.name}, step=one.step)
+        self.recorder.event(
+            "checkpoint", "warning", message, {"adopted": stranger.directory.name}, step=stranger.step
+        )
 
     def take_weights(self, policy: Policy) -> int:
         """Give the policy the weights of the origin, where the run has one, and nothing else of it.
@@ -232,14 +236,14 @@ class Checkpoints:
         return loaded.step
 
     def _tell(
-        self, message: str, loaded: Loaded, name: str, refused: list[dict[str, Any]], **more: Any
+        self, message: str, loaded: Loaded, name: str, refused: list[dict[str, Any]], **details: Any
     ) -> None:
         """The restored manifest, as an event: what goes on, what begins anew, what was refused."""
         now = versions()
         differing = {
-            package: [loaded.versions.get(package, ""), found]
-            for package, found in now.items()
-            if loaded.versions.get(package) != found
+            package: [loaded.versions.get(package, ""), version]
+            for package, version in now.items()
+            if loaded.versions.get(package) != version
         }
         restored = {
             "checkpoint": name,
@@ -248,7 +252,7 @@ class Checkpoints:
             "fresh": loaded.fresh,
             "refused": refused,
             "versions": differing,
-            **more,
+            **details,
         }
         self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded.step)
 
@@ -295,33 +299,37 @@ class Checkpoints:
 
         The new checkpoint's row is safe, and the newest of which there is a copy stays until that has one.
         """
-        kept: set[str] = set()
+        kept_names: set[str] = set()
         keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
         spared = {"copied": self.uploads.complete, "at_work": self.uploads.at_work, "damaged": self.refused}
 
         def forget(session: Session) -> None:
-            kept.clear()
-            kept.update(
+            kept_names.clear()
+            kept_names.update(
                 store.forget_old_checkpoints(session, self.run_id, keep=keep, spaced=spaced, **spared)
             )
 
         self.recorder.commit(forget)
-        self._remove_strangers(kept)
-        return [self.root / name for name in sorted(kept, key=age_order, reverse=True)]
+        self._remove_strangers(kept_names)
+        return [self.root / name for name in sorted(kept_names, key=age_order, reverse=True)]
 
-    def _remove_strangers(self, kept: Collection[str]) -> None:
+    def _remove_strangers(self, kept_names: Collection[str]) -> None:
         """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
-        found = [
+        directories = [
             directory
             for directory in self.root.iterdir()
             if directory.is_dir() and directory.suffix != ".fetch"  # another process may be fetching it
         ]
-        doomed = [one for one in found if one.name not in kept and self._may_go(one)]
+        doomed = [
+            directory
+            for directory in directories
+            if directory.name not in kept_names and self._may_go(directory)
+        ]
         for directory in doomed:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
         if doomed:
             sync(self.root)  # or a power cut brings them back, and a run that has ended tidies up no more
-        self.uploads.forget(kept, lambda name: self._may_go(self.root / name))
+        self.uploads.forget(kept_names, lambda name: self._may_go(self.root / name))
 
     def _may_go(self, directory: Path) -> bool:
         """Whether it is ours and, where it could be adopted, training has come as far again."""
@@ -330,29 +338,29 @@ class Checkpoints:
 
     def _is_ours(self, path: Path) -> bool:
         """Whether this attempt or an earlier one wrote it: a later one, if we are fenced, writes here too."""
-        found = ATTEMPT.search(path.name)
-        return path.name in self.inherited or found is None or int(found[1]) <= self.attempt
+        match = ATTEMPT.search(path.name)
+        return path.name in self.inherited or match is None or int(match[1]) <= self.attempt
 
 
-def by_preference(found: Sequence[Candidate], recorded: int) -> list[Candidate]:
+def by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candidate]:
     """The one to continue from first: the newest of the steps that are recorded, then the oldest beyond."""
-    newest_first = sorted(found, key=lambda one: (one.step, one.attempt), reverse=True)
-    complete = [one for one in newest_first if one.step <= recorded]
-    return complete + [one for one in reversed(newest_first) if one.step > recorded]
+    newest_first = sorted(candidates, key=lambda candidate: (candidate.step, candidate.attempt), reverse=True)
+    complete = [candidate for candidate in newest_first if candidate.step <= recorded]
+    return complete + [candidate for candidate in reversed(newest_first) if candidate.step > recorded]
 
 
-def load(one: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
+def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
     """Put everything in the state of a checkpoint; raises BadCheckpoint."""
-    if not isinstance(one, Stranger):
-        check_manifest(directory, one.sha256)
+    if not isinstance(candidate, Stranger):
+        check_manifest(directory, candidate.sha256)
     return load_checkpoint(directory, policy, parts)
 
 
-def is_whole(one: Candidate, directory: Path) -> bool:
+def is_whole(candidate: Candidate, directory: Path) -> bool:
     """Whether every file is the one that was written."""
     try:
-        if not isinstance(one, Stranger):
-            check_manifest(directory, one.sha256)
+        if not isinstance(candidate, Stranger):
+            check_manifest(directory, candidate.sha256)
         verify_checkpoint(directory)
     except BadCheckpoint:
         return False

@@ -70,12 +70,12 @@ class Uploads:
         if self._store is None or (directory.is_dir() and not again):
             return False
         try:
-            found = self._patiently(lambda store: store.fetch(directory, again=again))
+            is_fetched = self._patiently(lambda store: store.fetch(directory, again=again))
         except BadCopy as error:
             raise BadCheckpoint(directory, error.detail) from error
-        if found:
+        if is_fetched:
             logger.info("fetched checkpoint %s from %s", directory.name, self._store.url)
-        return found
+        return is_fetched
 
     def replace(self, name: str) -> None:
         """Forget a copy of this name: it is not the checkpoint that is about to be written."""
@@ -93,10 +93,14 @@ class Uploads:
         if self._running is not None and not self._running.done():
             return
         self._take_note()
-        lacking = [each for each in directories if each.name not in self._complete and each.is_dir()]
+        lacking = [
+            directory
+            for directory in directories
+            if directory.name not in self._complete and directory.is_dir()
+        ]
         doomed, self._doomed = self._doomed, frozenset()
         if lacking or doomed:
-            self._at_work = frozenset(each.name for each in lacking)
+            self._at_work = frozenset(directory.name for directory in lacking)
             self._complete -= doomed
             self._partial |= self._at_work | doomed
             self._running = _in_thread(partial(self._work, self._store, lacking, doomed))
@@ -119,7 +123,11 @@ class Uploads:
             self.settle()
             self.start(directories)
             self.settle()
-            lacking = [each.name for each in directories if each.name not in self._complete and each.is_dir()]
+            lacking = [
+                directory.name
+                for directory in directories
+                if directory.name not in self._complete and directory.is_dir()
+            ]
             if not lacking:
                 return True
             if time.monotonic() > until:
@@ -130,13 +138,13 @@ class Uploads:
         self._recorder.event("checkpoint", "error", message)
         return False
 
-    def forget(self, kept: Collection[str], may_go: Callable[[str], bool]) -> None:
+    def forget(self, kept_names: Collection[str], may_go: Callable[[str], bool]) -> None:
         """Let the next call of `start` remove the copies that no row has any more."""
         names = self._complete | self._partial
-        self._doomed = frozenset(name for name in names if name not in kept and may_go(name))
+        self._doomed = frozenset(name for name in names if name not in kept_names and may_go(name))
 
     def _work(self, store: ArtifactStore, lacking: Sequence[Path], doomed: Collection[str]) -> None:
-        for directory in sorted(lacking, key=lambda each: age_order(each.name), reverse=True):
+        for directory in sorted(lacking, key=lambda directory: age_order(directory.name), reverse=True):
             began = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)

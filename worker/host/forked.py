@@ -36,8 +36,8 @@ class ForkedProcess:
             try:
                 socket.send_fds(parent, [request], theirs)
             finally:
-                for each in theirs:
-                    os.close(each)
+                for fd in theirs:
+                    os.close(fd)
             self.pid = self._read_pid()
             opened.pop_all()
         self._handle = -1
@@ -84,5 +84,5 @@ class ForkedProcess:
 def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
     """The end of the fork, and our own, which is closed with `opened`."""
     reading, writing = os.pipe()
-    its, ours = (reading, writing) if writes else (writing, reading)
-    return its, opened.enter_context(os.fdopen(ours, "wb" if writes else "rb"))
+    child_end, parent_end = (reading, writing) if writes else (writing, reading)
+    return child_end, opened.enter_context(os.fdopen(parent_end, "wb" if writes else "rb"))

@@ -119,8 +119,8 @@ class NodeSeat:
         with self._sessions.begin() as session:
             if beat(session, *self._place):
                 return True
-            others = [seat for seat in seats_of(session, self.group) if seat.rank == self.rank]
-        if others and others[0].silent_seconds < SILENT_SECONDS:
+            rank_seats = [seat for seat in seats_of(session, self.group) if seat.rank == self.rank]
+        if rank_seats and rank_seats[0].silent_seconds < SILENT_SECONDS:
             return False
         self._take()  # a long outage: the row was removed
         return True
@@ -146,10 +146,10 @@ class NodeSeat:
         """The devices that a run can have on each node; none for a follower, or where one is missing."""
         return 0 if self.rank else devices_of(self.seats())
 
-    def say(self, word: Answer) -> None:
+    def say(self, answer: Answer) -> None:
         """Answer the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
-            say(session, *self._place, word)
+            say(session, *self._place, answer)
 
 
 def traits_of(slot: Slot) -> dict[str, str]:
@@ -162,7 +162,7 @@ def traits_of(slot: Slot) -> dict[str, str]:
 def code_digest() -> str:
     """A digest of the Python files of this checkout, which tells it from others."""
     digest, root = sha256(), CODE_ROOT
-    for path in sorted(each for folder in ("backend", "worker") for each in (root / folder).rglob("*.py")):
+    for path in sorted(path for folder in ("backend", "worker") for path in (root / folder).rglob("*.py")):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return f"sources {digest.hexdigest()[:12]}"
 
@@ -203,8 +203,8 @@ class NodeFollower:
             logger.warning("run %s, attempt %d: this node %s", order.run_id, order.attempt, reason)
             self._answer(order, "refused", reason)
             return
-        place = self._place(order)
-        if place is None:
+        node = self._place(order)
+        if node is None:
             return
         try:
             trainer = self._supervisor.take_trainer()
@@ -212,7 +212,7 @@ class NodeFollower:
             self._answer(order, "ended", f"no trainer could be started: {error}")
             return
         self._answer(order, "ready")
-        self._see_through(trainer, order, place, slots)
+        self._see_through(trainer, order, node, slots)
 
     def _obstacle(self, order: Order) -> str:
         """The obstacle that keeps this node from coming, as the end of a sentence; "": none."""
@@ -220,16 +220,18 @@ class NodeFollower:
 
     def _unshared(self, order: Order) -> str:
         file = nonce_file(self._settings.state, order.run_id, order.attempt)
-        deadline, found = time.monotonic() + SHARED_SECONDS, ""
-        while found != order.nonce and time.monotonic() < deadline and not self._stopping.wait(0.1):
+        deadline, nonce = time.monotonic() + SHARED_SECONDS, ""
+        while nonce != order.nonce and time.monotonic() < deadline and not self._stopping.wait(0.1):
             try:
-                found = file.read_text(encoding="ascii")
+                nonce = file.read_text(encoding="ascii")
             except (OSError, ValueError):
-                found = ""
-            if found != order.nonce and self._is_over(order):
+                nonce = ""
+            if nonce != order.nonce and self._is_over(order):
                 break
-        said = "does not see" if not found else "sees another file than the leader as"
-        return "" if found == order.nonce else f"{said} {file}: STATE_DIR must be one directory for all nodes"
+        fault = "does not see" if not nonce else "sees another file than the leader as"
+        return (
+            "" if nonce == order.nonce else f"{fault} {file}: STATE_DIR must be one directory for all nodes"
+        )
 
     @staticmethod
     def _unreachable(order: Order) -> str:
@@ -255,7 +257,7 @@ class NodeFollower:
         return None
 
     def _see_through(
-        self, trainer: TrainerProcess, order: Order, place: dict[str, Any], slots: Sequence[Slot]
+        self, trainer: TrainerProcess, order: Order, node: dict[str, Any], slots: Sequence[Slot]
     ) -> None:
         gpus, output = [slot.gpu for slot in slots if slot.gpu], LastLines()
         trainer.assign(
@@ -265,7 +267,7 @@ class NodeFollower:
             output.add,
             database_url="",  # it records nothing
             gpus=gpus,
-            node=place,
+            node=node,
         )
         try:
             code = self._watch(trainer, order)
@@ -299,5 +301,5 @@ class NodeFollower:
             is_trained_now = is_trained(session, order.run_id, order.attempt)
         return not is_trained_now
 
-    def _answer(self, order: Order, state: State, reason: str = "", **more: Any) -> None:
-        self._seat.say(Answer(order.run_id, order.attempt, state, reason, **more))
+    def _answer(self, order: Order, state: State, reason: str = "", **details: Any) -> None:
+        self._seat.say(Answer(order.run_id, order.attempt, state, reason, **details))

@@ -120,8 +120,12 @@ class SlotPool:
         """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
         if self._follower is not None:
             return
-        free = (each for each in self._worker_slots if each.run_id is None)  # others are held by a wide run
-        worker_slot = next((each for each in free if each.busy.acquire(blocking=False)), None)
+        free = (
+            worker_slot for worker_slot in self._worker_slots if worker_slot.run_id is None
+        )  # others are held by a wide run
+        worker_slot = next(
+            (worker_slot for worker_slot in free if worker_slot.busy.acquire(blocking=False)), None
+        )
         if worker_slot is None:
             return
         try:
@@ -132,18 +136,20 @@ class SlotPool:
             worker_slot.busy.release()
 
     def _train(self, worker_slot: WorkerSlot, claim: Claim) -> None:
-        held = [each for each in self._worker_slots if each.run_id == claim.run_id]
-        held.sort(key=lambda each: each is not worker_slot)  # its own GPU is that of rank 0
+        held = [worker_slot for worker_slot in self._worker_slots if worker_slot.run_id == claim.run_id]
+        held.sort(key=lambda held_slot: held_slot is not worker_slot)  # its own GPU is that of rank 0
         try:
-            worker_slot.supervisor.supervise(claim, [each.slot.gpu for each in held if each.slot.gpu])
+            worker_slot.supervisor.supervise(
+                claim, [held_slot.slot.gpu for held_slot in held if held_slot.slot.gpu]
+            )
         finally:
-            for each in held:
-                each.run_id = None
+            for held_slot in held:
+                held_slot.run_id = None
 
     def _free(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
         """The slots that have no run, this one first."""
-        free = [each for each in self._worker_slots if each.run_id is None]
-        return sorted(free, key=lambda each: each is not worker_slot)
+        free = [free_slot for free_slot in self._worker_slots if free_slot.run_id is None]
+        return sorted(free, key=lambda free_slot: free_slot is not worker_slot)
 
     def _room(self, free: int) -> dict[str, int]:
         """The devices that a run may have now, and those it could have if the worker were idle.
@@ -182,8 +188,8 @@ class SlotPool:
                 logger.warning("cannot look for runs now: %s", first_line(error))
                 return None
             if claim is not None:
-                for each in free[: claim.devices if worker_slot.slot.gpu else 1]:
-                    each.run_id = claim.run_id
+                for free_slot in free[: claim.devices if worker_slot.slot.gpu else 1]:
+                    free_slot.run_id = claim.run_id
                 self._pilot.note_claim()
             return claim
 
@@ -208,14 +214,14 @@ class SlotPool:
             order = follower.next_order() if self._pilot.may_claim() else None
             if order is None:
                 continue
-            for each in self._worker_slots:
-                each.run_id = order.run_id
+            for worker_slot in self._worker_slots:
+                worker_slot.run_id = order.run_id
             try:
                 self._pilot.note_claim()
-                follower.serve(order, [each.slot for each in self._worker_slots])
+                follower.serve(order, [worker_slot.slot for worker_slot in self._worker_slots])
             finally:
-                for each in self._worker_slots:
-                    each.run_id = None
+                for worker_slot in self._worker_slots:
+                    worker_slot.run_id = None
 
     def _end_in_time(self) -> None:
         """End the process, as a signal from outside would, once its limits are reached."""

@@ -114,11 +114,11 @@ class WarmParent(Spare):
         return start_trainer(TRAINER, environment)
 
     def _start(self) -> TrainerProcess:
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            argv = (*TRAINER, "--forks", str(its.fileno()))
-            parent = start_trainer(argv, self._environment, inherited=[its.fileno()])
-        self._requests = ours
+        our_end, parent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with parent_end:
+            argv = (*TRAINER, "--forks", str(parent_end.fileno()))
+            parent = start_trainer(argv, self._environment, inherited=[parent_end.fileno()])
+        self._requests = our_end
         return parent
 
     def _drop_dead(self) -> None:

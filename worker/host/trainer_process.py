@@ -101,10 +101,12 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
     granted = (permissions.variables for permissions in settings.permissions.values())
     names = INHERITED_NAMES.union(*granted)
     beginnings = (*INHERITED, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED
-    kept = {name: value for name, value in inherited.items() if name in names or name.startswith(beginnings)}
+    inherited_variables = {
+        name: value for name, value in inherited.items() if name in names or name.startswith(beginnings)
+    }
     if not settings.hf_online:
-        kept.pop("HF_TOKEN", None)
-    own = {
+        inherited_variables.pop("HF_TOKEN", None)
+    trainer_variables = {
         "STATE_DIR": str(settings.state),
         "ARTIFACTS_URL": settings.artifacts_url,
         "MODELS_DIR": str(settings.models_dir.absolute()),
@@ -121,7 +123,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    return kept | own
+    return inherited_variables | trainer_variables
 
 
 def start_trainer(
@@ -296,7 +298,7 @@ def _failure_in(line: str) -> dict[str, str]:
     if not line.startswith('{"failed":'):
         return {}
     try:
-        said = json.loads(line)["failed"]
+        failure = json.loads(line)["failed"]
     except ValueError:  # the beginning of a long line, or something else that prints so
         return {}
-    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+    return {str(key): str(value) for key, value in failure.items()} if isinstance(failure, dict) else {}

@@ -58,19 +58,19 @@ class PolicyBatch:
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "PolicyBatch":
         """The batch reduced to some of its rows: a minibatch or a micro-batch."""
-        return self._each(lambda values: values[index])
+        return self._map_tensors(lambda values: values[index])
 
     def columns(self, length: int) -> "PolicyBatch":
         """The batch cut to its first `length` token columns, when all later ones are padding."""
-        return self._each(lambda values: values if values.ndim == 1 else values[:, :length])
+        return self._map_tensors(lambda values: values if values.ndim == 1 else values[:, :length])
 
     def to(self, device: torch.device | str) -> "PolicyBatch":
         """The batch on another device."""
-        return self._each(lambda values: values.to(device, non_blocking=True))
+        return self._map_tensors(lambda values: values.to(device, non_blocking=True))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        changed = {name: change(part) for name, part in parts.items() if isinstance(part, Tensor)}
+        changed = {name: change(value) for name, value in parts.items() if isinstance(value, Tensor)}
         return replace(self, **(parts | changed))
 
 

@@ -82,15 +82,15 @@ def gradients(
 
     A masked token has 0, though a ratio of whole completions depends on the zero that stands in its place.
     """
-    found = {}
+    by_term = {}
     for name, term in terms.items():
         gradient = None
         if term.requires_grad:
             (gradient,) = torch.autograd.grad(
                 term, policy_logprobs, torch.ones_like(term), retain_graph=True, allow_unused=True
             )
-        found[name] = torch.zeros_like(policy_logprobs) if gradient is None else gradient * mask
-    return found
+        by_term[name] = torch.zeros_like(policy_logprobs) if gradient is None else gradient * mask
+    return by_term
 
 
 def kl_share(by_policy: Float[Tensor, "B T"], by_kl: Float[Tensor, "B T"]) -> MetricSums:
@@ -122,12 +122,12 @@ def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
 
 
 def off_policy_terms(
-    kept: Bool[Tensor, "B N"] | None, gate: RouterGate | None, mask: Bool[Tensor, "B T"]
+    keep_mask: Bool[Tensor, "B N"] | None, gate: RouterGate | None, mask: Bool[Tensor, "B T"]
 ) -> MetricSums:
     """opsm/masked_frac over completions (or tokens), router/* over tokens, as far as they are in use."""
     metrics: dict[str, Metric] = {}
-    if kept is not None:
-        metrics["opsm/masked_frac"] = _token_mean(~kept, _units(kept, mask))
+    if keep_mask is not None:
+        metrics["opsm/masked_frac"] = _token_mean(~keep_mask, _units(keep_mask, mask))
     if gate is not None:
         metrics["router/shift_mean"] = _token_mean(gate.gamma, mask)
         metrics["router/shift_min"] = Lowest(gate.gamma.masked_fill(~mask, torch.inf).amin())
@@ -142,11 +142,11 @@ def lopti_terms(
     their turn, which the update of the rare ones has caused.
     """
     rare = batch.mask & improbable(old, eta=eta)
-    others = batch.mask & ~rare if batch.trained is None else batch.mask & batch.trained & ~rare
+    frequent = batch.mask & ~rare if batch.trained is None else batch.mask & batch.trained & ~rare
     return MetricSums(
         {
             "lopti/low_frac": _token_mean(rare, batch.mask),
-            "lopti/high_shift": _token_mean((policy - old).abs(), others),
+            "lopti/high_shift": _token_mean((policy - old).abs(), frequent),
         }
     )
 
@@ -188,7 +188,7 @@ def mismatch_terms(
     rho = log_rho.exp()
     difference = (old_logprobs.exp() - (old_logprobs - log_rho).exp()).abs()
     weights = rho if correction is None else correction.weights.expand_as(rho)
-    kept = weights.where(mask, weights.new_zeros(()))
+    zeroed_weights = weights.where(mask, weights.new_zeros(()))
     metrics: dict[str, Metric] = {
         "mismatch/prob_diff_mean": _token_mean(difference, mask),
         "mismatch/prob_diff_max": Highest(difference.masked_fill(~mask, -torch.inf).amax()),
@@ -197,7 +197,7 @@ def mismatch_terms(
         "mismatch/rho_mean": _token_mean(rho, mask),
         "mismatch/rho_max": Highest(rho.masked_fill(~mask, -torch.inf).amax()),
         "mismatch/chi2": _token_mean(rho.square() - 1, mask),
-        "mismatch/ess": EffectiveShare(kept.sum(), kept.square().sum(), mask.sum()),
+        "mismatch/ess": EffectiveShare(zeroed_weights.sum(), zeroed_weights.square().sum(), mask.sum()),
     }
     if correction is not None:
         metrics["mismatch/masked_frac"] = _token_mean(correction.limited.expand_as(mask), mask)
@@ -223,10 +223,10 @@ def per_token(
         "kl": None if x is None else kl_estimators.k3(x, limit=largest_k3),
         "correction": None if correction is None else correction.weights,
     }
-    kept = {
+    present_values = {
         name: value.detach().float().expand_as(mask) for name, value in values.items() if value is not None
     }
-    return {name: value.masked_fill(~mask, 0) for name, value in kept.items()}
+    return {name: value.masked_fill(~mask, 0) for name, value in present_values.items()}
 
 
 def contributions(
@@ -248,10 +248,10 @@ def contributions(
 
 def _last_set(flags: list[Tensor]) -> Tensor:
     """The last value of each token that is not 0."""
-    found = flags[0]
+    last = flags[0]
     for flag in flags[1:]:
-        found = torch.where(flag != 0, flag, found)
-    return found
+        last = torch.where(flag != 0, flag, last)
+    return last
 
 
 def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
@@ -260,5 +260,5 @@ def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
 
 
 def _token_mean(values: Tensor, mask: Bool[Tensor, "B N"]) -> Mean:
-    kept = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
-    return Mean(kept.sum(), mask.sum())
+    zeroed = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
+    return Mean(zeroed.sum(), mask.sum())

@@ -84,10 +84,10 @@ def estimate_against_tokens(
 ) -> Float[Tensor, "B T"]:
     """Advantages of all tokens of a step by the optimal token baseline; needs whole groups, in order."""
     shape = (*rewards.shape, mask.shape[1])
-    found = advantages.optimal_token_centred(
+    token_advantages = advantages.optimal_token_centred(
         rewards.to(mask.device), scored.to(mask.device), mask.view(shape), energies.view(shape)
     )
-    return found.view(mask.shape)
+    return token_advantages.view(mask.shape)
 
 
 def whiten(
@@ -109,11 +109,11 @@ def whiten(
     else:
         return batch
     counts = counts if batch.scored is None else counts * batch.scored
-    found = whitening.whitened(
+    whitened_advantages = whitening.whitened(
         batch.advantages.unsqueeze(1), counts.unsqueeze(1), ddof=scale.ddof, eps=scale.eps
     )
     group_size = int((batch.group_index == batch.group_index[0]).sum())
-    return replace(batch, advantages=found.squeeze(1) * _group_factor(advantage, group_size))
+    return replace(batch, advantages=whitened_advantages.squeeze(1) * _group_factor(advantage, group_size))
 
 
 def _is_whitening(scale: knobs.Scale) -> bool:
@@ -158,14 +158,14 @@ def estimate_token_advantages(
     estimate = partial(
         gae.generalized_advantages, rewards, values, mask, gamma=critic.gamma, n_step=critic.n_step
     )
-    found = estimate(lambda_=lambda_of_policy(mask, critic).to(values))
+    token_advantages = estimate(lambda_=lambda_of_policy(mask, critic).to(values))
     taught = estimate(lambda_=critic.lambda_critic)
     returns = taught + masked.zeroed(values, mask)
     match critic.scale:
         case knobs.NoScale():
-            return GaeEstimate(found, returns)
+            return GaeEstimate(token_advantages, returns)
         case knobs.TokenWhiten(ddof=ddof, eps=eps):
-            return GaeEstimate(whitening.whitened(found, mask, ddof=ddof, eps=eps), returns)
+            return GaeEstimate(whitening.whitened(token_advantages, mask, ddof=ddof, eps=eps), returns)
         case _:
             assert_never(critic.scale)
 

@@ -43,10 +43,10 @@ def generalized_advantages(
     """
     surprises, keeps = _surprises(rewards, values, mask, gamma=gamma), mask.to(values.dtype)
     decay = gamma * torch.as_tensor(lambda_, dtype=values.dtype, device=values.device).expand(len(values))
-    found = _discounted_sums(surprises, keeps, decay)
+    advantages = _discounted_sums(surprises, keeps, decay)
     if n_step > 0:
-        found = found - _n_steps_later(found, mask, n_step) * (decay**n_step).unsqueeze(1)
-    return masked.zeroed(found, mask)
+        advantages = advantages - _n_steps_later(advantages, mask, n_step) * (decay**n_step).unsqueeze(1)
+    return masked.zeroed(advantages, mask)
 
 
 def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[Tensor, "B"]:
@@ -70,9 +70,9 @@ def _surprises(
     surprises = torch.zeros_like(values)
     following = values.new_zeros(len(values))  # (B,) value of the next token that counts
     for t in reversed(range(values.shape[1])):
-        here = mask[:, t]
-        surprises[:, t] = (rewards[:, t] + gamma * following - values[:, t]).where(here, 0.0)
-        following = values[:, t].where(here, following)
+        counts_here = mask[:, t]
+        surprises[:, t] = (rewards[:, t] + gamma * following - values[:, t]).where(counts_here, 0.0)
+        following = values[:, t].where(counts_here, following)
     return surprises
 
 

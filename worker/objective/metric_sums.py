@@ -165,19 +165,19 @@ class MetricSums:
     def to(self, device: torch.device | str) -> "MetricSums":
         """The sums on a device, without gradient: parts of one metric may come from several processes."""
         moved = {
-            name: type(metric)(*(part.detach().to(device) for part in metric.parts()))
+            name: type(metric)(*(tensor.detach().to(device) for tensor in metric.parts()))
             for name, metric in self.metrics.items()
         }
         return MetricSums(moved)
 
     def values(self) -> dict[str, float]:
         """The finished numbers, in one transfer from the device; a metric over nothing is left out."""
-        parts = [part.detach().double() for metric in self.metrics.values() for part in metric.parts()]
+        parts = [tensor.detach().double() for metric in self.metrics.values() for tensor in metric.parts()]
         numbers = torch.stack(parts).tolist() if parts else []
         finished: dict[str, float] = {}
         for name, metric in self.metrics.items():
-            own, numbers = numbers[: len(metric.parts())], numbers[len(metric.parts()) :]
-            result = metric.result(own)
+            metric_sums, numbers = numbers[: len(metric.parts())], numbers[len(metric.parts()) :]
+            result = metric.result(metric_sums)
             if result is not None:
                 finished[name] = result
         return finished

@@ -32,10 +32,10 @@ def group_decoupled(
     normalises within that group. Source: GDPO, arXiv:2601.05242.
     """
     total = torch.zeros(scored.shape, dtype=terms.values.dtype)
-    for values, known, weights in zip(*terms, strict=True):
-        here = known & scored
-        centred = advantages.group_centred(values, here)
-        spread = advantages.group_spread(values, here)
+    for values, term_scored, weights in zip(*terms, strict=True):
+        both_scored = term_scored & scored
+        centred = advantages.group_centred(values, both_scored)
+        spread = advantages.group_spread(values, both_scored)
         total += weights.unsqueeze(1) * advantages.scaled(centred, spread, ddof=ddof, eps=eps)
     spread = advantages.batch_spread(total, scored)
     return advantages.scaled(advantages.batch_centred(total, scored), spread, ddof=ddof, eps=eps)

@@ -147,13 +147,13 @@ def policy_loss(
     token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
     gate = off_policy_masks.router_gate(batch, objective.router)
     surrogate = surrogate_of(policy, old, token_advantages, batch, objective, gate)
-    kept = off_policy_masks.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
+    keep_mask = off_policy_masks.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
     log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
 
     weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
-    weighted = weighted if kept is None else weighted * kept
+    weighted = weighted if keep_mask is None else weighted * keep_mask
     trained = mask if batch.trained is None else mask & batch.trained
     if correction is not None and isinstance(objective.correction, knobs.SequenceK3):
         trained = trained & ~correction.limited
@@ -176,7 +176,7 @@ def policy_loss(
         metrics += diagnostics.policy_terms(policy, entropy, mask)
         metrics += diagnostics.covariance_terms(policy, token_advantages, mask)
         metrics += diagnostics.ratio_terms(surrogate, trained)
-        metrics += diagnostics.off_policy_terms(kept, gate, mask)
+        metrics += diagnostics.off_policy_terms(keep_mask, gate, mask)
         if isinstance(objective.token_weight, knobs.Lopti):
             metrics += diagnostics.lopti_terms(policy, trainers_old, batch, eta=objective.token_weight.eta)
         if x is not None:

@@ -100,7 +100,7 @@ def _with_token_mask(
 ) -> Surrogate:
     if isinstance(token_mask, knobs.NoTokenMask) or capped.ratio is None:
         return capped
-    kept = surrogates.ppo_token_mask(
+    keep_mask = surrogates.ppo_token_mask(
         capped.ratio, token_advantages, eps_low=token_mask.eps_low, eps_high=token_mask.eps_high
     )
-    return capped._replace(objective=capped.objective * kept)
+    return capped._replace(objective=capped.objective * keep_mask)

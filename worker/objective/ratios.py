@@ -46,8 +46,8 @@ def sequence_geometric_token(
     With one advantage per completion its gradient equals that of `sequence_geometric`.
     Source: GSPO-token, arXiv:2507.18071, equation 14.
     """
-    own = log_ratio - log_ratio.detach()  # detach: value 0, gradient of the token itself
-    return sequence_geometric(log_ratio.detach(), mask) + own  # detach: the mean is a constant
+    token_gradient = log_ratio - log_ratio.detach()  # detach: value 0, gradient of the token itself
+    return sequence_geometric(log_ratio.detach(), mask) + token_gradient  # detach: the mean is a constant
 
 
 def sequence_product(log_ratio: Float[Tensor, "B T"]) -> Float[Tensor, "B 1"]:

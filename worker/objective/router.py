@@ -30,8 +30,8 @@ def changed_frac(
     experts: Int[Tensor, "B T L K"], old_experts: Int[Tensor, "B T L K"]
 ) -> Float[Tensor, "B T"]:
     """Share of the old experts, over all layers, that the router would no longer choose for a token."""
-    kept = (old_experts.unsqueeze(-1) == experts.unsqueeze(-2)).any(dim=-1)  # (B, T, L, K)
-    return 1 - kept.float().mean(dim=(-2, -1))
+    still_chosen = (old_experts.unsqueeze(-1) == experts.unsqueeze(-2)).any(dim=-1)  # (B, T, L, K)
+    return 1 - still_chosen.float().mean(dim=(-2, -1))
 
 
 def with_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E"] | None) -> PolicyBatch:

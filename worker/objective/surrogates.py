@@ -205,8 +205,13 @@ def binary_kl(
     Nats; 1e-8 keeps it finite where a token is certain, as in verl. Source: DPPO, arXiv:2602.04879.
     """
     q = old_logprobs.exp()
-    rest_old, rest = (1 - q).clamp(min=0), (1 - policy_logprobs.exp()).clamp(min=0)  # rounding may pass 1
-    return q * (old_logprobs - policy_logprobs) + rest_old * torch.log((rest_old + 1e-8) / (rest + 1e-8))
+    complement_old, complement = (
+        (1 - q).clamp(min=0),
+        (1 - policy_logprobs.exp()).clamp(min=0),
+    )  # rounding may pass 1
+    return q * (old_logprobs - policy_logprobs) + complement_old * torch.log(
+        (complement_old + 1e-8) / (complement + 1e-8)
+    )
 
 
 def sapo(
@@ -224,13 +229,13 @@ def sapo(
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
 
 
-def silenced(found: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
+def silenced(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
     """The surrogate without the chosen tokens, which count among those at the upper bound.
 
     Source: Clip-Cov, arXiv:2505.22617.
     """
-    high = chosen if found.high is None else found.high | chosen
-    return found._replace(objective=found.objective.masked_fill(chosen, 0), high=high)
+    high = chosen if surrogate.high is None else surrogate.high | chosen
+    return surrogate._replace(objective=surrogate.objective.masked_fill(chosen, 0), high=high)
 
 
 def held_back(

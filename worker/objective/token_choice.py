@@ -30,9 +30,9 @@ def most_uncertain(
     if not total:
         return mask
     count = max(1, round(q * total))
-    known = entropy.masked_fill(~mask, -torch.inf)
-    threshold = known.flatten().topk(count).values[-1]
-    return mask & (known >= threshold)
+    masked_entropy = entropy.masked_fill(~mask, -torch.inf)
+    threshold = masked_entropy.flatten().topk(count).values[-1]
+    return mask & (masked_entropy >= threshold)
 
 
 def covariances(
@@ -45,8 +45,8 @@ def covariances(
     Source: Clip-Cov and KL-Cov, arXiv:2505.22617; verl's clip_cov and kl_cov.
     """
     count = mask.sum().clamp(min=1)
-    known = [masked.zeroed(values, mask) for values in (logprobs, advantages.expand_as(logprobs))]
-    moved, worth = (values - values.sum() / count for values in known)
+    zeroed_pair = [masked.zeroed(values, mask) for values in (logprobs, advantages.expand_as(logprobs))]
+    moved, worth = (values - values.sum() / count for values in zeroed_pair)
     return masked.zeroed(moved * worth, mask)
 
 
@@ -58,8 +58,8 @@ def most_covariant(
     chosen = torch.zeros_like(mask)
     if not total:
         return chosen
-    known = covariance.masked_fill(~mask, -torch.inf).flatten()
-    chosen.view(-1)[known.topk(max(1, int(share * total))).indices] = True
+    masked_covariance = covariance.masked_fill(~mask, -torch.inf).flatten()
+    chosen.view(-1)[masked_covariance.topk(max(1, int(share * total))).indices] = True
     return chosen
 
 

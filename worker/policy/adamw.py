@@ -32,8 +32,8 @@ def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimize
     from torchao.optim import AdamW4bit, AdamW8bit
 
     kind: Any = AdamW8bit if config.moments == "int8" else AdamW4bit
-    made: Optimizer = kind(list(groups), **knobs)
-    return made
+    optimizer: Optimizer = kind(list(groups), **knobs)
+    return optimizer
 
 
 def _paged(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int) -> Optimizer:
@@ -45,8 +45,8 @@ def _paged(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int
     except Exception as error:  # where it is broken, its libraries raise whatever they like
         reason = "is on, but bitsandbytes does not load on this worker (pip install bitsandbytes)"
         raise InvalidConfig([FieldError("optimizer.paged", reason)]) from error
-    made: Optimizer = (PagedAdamW32bit if bits == 32 else PagedAdamW8bit)(list(groups), **knobs)
-    return made
+    optimizer: Optimizer = (PagedAdamW32bit if bits == 32 else PagedAdamW8bit)(list(groups), **knobs)
+    return optimizer
 
 
 def take_step(adam: Optimizer, lr: float) -> None:
@@ -93,10 +93,10 @@ def stored(key: str, value: Any) -> dict[str, Tensor]:
 def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
     """Put one of the tensors of `stored` in its place in the optimizer's state."""
     state = adam.state[master]
-    name, _, part = key.partition(".")
+    name, _, attribute = key.partition(".")
     if is_paged(adam):
         _put_back_paged(adam, state, master, name, value)
-    elif not part:
+    elif not attribute:
         # AdamW keeps its step count beside the weights where it is fused, torchao's on the host
         is_on_host = name == "step" and not isinstance(adam, torch.optim.AdamW)
         state[name] = value.clone().to("cpu" if is_on_host else master.device)
@@ -104,7 +104,7 @@ def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
         if name not in state:
             # torchao has no public way to make an empty moment
             state[name] = adam._new_buffer(master, name == "exp_avg")  # noqa: SLF001
-        getattr(state[name], part).copy_(value)
+        getattr(state[name], attribute).copy_(value)
 
 
 def _put_back_paged(adam: Any, state: Any, master: nn.Parameter, name: str, value: Tensor) -> None:

@@ -46,9 +46,9 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     """
     from peft import LoraConfig
 
-    wanted = adapter.targets.replace(" ", "").split(",")
-    targets = target_modules(model, [target for target in wanted if target != EXPERTS])
-    experts = expert_weights(model) if EXPERTS in wanted else []
+    target_names = adapter.targets.replace(" ", "").split(",")
+    targets = target_modules(model, [target for target in target_names if target != EXPERTS])
+    experts = expert_weights(model) if EXPERTS in target_names else []
     config = LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,  # type: ignore[arg-type] # peft divides it: any number will do
@@ -81,27 +81,27 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
     reserved = reserved_layers(name for name, _ in model.named_parameters())
     linear = [
         name
-        for name, part in model.named_modules()
-        if isinstance(part, nn.Linear)
-        and part is not head
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+        and module is not head
         and not is_fused(name)
         and not is_beside_text(name)
         and _last(name) not in reserved
     ]
-    others = {
+    beside_text = {
         _last(name)
-        for name, part in model.named_modules()
-        if isinstance(part, nn.Linear) and is_beside_text(name)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and is_beside_text(name)
     }
     chosen: set[str] = set()
     for target in targets:
-        found = [name for name in linear if _is_meant(name, target)]
-        if not found:
-            known = ", ".join(sorted({_last(name) for name in linear})) or "no linear layers"
-            reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {known}"
+        matches = [name for name in linear if _is_meant(name, target)]
+        if not matches:
+            available = ", ".join(sorted({_last(name) for name in linear})) or "no linear layers"
+            reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {available}"
             raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
-        chosen.update(found)
-    left = others | {_last(name) for name in linear if name not in chosen}
+        chosen.update(matches)
+    left = beside_text | {_last(name) for name in linear if name not in chosen}
     return sorted({name if _last(name) in left else _last(name) for name in chosen})
 
 
@@ -110,20 +110,20 @@ def expert_weights(model: PreTrainedModel) -> list[str]:
 
     Raises InvalidConfig for a model that has none.
     """
-    found = {
+    names = {
         ".".join(name.split(".")[-2:])
         for name, weight in model.named_parameters()
         if weight.ndim == 3 and f".{EXPERTS}." in name
     }
-    if not found:
+    if not names:
         reason = f"names experts, but a {model.config.model_type} has none whose weights are one tensor"
         raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
-    return sorted(found)
+    return sorted(names)
 
 
 def _is_meant(name: str, target: str) -> bool:
     if target == "attention":
-        return any("attn" in part or "attention" in part for part in name.split(".")[:-1])
+        return any("attn" in segment or "attention" in segment for segment in name.split(".")[:-1])
     return target in ("all_linear", name) or name.endswith(f".{target}")
 
 
@@ -136,14 +136,14 @@ def is_adapted(model: nn.Module) -> bool:
     return bool(getattr(model, "_hf_peft_config_loaded", False))
 
 
-def is_lora_linear(part: nn.Module) -> bool:
+def is_lora_linear(module: nn.Module) -> bool:
     """Whether a layer is a linear one with a low-rank addition and nothing else."""
-    return f"{type(part).__module__}.{type(part).__name__}" in LORA_LINEAR
+    return f"{type(module).__module__}.{type(module).__name__}" in LORA_LINEAR
 
 
-def is_lora_experts(part: nn.Module) -> bool:
+def is_lora_experts(module: nn.Module) -> bool:
     """Whether a module holds routed experts with a low-rank addition to one of their weights."""
-    return f"{type(part).__module__}.{type(part).__name__}" == LORA_EXPERTS
+    return f"{type(module).__module__}.{type(module).__name__}" == LORA_EXPERTS
 
 
 def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -159,17 +159,17 @@ def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
 def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
     """Give a model's adapter the weights of a directory; raises BadAdapter unless they fit exactly."""
     try:
-        found = load_file(directory / ADAPTER_WEIGHTS)
+        loaded = load_file(directory / ADAPTER_WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} cannot be read: {error}") from error
-    own = adapter_weights(model)
-    if strangers := sorted(own.keys() ^ found.keys()):
+    weights = adapter_weights(model)
+    if strangers := sorted(weights.keys() ^ loaded.keys()):
         raise BadAdapter(f"it is for other layers, e.g. {strangers[0][:200]}")
-    for name, weight in own.items():
-        if weight.shape != found[name].shape:
-            shapes = f"{list(found[name].shape)}, the policy expects {list(weight.shape)}"
+    for name, weight in weights.items():
+        if weight.shape != loaded[name].shape:
+            shapes = f"{list(loaded[name].shape)}, the policy expects {list(weight.shape)}"
             raise BadAdapter(f"{name} has shape {shapes}")
-        weight.copy_(found[name])
+        weight.copy_(loaded[name])
 
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
@@ -187,32 +187,32 @@ def _merged(layer: Any) -> nn.Module:
     if is_lora_experts(layer):
         return _merged_experts(layer)
     base = layer.base_layer
-    whole = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
+    merged = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
     weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
     sum_of_both = weight.float() + layer.get_delta_weight(NAME).float()
-    whole.weight = nn.Parameter(sum_of_both.to(weight.dtype), requires_grad=False)
-    whole.bias = base.bias
-    return whole
+    merged.weight = nn.Parameter(sum_of_both.to(weight.dtype), requires_grad=False)
+    merged.bias = base.bias
+    return merged
 
 
 def _merged_experts(layer: Any) -> nn.Module:
     """The experts under a layer of peft, which wraps them once for each of their weights."""
-    whole = copy.copy(layer.get_base_layer())
-    whole._parameters = dict(whole._parameters)  # noqa: SLF001 - a shallow copy shares it
+    merged = copy.copy(layer.get_base_layer())
+    merged._parameters = dict(merged._parameters)  # noqa: SLF001 - a shallow copy shares it
     while is_lora_experts(layer):
         weight = layer.get_param()
         sum_of_both = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype)
-        whole._parameters[layer.parameter_name] = nn.Parameter(sum_of_both, requires_grad=False)  # noqa: SLF001
+        merged._parameters[layer.parameter_name] = nn.Parameter(sum_of_both, requires_grad=False)  # noqa: SLF001
         layer = layer.base_layer
-    return whole
+    return merged
 
 
 def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
     plain = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    for part in [part for part in plain.modules() if not is_lora_experts(part)]:
-        for name, child in part.named_children():
+    for module in [module for module in plain.modules() if not is_lora_experts(module)]:
+        for name, child in module.named_children():
             if is_lora_linear(child) or is_lora_experts(child):
-                setattr(part, name, change(child))
+                setattr(module, name, change(child))
     plain.__dict__.pop("peft_config", None)
     plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to say so
     return plain
@@ -220,8 +220,8 @@ def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTra
 
 def digest(weights: Mapping[str, Tensor]) -> str:
     """SHA-256 of weights with their names and types."""
-    found = sha256()
+    hasher = sha256()
     for name, weight in sorted(weights.items()):
-        found.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())
-        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)  # detach: bytes
-    return found.hexdigest()
+        hasher.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())
+        hasher.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)  # detach: bytes
+    return hasher.hexdigest()

@@ -71,7 +71,9 @@ class CriticModel:
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
         """The reward expected before each token is written; 0 on padding."""
-        (values,) = self.microbatches.measured(tokens, lambda part: [token_values(self.model, part)])
+        (values,) = self.microbatches.measured(
+            tokens, lambda microbatch: [token_values(self.model, microbatch)]
+        )
         return values
 
     def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
@@ -80,33 +82,33 @@ class CriticModel:
             self._update(batch, rows, fitted, step=step)
 
     def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
-        whole = batch.mask[rows.to(batch.mask.device)].sum()
+        total_tokens = batch.mask[rows.to(batch.mask.device)].sum()
         before, ranks = fitted.sums, self.microbatches.ranks
-        own = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
+        own_rows = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
 
         def passes(parts: Sequence[Tensor]) -> MetricSums:
             sums, missing = MetricSums(), ranks.most(len(parts)) - len(parts)
-            for part in parts:
-                loss, mask = self._losses(batch, own[part])
-                total = loss.losses.sum() / whole.clamp(min=1)
+            for indices in parts:
+                loss, mask = self._losses(batch, own_rows[indices])
+                total = loss.losses.sum() / total_tokens.clamp(min=1)
                 (self.value.coef * total).backward()
                 self.optimizer.take_gradients()
-                sums += _metrics(loss, mask, whole, coef=self.value.coef)
+                sums += _metrics(loss, mask, total_tokens, coef=self.value.coef)
             for _ in range(missing):
                 (self.forward(batch.tokens.rows(rows[:1])).sum() * 0).backward()
                 self.optimizer.take_gradients()
             return sums
 
-        sums = self.microbatches.run(batch.tokens.rows(own), passes, self.optimizer.forget_gradients)
+        sums = self.microbatches.run(batch.tokens.rows(own_rows), passes, self.optimizer.forget_gradients)
         device = batch.mask.device
         fitted.sums = before + (sums if ranks.is_alone else ranks.merged(sums).to(device))
         fitted.norms.append(self.optimizer.step(step).grad_norm)
 
     def _losses(self, batch: ValueBatch, rows: Tensor) -> tuple[ValueLoss, Tensor]:
         values = self.forward(batch.tokens.rows(rows))
-        here = rows.to(values.device)
+        device_rows = rows.to(values.device)
         old, returns, mask = (
-            part[here, : values.shape[1]] for part in (batch.old_values, batch.returns, batch.mask)
+            tensor[device_rows, : values.shape[1]] for tensor in (batch.old_values, batch.returns, batch.mask)
         )
         return value_loss(values, old, returns, mask, clip=self.value.clip), mask
 
@@ -138,9 +140,9 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     states = states_of(model, batch, rows, columns - 1)
     head = model.get_output_embeddings()
-    found = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
+    state_values = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
     return torch.zeros(batch.mask.shape, device=rows.device).index_put(
-        (rows, tokens), found.index_select(0, states.of_token)
+        (rows, tokens), state_values.index_select(0, states.of_token)
     )
 
 
@@ -160,11 +162,11 @@ def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _metrics(loss: ValueLoss, mask: Tensor, whole: Tensor, *, coef: float) -> MetricSums:
-    """critic/* and loss/value of a part of an optimizer batch of `whole` tokens: parts add up."""
+def _metrics(loss: ValueLoss, mask: Tensor, total_tokens: Tensor, *, coef: float) -> MetricSums:
+    """critic/* and loss/value of a part of an optimizer batch of `total_tokens`: parts add up."""
     tokens = mask.sum()
-    share = tokens.double() / whole.clamp(min=1)
-    mean = loss.losses.detach().sum() / whole.clamp(min=1)
+    share = tokens.double() / total_tokens.clamp(min=1)
+    mean = loss.losses.detach().sum() / total_tokens.clamp(min=1)
     return MetricSums(
         {
             "critic/loss": Mean(mean, share),

@@ -35,8 +35,8 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
 def peak_of(name: str, dtype: torch.dtype) -> float | None:
     """FLOP/s of the GPU with this name."""
     words = name.split()
-    for part, (narrow, wide) in PEAKS.items():
-        if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in part.split()):
+    for gpu, (narrow, wide) in PEAKS.items():
+        if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in gpu.split()):
             return wide if dtype == torch.float32 else narrow
     return None
 
@@ -71,18 +71,22 @@ class ModelFlops:
 
     def forward(self, lengths: Sequence[int], cached: Sequence[int] | int = 0) -> float:
         """Operations to read sequences (B,) of which the first `cached` tokens were read before."""
-        whole = np.asarray(lengths, dtype=np.float64)
-        before = np.broadcast_to(np.asarray(cached, dtype=np.float64), whole.shape)
-        return 2 * self.weights * float((whole - before).sum()) + self._attention(whole, before)
+        full_lengths = np.asarray(lengths, dtype=np.float64)
+        before = np.broadcast_to(np.asarray(cached, dtype=np.float64), full_lengths.shape)
+        return 2 * self.weights * float((full_lengths - before).sum()) + self._attention(full_lengths, before)
 
     def learn(self, lengths: Sequence[int]) -> float:
         """Operations of a forward and a backward pass over sequences (B,)."""
-        whole = np.asarray(lengths, dtype=np.float64)
+        full_lengths = np.asarray(lengths, dtype=np.float64)
         per_token = 4 * self.weights + 2 * self.trained
-        return per_token * float(whole.sum()) + 3 * self._attention(whole, np.zeros_like(whole))
+        return per_token * float(full_lengths.sum()) + 3 * self._attention(
+            full_lengths, np.zeros_like(full_lengths)
+        )
 
-    def _attention(self, whole: NDArray[np.float64], before: NDArray[np.float64]) -> float:
-        pairs = sum(float((_pairs(whole, window) - _pairs(before, window)).sum()) for window in self.windows)
+    def _attention(self, full_lengths: NDArray[np.float64], before: NDArray[np.float64]) -> float:
+        pairs = sum(
+            float((_pairs(full_lengths, window) - _pairs(before, window)).sum()) for window in self.windows
+        )
         return self.per_pair * pairs
 
 
@@ -90,8 +94,8 @@ def _windows(config: Any) -> list[float]:
     """The tokens that a token of each layer attends to at most; layers without attention are left out."""
     window = getattr(config, "sliding_window", None) or float("inf")
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
-    known = {"full_attention": float("inf"), "attention": float("inf"), "sliding_attention": window}
-    return [known[kind] for kind in kinds if kind in known]
+    window_by_kind = {"full_attention": float("inf"), "attention": float("inf"), "sliding_attention": window}
+    return [window_by_kind[kind] for kind in kinds if kind in window_by_kind]
 
 
 def _pairs(length: NDArray[np.float64], window: float) -> NDArray[np.float64]:

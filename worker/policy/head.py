@@ -67,8 +67,8 @@ def check_head(model: PreTrainedModel, *, name: str) -> None:
             real = model(input_ids=ids, use_cache=False).logits.float().log_softmax(dim=-1)
         finally:
             hook.remove()
-        own = head(hidden * factor).log_softmax(dim=-1)
-        if not torch.allclose(own, real, rtol=0.02, atol=tolerance):
+        from_head = head(hidden * factor).log_softmax(dim=-1)
+        if not torch.allclose(from_head, real, rtol=0.02, atol=tolerance):
             kind = model.config.model_type
             reason = f"{name!r} ({kind}) changes its logits in a way that is not supported"
             raise InvalidConfig([FieldError("policy.name", reason)])

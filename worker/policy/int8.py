@@ -51,7 +51,7 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
     """
     quantised = changed_copy(model, _rounded_experts)
     head = quantised.get_output_embeddings()
-    if not any(type(part) is nn.Linear and part is not head for part in quantised.modules()):
+    if not any(type(module) is nn.Linear and module is not head for module in quantised.modules()):
         reason = f"is int8, but a {model.config.model_type} has no linear layers that can be quantised"
         raise InvalidConfig([FieldError("sampling.precision", reason)])
     _quantise(quantised, head)
@@ -59,9 +59,9 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
         for path, module in list(quantised.named_modules()):
             if is_beside_text(path):
                 continue
-            for name, part in module.named_children():
-                if type(part) is nn.Linear and part is not head:
-                    setattr(module, name, Int8Linear(part))
+            for name, child in module.named_children():
+                if type(child) is nn.Linear and child is not head:
+                    setattr(module, name, Int8Linear(child))
     return quantised
 
 
@@ -70,8 +70,8 @@ def _quantise(model: nn.Module, head: nn.Module) -> None:
     quantize_(
         model,
         Int8DynamicActivationInt8WeightConfig(),
-        filter_fn=lambda part, name: (
-            type(part) is nn.Linear and part is not head and not is_beside_text(name)
+        filter_fn=lambda module, name: (
+            type(module) is nn.Linear and module is not head and not is_beside_text(name)
         ),
     )
 
@@ -80,8 +80,8 @@ def _rounded_experts(weight: Tensor) -> Tensor:
     """Weights (experts, outputs, inputs) on torchao's grid; others as they are."""
     if weight.ndim != 3:
         return weight
-    whole = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")
-    whole.weight = nn.Parameter(weight.flatten(0, 1), requires_grad=False)
-    quantize_(whole, Int8WeightOnlyConfig())
-    tensor: Any = whole.weight
+    stacked = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")
+    stacked.weight = nn.Parameter(weight.flatten(0, 1), requires_grad=False)
+    quantize_(stacked, Int8WeightOnlyConfig())
+    tensor: Any = stacked.weight
     return tensor.dequantize().view(weight.shape)

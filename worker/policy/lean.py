@@ -140,9 +140,9 @@ class Joined:
         self.bias: Tensor | None = None
         self.packed: Tensor | None = None
         """The weight in the order in which oneDNN reads it."""
-        if copies and all(type(part) is nn.Linear for part in projections):
-            biases: list[Any] = [part.bias for part in projections if part.bias is not None]
-            weights: list[Any] = [part.weight for part in projections]
+        if copies and all(type(projection) is nn.Linear for projection in projections):
+            biases: list[Any] = [projection.bias for projection in projections if projection.bias is not None]
+            weights: list[Any] = [projection.weight for projection in projections]
             self.weight = weights[0] if len(weights) == 1 else torch.cat(weights)
             self.bias = torch.cat(biases) if biases else None
             if prepacks and suits_packing(self.weight):
@@ -157,12 +157,12 @@ class Joined:
             return functional.linear(hidden, self.weight, self.bias)
         if len(self.projections) == 1:
             return self.projections[0](hidden)
-        return torch.cat([part(hidden) for part in self.projections], dim=-1)
+        return torch.cat([projection(hidden) for projection in self.projections], dim=-1)
 
     def parts(self, hidden: Tensor) -> Sequence[Tensor]:
         """The outputs (N, size) of projections of one size."""
         if self.weight is None and self.packed is None:
-            return [part(hidden) for part in self.projections]
+            return [projection(hidden) for projection in self.projections]
         return self(hidden).chunk(len(self.projections), dim=-1)
 
 
@@ -205,8 +205,8 @@ def is_lean(model: PreTrainedModel) -> bool:
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
         and config.rope_parameters.get("rope_type", "default") in ROPES
         and all(
-            type(part) in (nn.Linear, Int8Linear) or is_lora_linear(part)
-            for name, part in model.named_modules()
+            type(module) in (nn.Linear, Int8Linear) or is_lora_linear(module)
+            for name, module in model.named_modules()
             if name.rpartition(".")[2] in linear
         )
     )

@@ -77,14 +77,14 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     hidden, of_token = states_of(model, batch, rows, columns - 1)
     head, targets = head_of(model), batch.ids[rows, columns]
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
-    found = []
+    energies = []
     for first in range(0, len(targets), chunk):
-        some = hidden.index_select(0, of_token[first : first + chunk])
-        chances = (head(some) / temperature).softmax(dim=-1)
+        chunk_states = hidden.index_select(0, of_token[first : first + chunk])
+        chances = (head(chunk_states) / temperature).softmax(dim=-1)
         drawn = chances.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
-        found.append(1 - 2 * drawn + chances.square().sum(dim=-1))
+        energies.append(1 - 2 * drawn + chances.square().sum(dim=-1))
     blank = torch.zeros(batch.mask.shape, device=rows.device)
-    return blank.index_put((rows, tokens), torch.cat(found)) if found else blank
+    return blank.index_put((rows, tokens), torch.cat(energies)) if energies else blank
 
 
 class NextTokens(NamedTuple):
@@ -159,11 +159,11 @@ class DrawnLogprobs(torch.autograd.Function):
         logprobs = logits.log_softmax(dim=-1)
         chances = logprobs.exp()
         places = of_token * logits.shape[1] + targets
-        found = logprobs.view(-1).index_select(0, places)
+        target_logprobs = logprobs.view(-1).index_select(0, places)
         entropy = -logprobs.mul_(chances).sum(dim=-1)
         ctx.save_for_backward(chances, of_token, places)
         ctx.mark_non_differentiable(entropy)
-        return found, entropy
+        return target_logprobs, entropy
 
     @staticmethod
     @once_differentiable
@@ -192,20 +192,20 @@ def scored(
     ) -> tuple[Tensor, ...]:
         logits = head(hidden) if temperature == 1 else head(hidden) / temperature
         if pairs is None and not entropy_gradient:
-            found, entropy = DrawnLogprobs.apply(logits, of_token, targets)
-            return found, entropy.index_select(0, of_token), torch.ones_like(found)
+            target_logprobs, entropy = DrawnLogprobs.apply(logits, of_token, targets)
+            return target_logprobs, entropy.index_select(0, of_token), torch.ones_like(target_logprobs)
         logprobs = logits.log_softmax(dim=-1)  # (M, V)
         # without an entropy term the entropy is a figure to look at: no gradient is kept for it
         shown = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(shown.exp() * shown).sum(dim=-1)
         places = of_token * logprobs.shape[1] + targets
-        found = logprobs.view(-1).index_select(0, places)
+        target_logprobs = logprobs.view(-1).index_select(0, places)
         entropy = entropy.index_select(0, of_token)
         if pairs is None:
-            return found, entropy, torch.ones_like(entropy)
+            return target_logprobs, entropy, torch.ones_like(entropy)
         log_mass = mask_log_mass(logprobs, of_token, pairs)
         # detach: the mass is a figure to look at
-        return found - log_mass, entropy, log_mass.detach().exp()
+        return target_logprobs - log_mass, entropy, log_mass.detach().exp()
 
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     if len(states.hidden) <= chunk:
@@ -213,8 +213,11 @@ def scored(
     hidden = states.hidden.index_select(0, states.of_token)  # (N, H)
     parts = []
     for first in range(0, len(hidden), chunk):
-        part = hidden[first : first + chunk]
-        numbers, target = torch.arange(len(part), device=part.device), targets[first : first + chunk]
-        of_part = None if pairs is None else pairs.between(first, first + len(part))
-        parts.append(checkpoint(score, part, numbers, target, of_part, use_reentrant=False))
+        hidden_chunk = hidden[first : first + chunk]
+        numbers, target = (
+            torch.arange(len(hidden_chunk), device=hidden_chunk.device),
+            targets[first : first + chunk],
+        )
+        of_part = None if pairs is None else pairs.between(first, first + len(hidden_chunk))
+        parts.append(checkpoint(score, hidden_chunk, numbers, target, of_part, use_reentrant=False))
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))

@@ -64,15 +64,15 @@ class Microbatches:
 
         Each rank measures a part.
         """
-        own = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
-        part = tokens.rows(own)
-        found = self.run(part, lambda parts: _each(part, parts, measure))
+        own_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
+        own_tokens = tokens.rows(own_rows)
+        own_values = self.run(own_tokens, lambda parts: _measure_each(own_tokens, parts, measure))
         if self.ranks.is_alone:
-            return found
-        whole: list[Tensor] = []
-        for rows, values in self.ranks.gathered((own, [value.cpu() for value in found])):
-            _lay(whole, values, rows, tokens.mask.shape)
-        return [value.to(tokens.mask.device) for value in whole]
+            return own_values
+        full_tensors: list[Tensor] = []
+        for rows, values in self.ranks.gathered((own_rows, [value.cpu() for value in own_values])):
+            _lay(full_tensors, values, rows, tokens.mask.shape)
+        return [value.to(tokens.mask.device) for value in full_tensors]
 
     def limit(self, tokens: int) -> None:
         """Take over a limit that was found before; 0: none was."""
@@ -90,18 +90,20 @@ class Microbatches:
             torch.cuda.empty_cache()
 
 
-def _each(
+def _measure_each(
     tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Sequence[Tensor]]
 ) -> list[Tensor]:
-    whole: list[Tensor] = []
+    full_tensors: list[Tensor] = []
     for rows in parts:
-        _lay(whole, measure(tokens.rows(rows)), rows, tokens.mask.shape)
-    return whole
+        _lay(full_tensors, measure(tokens.rows(rows)), rows, tokens.mask.shape)
+    return full_tensors
 
 
-def _lay(whole: list[Tensor], values: Sequence[Tensor], rows: Tensor, shape: torch.Size) -> None:
+def _lay(full_tensors: list[Tensor], values: Sequence[Tensor], rows: Tensor, shape: torch.Size) -> None:
     """Lay values (b, t, ...) of some rows into tensors (B, T, ...), which the first of them make."""
-    if not whole:
-        whole += [value.new_zeros(*shape, *value.shape[2:]) for value in values]
-    for all_rows, value in zip(whole, values, strict=False):  # a rank without rows has measured nothing
+    if not full_tensors:
+        full_tensors += [value.new_zeros(*shape, *value.shape[2:]) for value in values]
+    for all_rows, value in zip(
+        full_tensors, values, strict=False
+    ):  # a rank without rows has measured nothing
         all_rows[rows.to(value.device), : value.shape[1]] = value

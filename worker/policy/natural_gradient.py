@@ -66,7 +66,7 @@ def natural_step(
 
 def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, least: float = 1e-10) -> Tensor:
     """x with product(x) about target; ends early once the squared residual is `least` of the first."""
-    found, residual = torch.zeros_like(target), target.clone()
+    solution, residual = torch.zeros_like(target), target.clone()
     direction, square = residual.clone(), residual @ residual
     first = square.clone()
     for _ in range(iterations):
@@ -74,12 +74,12 @@ def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, lea
             break
         image = product(direction)
         length = square / (direction @ image)
-        found += length * direction
+        solution += length * direction
         residual -= length * image
         following = residual @ residual
         direction = residual + (following / square) * direction
         square = following
-    return found
+    return solution
 
 
 def fisher_product(divergence: Parts, parameters: Sequence[Tensor], *, damping: float, lean: bool) -> Product:
@@ -105,10 +105,10 @@ def fisher_product(divergence: Parts, parameters: Sequence[Tensor], *, damping: 
 
 def _curved_slopes(divergence: Parts, parameters: Sequence[Tensor]) -> Iterable[Tensor]:
     """The gradient of each part, itself differentiable."""
-    for part in divergence():
+    for term in divergence():
         yield _flat(
             torch.autograd.grad(
-                part, parameters, create_graph=True, allow_unused=True, materialize_grads=True
+                term, parameters, create_graph=True, allow_unused=True, materialize_grads=True
             )
         )
 
@@ -116,9 +116,9 @@ def _curved_slopes(divergence: Parts, parameters: Sequence[Tensor]) -> Iterable[
 def _slope(surrogate: Parts, parameters: Sequence[Tensor]) -> tuple[Tensor, float]:
     """Gradient and value of the surrogate."""
     total, value = torch.zeros_like(_flat(parameters)), 0.0
-    for part in surrogate():
-        total += _flat(torch.autograd.grad(part, parameters, allow_unused=True, materialize_grads=True))
-        value += float(part.detach())
+    for term in surrogate():
+        total += _flat(torch.autograd.grad(term, parameters, allow_unused=True, materialize_grads=True))
+        value += float(term.detach())
     return total, value
 
 
@@ -137,8 +137,8 @@ def _searched(
     try:
         for j in range(trust.backtracks):
             _write(parameters, start + trust.backtrack_factor**j * step)
-            kl = sum(float(part) for part in divergence())
-            improvement = sum(float(part) for part in surrogate()) - before
+            kl = sum(float(term) for term in divergence())
+            improvement = sum(float(term) for term in surrogate()) - before
             if kl <= trust.delta and improvement > 0:
                 return TrustStep(0.0, kl, j, improvement, is_failed=False)
     except BaseException:
@@ -153,7 +153,7 @@ def _flat(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def _write(parameters: Sequence[Tensor], flat: Tensor) -> None:
-    place = 0
+    offset = 0
     for parameter in parameters:
-        parameter.copy_(flat[place : place + parameter.numel()].view_as(parameter))
-        place += parameter.numel()
+        parameter.copy_(flat[offset : offset + parameter.numel()].view_as(parameter))
+        offset += parameter.numel()

@@ -58,10 +58,10 @@ class PolicyOptimizer:
         self.masters = {name: self._master(weight, offload=offload) for name, weight in self.weights.items()}
         fewest = 2 if config.decayed == "matrices" else 0
         decayed = [master for master in self.masters.values() if master.ndim >= fewest]
-        others = [master for master in self.masters.values() if master.ndim < fewest]
+        undecayed = [master for master in self.masters.values() if master.ndim < fewest]
         groups = [
             {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": others, "weight_decay": 0.0},
+            {"params": undecayed, "weight_decay": 0.0},
         ]
         self.adam = adamw([group for group in groups if group["params"]], config)
 
@@ -118,8 +118,8 @@ class PolicyOptimizer:
     @staticmethod
     def _local(weight: Any) -> Tensor:
         """The part of a weight that is kept here: all of it."""
-        part: Tensor = weight
-        return part
+        local: Tensor = weight
+        return local
 
     def reset(self) -> None:
         """Forget the moments and step counts, as a new optimizer; the weights stay."""
@@ -134,7 +134,9 @@ class PolicyOptimizer:
         tensors: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
-                tensors |= {f"{part}/{name}": found for part, found in stored(key, value).items()}
+                tensors |= {
+                    f"{stored_key}/{name}": tensor for stored_key, tensor in stored(key, value).items()
+                }
             if self.weights[name].dtype != torch.float32:
                 tensors[f"master/{name}"] = master.detach()
         return tensors

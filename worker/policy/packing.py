@@ -29,16 +29,16 @@ LEAK = 1e-3
 """Deviation where other texts stand before the same one: hardly anything is rounded differently."""
 
 
-def enable_packing(model: PreTrainedModel, wanted: Literal["auto", "on", "off"]) -> str:
+def enable_packing(model: PreTrainedModel, setting: Literal["auto", "on", "off"]) -> str:
     """Let the texts of a micro-batch be packed, where that is right; the model's copies inherit it.
 
     `auto` packs on a GPU. Returns the reason why it does not, "" where it does or nobody would expect it.
     Raises InvalidConfig where packing is `on` and not possible.
     """
-    if wanted == "off" or (wanted == "auto" and model.device.type != "cuda"):
+    if setting == "off" or (setting == "auto" and model.device.type != "cuda"):
         return ""
     reason = packing_error(model.config.to_dict()) or _pack(model)
-    if reason and wanted == "on":
+    if reason and setting == "on":
         raise InvalidConfig([FieldError("resources.packing", f"is on, but {reason}: expected auto")])
     return reason
 
@@ -50,7 +50,7 @@ def is_packed(model: object) -> bool:
 
 def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
     """Hidden states (N, H), after the final norm, of all tokens but the last of each text, row by row."""
-    there = inputs_of(batch)
+    input_mask = inputs_of(batch)
 
     @contextmanager
     def attention() -> Iterator[None]:
@@ -63,8 +63,8 @@ def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
 
     with attention(), recomputed_layers(model, attention):
         output = model.get_decoder()(
-            input_ids=batch.ids[:, :-1][there][None],
-            position_ids=there.nonzero()[:, 1][None],
+            input_ids=batch.ids[:, :-1][input_mask][None],
+            position_ids=input_mask.nonzero()[:, 1][None],
             use_cache=False,
         )
     hidden: Tensor = output.last_hidden_state[0]
@@ -111,10 +111,10 @@ def _probe(model: PreTrainedModel) -> str:
         beside = _packed_states(model, [text[::-1] if row % 2 else text for row, text in enumerate(texts)])
     stays = torch.tensor([not row % 2 for row, length in enumerate(PROBE) for _ in range(length - 1)])
     kind = model.config.model_type
-    if (found := _deviation(packed, alone)) > TOLERANCE[model.dtype]:
-        return f"a {kind} gives other states for packed texts than for each alone (by {found:.2g})"
-    if (found := _deviation(packed[stays], beside[stays])) > LEAK:
-        return f"in a {kind} the states of a text depend on the texts before it (by {found:.2g})"
+    if (deviation := _deviation(packed, alone)) > TOLERANCE[model.dtype]:
+        return f"a {kind} gives other states for packed texts than for each alone (by {deviation:.2g})"
+    if (deviation := _deviation(packed[stays], beside[stays])) > LEAK:
+        return f"in a {kind} the states of a text depend on the texts before it (by {deviation:.2g})"
     return ""
 
 
@@ -123,7 +123,7 @@ def _packed_states(model: PreTrainedModel, texts: list[list[int]]) -> Tensor:
     return packed_hidden(model, token_batch(prompts, completions, pad_id=0, device=model.device))
 
 
-def _deviation(found: Tensor, expected: Tensor) -> float:
+def _deviation(actual: Tensor, expected: Tensor) -> float:
     """Mean distance of states, relative to their mean length."""
-    found, expected = found.detach().float(), expected.float()  # detach: for comparison
-    return float((found - expected).norm(dim=-1).mean() / expected.norm(dim=-1).mean())
+    actual, expected = actual.detach().float(), expected.float()  # detach: for comparison
+    return float((actual - expected).norm(dim=-1).mean() / expected.norm(dim=-1).mean())

@@ -92,11 +92,11 @@ class PromptForm:
         ended its turn with one of `stops` to where its next turn begins. Raises InvalidConfig if it has none.
         """
         called: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
-        whole = str(self._render([*called, {"role": role, "content": PROBE}]))
-        behind = whole.rpartition(CALLED)[2]
+        rendered = str(self._render([*called, {"role": role, "content": PROBE}]))
+        behind = rendered.rpartition(CALLED)[2]
         ended = next((stop for stop in stops if stop and behind.startswith(stop)), "")
-        before, found, after = behind.removeprefix(ended).partition(PROBE)
-        if not found or CALLED not in whole:
+        before, probe, after = behind.removeprefix(ended).partition(PROBE)
+        if not probe or CALLED not in rendered:
             reason = f"needs a turn of a {role} after the policy's own, which its chat template lacks"
             expected = f"choose another form, or a template that reads the role {role}"
             raise invalid("environment.form", f"{reason}: {expected}")

@@ -40,17 +40,17 @@ def quantise_base(
     if kind == "int8":
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
-        chosen = lambda part, name: (  # noqa: E731
-            type(part) is nn.Linear and part is not head and not is_beside_text(name)
+        chosen = lambda module, name: (  # noqa: E731
+            type(module) is nn.Linear and module is not head and not is_beside_text(name)
         )
         quantize_(model, Int8WeightOnlyConfig(), filter_fn=chosen, device=torch.device(device))
     elif kind != "none":
         for path, parent in list(model.named_modules()):
             if is_beside_text(path):
                 continue
-            for name, part in parent.named_children():
-                if type(part) is nn.Linear and part is not head and part.weight.numel() % BLOCK == 0:
-                    setattr(parent, name, NF4Linear(part.to(device), double=kind == "nf4_double"))
+            for name, child in parent.named_children():
+                if type(child) is nn.Linear and child is not head and child.weight.numel() % BLOCK == 0:
+                    setattr(parent, name, NF4Linear(child.to(device), double=kind == "nf4_double"))
 
 
 class NF4Linear(nn.Linear):
@@ -116,9 +116,9 @@ class RoundedScales(nn.Module):
         super().__init__()
         self.mean = nn.Parameter(scales.mean(), requires_grad=False)
         self.least = nn.Parameter(scales.min(), requires_grad=False)
-        rest = functional.pad(scales - self.mean, (0, -len(scales) % SCALES)).view(-1, SCALES)
-        steps = (rest.abs().amax(dim=1) / 127).clamp_(min=torch.finfo(torch.float32).tiny)
-        codes = (rest / steps[:, None]).round_().to(torch.int8).flatten()[: len(scales)]
+        residuals = functional.pad(scales - self.mean, (0, -len(scales) % SCALES)).view(-1, SCALES)
+        steps = (residuals.abs().amax(dim=1) / 127).clamp_(min=torch.finfo(torch.float32).tiny)
+        codes = (residuals / steps[:, None]).round_().to(torch.int8).flatten()[: len(scales)]
         self.codes = nn.Parameter(codes, requires_grad=False)
         self.steps = nn.Parameter(steps, requires_grad=False)
 

@@ -65,9 +65,9 @@ class Ranks:
         """
         if self.is_alone:
             return [value]
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value, group=self.orders if is_patient else None)
-        return found
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.orders if is_patient else None)
+        return values
 
     def merged(self, sums: MetricSums) -> MetricSums:
         """The sums of all ranks together, on the CPU."""
@@ -179,12 +179,12 @@ def itself(kind: str) -> dict[str, str]:
     return {"python": sys.version.split()[0], **packages, "device": name}
 
 
-def check_alike(found: Sequence[dict[str, str]]) -> None:
+def check_alike(properties_by_rank: Sequence[dict[str, str]]) -> None:
     """Raise UnlikeRanks, which says what differs, unless all ranks are alike."""
-    for rank, other in enumerate(found):
-        for what, value in other.items():
-            if value != found[0][what]:
+    for rank, properties in enumerate(properties_by_rank):
+        for name, value in properties.items():
+            if value != properties_by_rank[0][name]:
                 raise UnlikeRanks(
-                    f"rank {rank} has {what} {value}, rank 0 has {found[0][what]}: all ranks of a run need "
-                    "the same versions and devices"
+                    f"rank {rank} has {name} {value}, rank 0 has {properties_by_rank[0][name]}: "
+                    "all ranks of a run need the same versions and devices"
                 )

@@ -24,7 +24,7 @@ def enable_recompute(model: nn.Module) -> None:
 
     Raises InvalidConfig for a model whose layers transformers does not mark.
     """
-    layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         reason = f"is on, but transformers marks no layers of {type(model).__name__} that can be recomputed"
         raise InvalidConfig([FieldError("resources.activation_checkpointing", reason)])
@@ -63,5 +63,5 @@ def _layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
     """The layers to recompute in the backward pass of what comes now; none where no gradient is wanted."""
     if not torch.is_grad_enabled():
         return []
-    marked = (part for part in model.modules() if isinstance(part, GradientCheckpointingLayer))
-    return [part for part in marked if part.gradient_checkpointing]
+    marked = (module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))
+    return [layer for layer in marked if layer.gradient_checkpointing]

@@ -20,7 +20,7 @@ ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3M
 
 def routers(model: nn.Module) -> list[nn.Module]:
     """The routers of a model, layer by layer; none in a dense model."""
-    return [part for part in model.modules() if type(part).__name__ in ROUTERS]
+    return [module for module in model.modules() if type(module).__name__ in ROUTERS]
 
 
 def expert_ids(model: PreTrainedModel) -> torch.dtype:
@@ -34,7 +34,7 @@ class Replay(NamedTuple):
 
     experts: Tensor
     """(N, L, K) experts."""
-    known: Tensor
+    is_known: Tensor
     """(N,) bool: where they are known; elsewhere the router decides."""
 
 
@@ -71,14 +71,14 @@ class RouterWatch:
             self.said[layer] = (logits.detach().float(), experts)  # detach: for metrics and weights only
             if self.replay is None:
                 return None
-            chosen, known = self.replay.experts[:, layer].long(), self.replay.known[:, None]
+            chosen, is_known = self.replay.experts[:, layer].long(), self.replay.is_known[:, None]
             weights = logits.float().softmax(dim=-1).gather(1, chosen)
             if getattr(router, "norm_topk_prob", True):
                 weights = weights / weights.sum(dim=-1, keepdim=True)
             return (
                 logits,
-                torch.where(known, weights.to(scores.dtype), scores),
-                torch.where(known, chosen, experts),
+                torch.where(is_known, weights.to(scores.dtype), scores),
+                torch.where(is_known, chosen, experts),
             )
 
         return note
@@ -107,11 +107,11 @@ def routed_logprobs(
     places = (
         packed_places(batch, rows, columns) if is_packed(model) else rows * (batch.ids.shape[1] - 1) + columns
     )
-    found = [
+    router_values = [
         values.new_zeros(*batch.mask.shape, *values.shape[1:]).index_put((rows, tokens), values[places])
         for values in (watch.logprobs(), watch.experts())
     ]
-    return Routed(scored, *found)
+    return Routed(scored, *router_values)
 
 
 def replayed_experts(batch: TokenBatch) -> Tensor | None:
@@ -127,7 +127,7 @@ def replayed_experts(batch: TokenBatch) -> Tensor | None:
 def _replay(batch: TokenBatch, *, is_packed: bool) -> Replay | None:
     if batch.routes is None:
         return None
-    known = inputs_of(batch)
+    input_mask = inputs_of(batch)
     if is_packed:
-        return Replay(batch.routes[known], known[known])
-    return Replay(batch.routes.flatten(0, 1), known.flatten())
+        return Replay(batch.routes[input_mask], input_mask[input_mask])
+    return Replay(batch.routes.flatten(0, 1), input_mask.flatten())

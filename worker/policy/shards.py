@@ -31,18 +31,18 @@ METHOD = "sharded_forward"
 class ShardedModel:
     """A model in shards beside the whole one."""
 
-    def __init__(self, whole: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
+    def __init__(self, whole_model: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
         """`forward` computes what the loss is made of; its sums run over the rows of all ranks."""
-        self.whole, self.ranks = whole, ranks
-        self.model: Any = copy.deepcopy(whole)
+        self.whole, self.ranks = whole_model, ranks
+        self.model: Any = copy.deepcopy(whole_model)
         self.model.sharded_forward = forward.__get__(self.model)
         for layer in self.model.get_decoder().layers:
             fully_shard(layer, mesh=ranks.mesh)
         fully_shard(self.model, mesh=ranks.mesh)
-        for part in self.model.modules():
-            if hasattr(part, "set_gradient_divide_factor"):
-                part.set_gradient_divide_factor(1.0)  # the losses are shares of one sum already
-                part.set_force_sum_reduction_for_comms(True)
+        for module in self.model.modules():
+            if hasattr(module, "set_gradient_divide_factor"):
+                module.set_gradient_divide_factor(1.0)  # the losses are shares of one sum already
+                module.set_force_sum_reduction_for_comms(True)
         register_fsdp_forward_method(self.model, METHOD)
 
     def __call__(self, *batch: Any, **knobs: Any) -> Any:
@@ -114,9 +114,9 @@ class ShardedOptimizer(PolicyOptimizer):
     @torch.no_grad()
     def gather(self) -> dict[str, Tensor]:
         """The same, by every rank at once."""
-        return {key: self._whole(key, value).cpu() for key, value in super().tensors().items()}
+        return {key: self._gather_whole(key, value).cpu() for key, value in super().tensors().items()}
 
-    def _whole(self, key: str, value: Tensor) -> Tensor:
+    def _gather_whole(self, key: str, value: Tensor) -> Tensor:
         weight: Any = self.weights[key.partition("/")[2]]
         if not value.ndim:  # a step count
             return value
@@ -129,14 +129,14 @@ class ShardedOptimizer(PolicyOptimizer):
     def restore(self, values: Any, tensors: Any) -> None:
         """See PolicyOptimizer; the whole model's weights are restored already, and `tensors` are whole."""
         self.shards.take()
-        own = {
+        local_tensors = {
             key: cut(value, self.weights[key.partition("/")[2]]) if value.ndim else value
             for key, value in tensors.items()
         }
-        super().restore(values, own)
+        super().restore(values, local_tensors)
 
 
-def cut(whole: Tensor, like: Any) -> Tensor:
+def cut(tensor: Tensor, like: Any) -> Tensor:
     """This rank's part of a whole tensor that is sharded as `like` is; nothing is sent."""
-    placed = distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    placed = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
     return placed.to_local()

@@ -85,9 +85,9 @@ def token_batch(
 
 def _generated(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> Tensor:
     """(B, T): the tokens of completions, without observations."""
-    for row, own in enumerate(generated):
-        if own is not None:
-            mask[row, : len(own)] &= torch.from_numpy(own)
+    for row, row_generated in enumerate(generated):
+        if row_generated is not None:
+            mask[row, : len(row_generated)] &= torch.from_numpy(row_generated)
     return mask
 
 

@@ -61,8 +61,8 @@ def _limited(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, An
 
     def limited(request: Request) -> dict[str, Any]:
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        most = int(time.process_time()) + request["cpu_seconds"] + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (most if hard < 0 else min(most, hard), hard))
+        cpu_limit = int(time.process_time()) + request["cpu_seconds"] + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit if hard < 0 else min(cpu_limit, hard), hard))
         try:
             return {"value": call(request)}
         except MemoryError:

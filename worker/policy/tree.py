@@ -52,23 +52,25 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     lengths = (batch.prompt_lengths + batch.lengths - 1).numpy()
     nodes = numbered(ids, lengths)
     real = np.flatnonzero(nodes.ravel() >= 0)
-    _, place = np.unique(nodes.ravel()[real], return_index=True)
-    rows, columns = np.divmod(real[place], ids.shape[1])  # (N,) the first place of each node in the batch
+    _, first_position = np.unique(nodes.ravel()[real], return_index=True)
+    rows, columns = np.divmod(
+        real[first_position], ids.shape[1]
+    )  # (N,) the first place of each node in the batch
     needed, opening = np.unique(rows, return_index=True)
     blocks, seats, taken = [], np.zeros(len(rows), dtype=np.int64), 0
     # in the order of nodes, the columns of a row ascend: the first is where the row parts from earlier ones
-    for some in alike(columns[opening], lengths[needed]):
-        first, width = int(columns[opening][some].min()), int(lengths[needed][some].max())
+    for members in alike(columns[opening], lengths[needed]):
+        first, width = int(columns[opening][members].min()), int(lengths[needed][members].max())
         number = np.full(len(ids), -1)
-        number[needed[some]] = np.arange(len(some))
-        here = number[rows] >= 0
-        seats[here] = taken + number[rows[here]] * (width - first) + columns[here] - first
-        taken += len(some) * (width - first)
-        blocks.append((np.maximum(nodes[needed[some], :width], 0), first))
+        number[needed[members]] = np.arange(len(members))
+        in_block = number[rows] >= 0
+        seats[in_block] = taken + number[rows[in_block]] * (width - first) + columns[in_block] - first
+        taken += len(members) * (width - first)
+        blocks.append((np.maximum(nodes[needed[members], :width], 0), first))
     device = batch.ids.device
 
-    def on_device(part: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(part).to(device)
+    def on_device(array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(device)
 
     return PrefixTree(
         tokens=on_device(ids[rows, columns]),
@@ -95,10 +97,10 @@ def _split(
     for order in (rows[np.argsort(values[rows], kind="stable")] for values in (first, lengths)):
         before = _scores(first[order], lengths[order])
         after = _scores(first[order][::-1], lengths[order][::-1])[::-1]
-        whole, parts = before[-1], before[:-1] + after[1:]
-        if len(parts) and whole - parts.min() > saved:
+        unsplit, parts = before[-1], before[:-1] + after[1:]
+        if len(parts) and unsplit - parts.min() > saved:
             at = int(parts.argmin()) + 1
-            saved, halves = whole - parts.min(), (order[:at], order[at:])
+            saved, halves = unsplit - parts.min(), (order[:at], order[at:])
     if halves is None:
         return [np.sort(rows)]
     return [block for half in halves for block in _split(half, first, lengths)]
@@ -131,35 +133,39 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     hidden = lean.embed(tree.tokens)
     computed = layer_by_layer(model)
 
-    def output(part: Any, hidden: Tensor) -> Tensor:
+    def output(decoder_layer: Any, hidden: Tensor) -> Tensor:
         layer = LeanLayer(
-            part, lean
+            decoder_layer, lean
         )  # here: gradients of copies that are joined earlier wait for the last layer
         heads = layer.project(hidden, *rotations)
         mixed = [attend(layer, heads, *block) for block in zip(tree.blocks, masks, strict=True)]
         together = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         return layer.finish(hidden, together.index_select(0, tree.seats))
 
-    for part in lean.body.layers:
-        hidden = computed(output, part, hidden)
+    for decoder_layer in lean.body.layers:
+        hidden = computed(output, decoder_layer, hidden)
     return lean.normed(hidden)
 
 
 def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Tensor:
     """Mixed values (R * (S - first), heads * D): each node of a block attends to the prefixes of itself."""
     rows, length = block.paths.shape
-    wanted = length - block.first
+    count = length - block.first
     spread = [
-        part.flatten(1).index_select(0, paths.reshape(-1)).view(*paths.shape, layer.kv_heads, -1, layer.width)
-        for part, paths in zip(heads, (block.paths[:, block.first :], block.paths, block.paths), strict=True)
+        tensor.flatten(1)
+        .index_select(0, paths.reshape(-1))
+        .view(*paths.shape, layer.kv_heads, -1, layer.width)
+        for tensor, paths in zip(
+            heads, (block.paths[:, block.first :], block.paths, block.paths), strict=True
+        )
     ]  # (R, S - first or S, KV heads, heads per KV head or 1, D)
-    queries, keys, values = (part.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1) for part in spread)
+    queries, keys, values = (tensor.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1) for tensor in spread)
     scores = torch.baddbmm(
         mask, queries, keys.transpose(1, 2), alpha=layer.scaling
     )  # (R * KV, heads/KV * (S - first), S)
     mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
-    mixed = mixed.view(rows, layer.kv_heads, -1, wanted, layer.width).permute(0, 3, 1, 2, 4)
-    return mixed.reshape(rows * wanted, -1)
+    mixed = mixed.view(rows, layer.kv_heads, -1, count, layer.width).permute(0, 3, 1, 2, 4)
+    return mixed.reshape(rows * count, -1)
 
 
 def causal(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:

@@ -108,20 +108,20 @@ def _downloaded(dataset: str, subset: str, split: str, revision: str) -> Path:
 
 
 def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    found = (sorted(folder.glob(pattern)) for pattern in _patterns(subset, split))
-    files = next(filter(None, found), [])
+    matches = (sorted(folder.glob(pattern)) for pattern in _patterns(subset, split))
+    files = next(filter(None, matches), [])
     if not files:
         raise ValueError(f"the dataset has no Parquet or JSONL file for {subset}/{split}")
     for file in files:
         for number, line in enumerate(_lines(file), start=1):
-            place = f"{split}/{file.name} row {number}"
+            row_name = f"{split}/{file.name} row {number}"
             if number > MAX_LINES:
                 raise ValueError(f"{file.name} has more than {MAX_LINES:,} rows")
             try:
                 row = parse_line(line.text)
                 check_row(row, columns)
             except ValueError as error:
-                raise ValueError(f"{place}: {error}") from error
+                raise ValueError(f"{row_name}: {error}") from error
             yield line.text, row
 
 

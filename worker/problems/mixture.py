@@ -103,10 +103,10 @@ class Mixture:
             close_problem(ingredient.problem)
 
     def _prompt(self, number: int) -> Prompt:
-        rounds, place = divmod(number, len(self._pattern))
-        source = self._pattern[place]
+        rounds, position = divmod(number, len(self._pattern))
+        source = self._pattern[position]
         ingredient = self._ingredients[source]
-        index = rounds * self._per_round[source] + self._before[place]
+        index = rounds * self._per_round[source] + self._before[position]
         for attempt in range(DETOURS):
             prompt = _labelled(ingredient.problem.sample(index + attempt * DETOUR, "train"), ingredient)
             if prompt.task not in self._held_out:
@@ -159,10 +159,16 @@ def _selected(
     """The rows of every source that train; a held-out question of one source counts for all."""
     if data.is_default:
         return []
-    rows = {n: each.problem for n, each in enumerate(ingredients) if isinstance(each.problem, RowProblem)}
+    rows = {
+        n: ingredient.problem
+        for n, ingredient in enumerate(ingredients)
+        if isinstance(ingredient.problem, RowProblem)
+    }
     checks = data.contamination != "ignore" or data.near_duplicates != "ignore"
-    own = [text for each in rows.values() for text in each.held_out_questions()] if checks else []
-    held_out = [*own, *of_suites]
+    of_sources = (
+        [text for problem in rows.values() for text in problem.held_out_questions()] if checks else []
+    )
+    held_out = [*of_sources, *of_suites]
     measured = _measured(data, datasets_dir)
     selections = []
     for number, problem in rows.items():
@@ -255,16 +261,16 @@ def _counts_before(pattern: Sequence[int]) -> list[int]:
     return counts
 
 
-def held_out_prompts(ingredient: Ingredient, wanted: int) -> list[Prompt]:
-    """The first `wanted` different held-out prompts; a source that keeps repeating itself has no more."""
-    found: dict[str, Prompt] = {}
+def held_out_prompts(ingredient: Ingredient, limit: int) -> list[Prompt]:
+    """The first `limit` different held-out prompts; a source that keeps repeating itself has no more."""
+    by_task: dict[str, Prompt] = {}
     repeats = 0
     for index in count():
-        if len(found) >= wanted or repeats > 50 + wanted:
-            return list(found.values())
+        if len(by_task) >= limit or repeats > 50 + limit:
+            return list(by_task.values())
         prompt = _labelled(ingredient.problem.sample(index, "eval"), ingredient)
-        repeats = repeats + 1 if prompt.task in found else 0
-        found.setdefault(prompt.task, prompt)
+        repeats = repeats + 1 if prompt.task in by_task else 0
+        by_task.setdefault(prompt.task, prompt)
     raise AssertionError("count() never ends")
 
 

@@ -55,23 +55,23 @@ class ReasoningGym:
 
         A task with few questions begins its held-out ones again after the last.
         """
-        place = self._train_place(index) if split == "train" else self._eval_place(index)
-        return self._prompt(place, index=index)
+        position = self._train_position(index) if split == "train" else self._eval_position(index)
+        return self._prompt(position, index=index)
 
     def close(self) -> None:
         """End the generating process."""
         self._sandbox.close()
 
-    def _train_place(self, index: int) -> EntryPosition:
+    def _train_position(self, index: int) -> EntryPosition:
         for attempt in range(TRAIN_TRIES):
-            place = _place(self._train_seed + attempt * SEEDS_PER_TRY, index)
-            if not is_held_out(self._entry(place)["question"]):
-                return place
+            position = _position(self._train_seed + attempt * SEEDS_PER_TRY, index)
+            if not is_held_out(self._entry(position)["question"]):
+                return position
         raise ValueError(
             f"{self._source.task} has too few different questions: all that were drawn are held out"
         )
 
-    def _eval_place(self, index: int) -> EntryPosition:
+    def _eval_position(self, index: int) -> EntryPosition:
         while len(self._held_out) <= index and self._failures < EVAL_TRIES:
             self._failures = 0 if self._try_next() else self._failures + 1
         if not self._held_out:
@@ -80,28 +80,28 @@ class ReasoningGym:
 
     def _try_next(self) -> bool:
         """Look at one more question of the evaluation's seeds; whether it is held out and new."""
-        place = _place(EVAL_SEED, self._tried)
+        position = _position(EVAL_SEED, self._tried)
         self._tried += 1
-        question = self._entry(place)["question"]
+        question = self._entry(position)["question"]
         is_new = is_held_out(question) and question_key(question) not in self._held_out
         if is_new:
-            self._held_out[question_key(question)] = place
+            self._held_out[question_key(question)] = position
         return is_new
 
-    def _entry(self, place: EntryPosition) -> dict[str, str]:
+    def _entry(self, position: EntryPosition) -> dict[str, str]:
         try:
             entry: dict[str, str] = self._sandbox.ask(
-                "gym_question", seconds=QUESTION_SECONDS, **self._where(place)
+                "gym_question", seconds=QUESTION_SECONDS, **self._where(position)
             )
         except (SandboxError, Unusable) as error:
             raise ValueError(f"reasoning_gym task {self._source.task}: {error}") from error
         return entry
 
-    def _where(self, place: EntryPosition) -> dict[str, Any]:
-        return {"task": self._source.task, "config": self._source.task_config, **place._asdict()}
+    def _where(self, position: EntryPosition) -> dict[str, Any]:
+        return {"task": self._source.task, "config": self._source.task_config, **position._asdict()}
 
-    def _prompt(self, place: EntryPosition, *, index: int) -> Prompt:
-        entry = self._entry(place)
+    def _prompt(self, position: EntryPosition, *, index: int) -> Prompt:
+        entry = self._entry(position)
         return Prompt(
             id=f"{self.name}/{question_key(entry['question']):016x}",
             text=with_instruction(entry["question"], self._source.instruction),
@@ -109,7 +109,7 @@ class ReasoningGym:
             problem=self.name,
             domain=self._source.domain,
             index=index,
-            columns={"reasoning_gym": self._where(place)},
+            columns={"reasoning_gym": self._where(position)},
         )
 
 
@@ -118,7 +118,7 @@ def is_held_out(question: str) -> bool:
     return question_key(question) % EVAL_SHARE == 0
 
 
-def _place(seed: int, index: int) -> EntryPosition:
+def _position(seed: int, index: int) -> EntryPosition:
     """Chunks of consecutive seeds: most tasks draw entry i of seed s from s + i, so none comes twice."""
     chunk, offset = divmod(index, CHUNK)
     return EntryPosition(seed + chunk * CHUNK, offset)

@@ -97,60 +97,62 @@ class RowProblem:
 
         ValueError when a column is missing, no row was measured or no row is left.
         """
-        made = Selection(
+        selection = Selection(
             self.name,
             rows=len(self._rows["train"]),
             dropped=[name for name in FIELDS if getattr(data, name) == "drop"],
         )
-        if "duplicates" in made.dropped or data.contamination != "ignore":
+        if "duplicates" in selection.dropped or data.contamination != "ignore":
             firsts = first_of_each(self._questions("train"))
-            made.duplicates = made.rows - len(firsts)
-            if "duplicates" in made.dropped:
+            selection.duplicates = selection.rows - len(firsts)
+            if "duplicates" in selection.dropped:
                 self._keep(firsts)
         if measured is not None:
-            made.measured = sum(rate is not None for rate in self._rates(data, measured))
-            made.measured_by = measured.run_name
-            if not made.measured:
+            selection.measured = sum(rate is not None for rate in self._rates(data, measured))
+            selection.measured_by = measured.run_name
+            if not selection.measured:
                 raise ValueError(f"holds no prompt of {measured.run_name!r}, whose pass rates were chosen")
         if data.pass_rate_field or (measured is not None and data.has_limits):
-            made.out_of_range = self._keep(np.flatnonzero(within(self._rates(data, measured), data)))
+            selection.out_of_range = self._keep(np.flatnonzero(within(self._rates(data, measured), data)))
         if data.contamination != "ignore":
-            found = overlapping(self._questions("train"), held_out, data.ngram)
-            made.contaminated = len(found)
-            made.examples = [self._id("train", number) for number in sorted(found)[:MOST_NAMED]]
-            if "contamination" in made.dropped:
-                self._keep([n for n in range(len(self._rows["train"])) if n not in found])
+            overlaps = overlapping(self._questions("train"), held_out, data.ngram)
+            selection.contaminated = len(overlaps)
+            selection.examples = [self._id("train", number) for number in sorted(overlaps)[:MOST_NAMED]]
+            if "contamination" in selection.dropped:
+                self._keep([n for n in range(len(self._rows["train"])) if n not in overlaps])
         if data.near_duplicates != "ignore":
-            self._select_near(made, data, list(held_out))
+            self._select_near(selection, data, list(held_out))
         if not len(self._rows["train"]):
-            raise ValueError(f"has no row left for training: {made.sentence}")
+            raise ValueError(f"has no row left for training: {selection.sentence}")
         if data.curriculum == "easy_first":
             pairs = zip(self._read("train"), self._rates(data, measured), strict=True)
             self._difficulty = np.array([difficulty(row, rate, data) for row, rate in pairs])
         self._order.cache_clear()
-        return made
+        return selection
 
     def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
         """The pass rate of each training row; None where it is not known."""
         if data.pass_rate_field:
             return [pass_rate(row, data) for row in self._read("train")]
-        prompts = (self._prompt("train", place) for place in range(len(self._rows["train"])))
-        return [None if measured is None else measured.rate(each.id, each.text) for each in prompts]
+        prompts = (self._prompt("train", position) for position in range(len(self._rows["train"])))
+        return [None if measured is None else measured.rate(prompt.id, prompt.text) for prompt in prompts]
 
-    def _select_near(self, made: Selection, data: DataConfig, held_out: list[str]) -> None:
+    def _select_near(self, selection: Selection, data: DataConfig, held_out: list[str]) -> None:
         """Count rows much like another one or a held-out question, and leave them out if wanted."""
-        found = near_duplicates(self._questions("train"), held_out, data.similarity)
-        made.near_held_out = sum(twin.other < 0 for twin in found)
-        made.near = len(found) - made.near_held_out
-        for twin in found[:MOST_NAMED]:
-            other = (
+        twins = near_duplicates(self._questions("train"), held_out, data.similarity)
+        selection.near_held_out = sum(twin.other < 0 for twin in twins)
+        selection.near = len(twins) - selection.near_held_out
+        for twin in twins[:MOST_NAMED]:
+            counterpart = (
                 self._id("train", twin.other)
                 if twin.other >= 0
                 else f"the held-out question {shown_value(held_out[twin.other])}"
             )
-            made.twins.append(f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {other}")
-        if "near_duplicates" in made.dropped:
-            near = {twin.number for twin in found}
+            selection.twins.append(
+                f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {counterpart}"
+            )
+        if "near_duplicates" in selection.dropped:
+            near = {twin.number for twin in twins}
             self._keep([n for n in range(len(self._rows["train"])) if n not in near])
 
     def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
@@ -166,18 +168,18 @@ class RowProblem:
         columns = self._source.columns
         return (question_text(prompt_of(row, columns)) for row in self._read(split))
 
-    def _id(self, split: Split, place: int) -> str:
-        return self._prompt(split, place).id
+    def _id(self, split: Split, position: int) -> str:
+        return self._prompt(split, position).id
 
-    def _prompt(self, split: Split, place: int) -> Prompt:
-        number = int(self._rows[split][place])
+    def _prompt(self, split: Split, position: int) -> Prompt:
+        number = int(self._rows[split][position])
         return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0)
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; after the last row the next pass begins."""
         rows = self._rows[split]
-        round_, place = divmod(index, len(rows))
-        number = int(rows[self._order(split, 0 if split == "eval" else round_)[place]])
+        round_, position = divmod(index, len(rows))
+        number = int(rows[self._order(split, 0 if split == "eval" else round_)[position]])
         return _prompt(self._table.row(number), self._table.keys[number], self._source, index=index)
 
     def _new_order(self, split: Split, round_: int) -> NDArray[np.int64]:

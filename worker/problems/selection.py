@@ -57,7 +57,7 @@ class Selection:
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
             (self.contaminated, f"overlap with held-out questions ({contamination})"),
         ]
-        told = [f"{count:,} {words}" for count, words in parts if count]
+        told = [f"{count:,} {phrase}" for count, phrase in parts if count]
         return f"{self.source}: of {self.rows:,} training rows {', '.join(told)}" if told else ""
 
     def _outcome(self, name: Dropped) -> str:
@@ -86,8 +86,8 @@ def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
 def number_of(value: Any) -> float | None:
     """A number, or the one at the end of a text; None where there is none."""
     if isinstance(value, str):
-        found = LAST_NUMBER.search(value[-100:])
-        value = float(found[0]) if found else None
+        match = LAST_NUMBER.search(value[-100:])
+        value = float(match[0]) if match else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -51,7 +51,7 @@ BYTES_PER_TOKEN = 100
 LIFE_SECONDS = 30.0
 """Time between two signs of life within a step, far below the hang detector's shortest limit."""
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 Record = StepRecord | EventRecord | VerdictRecord | LifeRecord
 
@@ -175,11 +175,11 @@ class Recorder:
 
         self.commit(write)
 
-    def read(self, query: Callable[[Session], Found]) -> Found:
+    def read(self, query: Callable[[Session], Result]) -> Result:
         """The result of a query, however long the database takes to come back."""
-        found = consult(self._sessions, query, waiting=self._outage.wait)
+        result = consult(self._sessions, query, waiting=self._outage.wait)
         self._outage.end()
-        return found
+        return result
 
     def _backlog(self) -> Backlog:
         return Backlog(self._steps_put - self._steps_written, self._queue.is_holding)
@@ -256,13 +256,13 @@ class Recorder:
         return [record.groups[n] for n in chosen]
 
     def _packed(self, record: StepRecord, stored: Sequence[GroupRecord]) -> PackedGroups:
-        kept = {id(group) for group in stored}
+        stored_ids = {id(group) for group in stored}
         return pack_groups(
             self.run_id,
             record.step,
             self._attempt,
             stored,
-            counted=[group for group in record.groups if id(group) not in kept],
+            counted=[group for group in record.groups if id(group) not in stored_ids],
             with_tokens=self._config.recording.tokens,
         )
 
@@ -313,8 +313,8 @@ def _remainder(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, f
     """loss/unstored: the part of the step's loss that no stored group holds, where some are left out."""
     if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
-    kept = {id(group) for group in stored}
-    left = [group for group in record.groups if id(group) not in kept]
+    stored_ids = {id(group) for group in stored}
+    left = [group for group in record.groups if id(group) not in stored_ids]
     return {"loss/unstored": sum(completion.loss for group in left for completion in group.completions)}
 
 

@@ -35,10 +35,10 @@ class Scored(Protocol):
 
 def recording_mode(config: RunConfig) -> Mode:
     """The meaning of `recording.rollouts` for this run."""
-    wanted = config.recording.rollouts
-    if wanted == "auto":
+    mode = config.recording.rollouts
+    if mode == "auto":
         return "all" if most_bytes(config) <= SMALL_RUN_BYTES else "selected"
-    return wanted
+    return mode
 
 
 def select_groups(

@@ -75,10 +75,10 @@ class WriteQueue(Generic[Item]):
     def flush(self) -> None:
         """Return once everything that was put is written."""
         with self._changed:
-            wanted = self._put
+            put_count = self._put
             self._is_urgent = True
             self._changed.notify_all()
-            self._wait_until(lambda: self._written >= wanted)
+            self._wait_until(lambda: self._written >= put_count)
         self._raise_failure()
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:

@@ -82,10 +82,10 @@ def as_number(text: str) -> Fraction | None:
     return None
 
 
-def without_units(expected: str, found: str) -> tuple[str, str]:
+def without_units(expected: str, answer: str) -> tuple[str, str]:
     """Both answers without labels of choices and units; a number makes one letter behind the other a unit."""
-    wanted = bare(expected)
-    return wanted, bare(found, is_number=as_number(normalised(wanted)) is not None)
+    bare_expected = bare(expected)
+    return bare_expected, bare(answer, is_number=as_number(normalised(bare_expected)) is not None)
 
 
 def spelled_alike(answer: str) -> str | None:
@@ -115,21 +115,21 @@ def is_mathematical(answer: str) -> bool:
     return _VARIABLES.fullmatch(text) is not None and not words & _TWO_LETTER_WORDS
 
 
-def quick_verdict(expected: str, found: str, *, is_ordered: bool = False) -> bool | None:
+def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bool | None:
     """Equal, different, or None: text and plain numbers cannot tell. `is_ordered`: a list has an order."""
-    if max(len(expected), len(found)) > MAX_ANSWER_CHARS:
+    if max(len(expected), len(answer)) > MAX_ANSWER_CHARS:
         return False
-    if _UNREAD.search(found):
-        return as_text(expected) == as_text(found)
-    if expected.isdecimal() and found.isdecimal():
-        return int(expected) == int(found)
+    if _UNREAD.search(answer):
+        return as_text(expected) == as_text(answer)
+    if expected.isdecimal() and answer.isdecimal():
+        return int(expected) == int(answer)
     for verdict_of in (_choice_verdict, _based_verdict, _bracket_verdict):
-        if (verdict := verdict_of(expected, found)) is not None:
+        if (verdict := verdict_of(expected, answer)) is not None:
             return verdict
     if not is_mathematical(expected):
-        return _text_verdict(expected, found, is_ordered=is_ordered or has_order(expected, found))
-    verdict = _number_verdict(*map(normalised, without_units(expected, found)))
-    return None if verdict is False and "%" in found else verdict  # 50% is 50, and 1/2
+        return _text_verdict(expected, answer, is_ordered=is_ordered or has_order(expected, answer))
+    verdict = _number_verdict(*map(normalised, without_units(expected, answer)))
+    return None if verdict is False and "%" in answer else verdict  # 50% is 50, and 1/2
 
 
 def list_items(answer: str) -> list[str]:
@@ -142,21 +142,21 @@ def list_items(answer: str) -> list[str]:
     return [item.strip() for item in _SEPARATOR.split(text) if item.strip()]
 
 
-def has_order(expected: str, found: str) -> bool:
+def has_order(expected: str, answer: str) -> bool:
     """Whether the found answer gives an order to a list that is expected in any: `(1, 2)` for `1, 2`."""
-    return outer_bracket(found) == "(" and not outer_bracket(expected) and len(list_items(found)) > 1
+    return outer_bracket(answer) == "(" and not outer_bracket(expected) and len(list_items(answer)) > 1
 
 
-def _text_verdict(expected: str, found: str, *, is_ordered: bool) -> bool | None:
-    texts = [as_text(without_label(visible(text))) for text in (expected, found)]
+def _text_verdict(expected: str, answer: str, *, is_ordered: bool) -> bool | None:
+    texts = [as_text(without_label(visible(text))) for text in (expected, answer)]
     if texts[0] == texts[1] != "":
         return True
-    wanted, given = (
-        [_letter(item) or as_text(item) for item in list_items(text)] for text in (expected, found)
+    expected_items, answer_items = (
+        [_letter(item) or as_text(item) for item in list_items(text)] for text in (expected, answer)
     )
     if not is_ordered and outer_bracket(expected) != "(":
-        wanted, given = sorted(wanted), sorted(given)
-    return True if len(wanted) > 1 and wanted == given else None
+        expected_items, answer_items = sorted(expected_items), sorted(answer_items)
+    return True if len(expected_items) > 1 and expected_items == answer_items else None
 
 
 def _number_verdict(left: str, right: str) -> bool | None:
@@ -170,18 +170,18 @@ def _number_verdict(left: str, right: str) -> bool | None:
     return None if "." in left else False
 
 
-def _choice_verdict(expected: str, found: str) -> bool | None:
+def _choice_verdict(expected: str, answer: str) -> bool | None:
     """By the letter alone, where the expected answer is one; final where it is marked as a choice."""
-    expected, found = (unwrapped(visible(text)) for text in (expected, found))
-    given = _letter(found)
-    if both := _CHOICE_WITH_TEXT.fullmatch(expected):
-        return given == both["letter"].lower() if given else None
-    wanted = _CHOICE.fullmatch(expected)
-    if wanted is None or len(wanted[0]) > 4 or not wanted["letter"].isupper():
+    expected, answer = (unwrapped(visible(text)) for text in (expected, answer))
+    letter = _letter(answer)
+    if labelled_choice := _CHOICE_WITH_TEXT.fullmatch(expected):
+        return letter == labelled_choice["letter"].lower() if letter else None
+    choice = _CHOICE.fullmatch(expected)
+    if choice is None or len(choice[0]) > 4 or not choice["letter"].isupper():
         return None
-    if given == wanted["letter"].lower():
+    if letter == choice["letter"].lower():
         return True
-    is_marked = bool(wanted["open"] or wanted["mark"])
+    is_marked = bool(choice["open"] or choice["mark"])
     return False if is_marked else None
 
 
@@ -190,14 +190,18 @@ def _letter(text: str) -> str | None:
     return choice and choice["letter"].lower()
 
 
-def _based_verdict(expected: str, found: str) -> bool | None:
+def _based_verdict(expected: str, answer: str) -> bool | None:
     """Digits and base, where one of the answers names a base; None where neither does."""
-    wanted, given = _digits_and_base(expected), _digits_and_base(found)
-    if wanted is None:
-        return False if given and as_number(normalised(expected)) is not None and given[1] != "10" else None
-    if given is None:
-        return normalised(found).lstrip("0") == wanted[0]
-    return given == wanted
+    expected_digits, answer_digits = _digits_and_base(expected), _digits_and_base(answer)
+    if expected_digits is None:
+        return (
+            False
+            if answer_digits and as_number(normalised(expected)) is not None and answer_digits[1] != "10"
+            else None
+        )
+    if answer_digits is None:
+        return normalised(answer).lstrip("0") == expected_digits[0]
+    return answer_digits == expected_digits
 
 
 def _digits_and_base(answer: str) -> tuple[str, str] | None:
@@ -211,15 +215,15 @@ def _is_in_base(digits: str, base: int) -> bool:
     return 2 <= base <= 36 and has_digit and all(value < base for value in values)
 
 
-def _bracket_verdict(expected: str, found: str) -> bool | None:
+def _bracket_verdict(expected: str, answer: str) -> bool | None:
     """False where the found answer stands in brackets that the expected one has not, or has otherwise."""
-    wanted, given = outer_bracket(expected), outer_bracket(found)
-    if wanted == given or _BUILT_SET.search(found):
+    expected_bracket, answer_bracket = outer_bracket(expected), outer_bracket(answer)
+    if expected_bracket == answer_bracket or _BUILT_SET.search(answer):
         return None
-    if given == r"\{":
-        return None if not wanted and _LIST.search(expected) else False
-    is_other_list = bool(wanted == r"\{" and given and _LIST.search(found))
-    is_one_in_a_list = not wanted and given == "[" and not _LIST.search(found)
+    if answer_bracket == r"\{":
+        return None if not expected_bracket and _LIST.search(expected) else False
+    is_other_list = bool(expected_bracket == r"\{" and answer_bracket and _LIST.search(answer))
+    is_one_in_a_list = not expected_bracket and answer_bracket == "[" and not _LIST.search(answer)
     return False if is_other_list or is_one_in_a_list else None
 
 

@@ -117,15 +117,15 @@ class Examination:
 
     def _passes_assertion(self, test: AssertTest) -> bool:
         """Run the test, and the program's functions as it asks for them, in processes apart."""
-        known: list[Any] = []
+        answered: list[Any] = []
         for _ in range(MOST_CALLS):
             verdict = self._bench.examiner.ask(
-                "examine", seconds=self._clock, test=test.code, known=known, **self._limits
+                "examine", seconds=self._clock, test=test.code, known=answered, **self._limits
             )
             if "call" not in verdict:
                 return verdict["passed"] is True
             call = verdict["call"]
-            known.append([call, self._call(call["function"], call["arguments"], call["named"])])
+            answered.append([call, self._call(call["function"], call["arguments"], call["named"])])
         return False
 
     def _call(self, function: str, arguments: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:

@@ -74,14 +74,18 @@ def _columns(raw: Mapping[str, Any]) -> list[Test]:
         return []
     name = str(raw.get("fn_name") or "")
     return [
-        test for given, wanted in zip(inputs, outputs, strict=True) for test in _pair(name, given, wanted)
+        test
+        for test_input, test_output in zip(inputs, outputs, strict=True)
+        for test in _pair(name, test_input, test_output)
     ]
 
 
-def _pair(name: str, given: Any, wanted: Any) -> list[Test]:
+def _pair(name: str, test_input: Any, test_output: Any) -> list[Test]:
     if name:
-        return [CallTest(name, tuple(given) if isinstance(given, list) else (given,), wanted)]
-    return [OutputTest(_lines(given), _lines(wanted))]
+        return [
+            CallTest(name, tuple(test_input) if isinstance(test_input, list) else (test_input,), test_output)
+        ]
+    return [OutputTest(_lines(test_input), _lines(test_output))]
 
 
 def _lines(value: Any) -> str:
@@ -90,17 +94,17 @@ def _lines(value: Any) -> str:
 
 def is_same_output(printed: str, expected: str) -> bool:
     """Whether two outputs have the same words; numbers with a decimal point may differ by rounding."""
-    words, wanted = printed.split(), expected.split()
-    return len(words) == len(wanted) and all(map(_is_same_word, words, wanted))
+    words, expected_words = printed.split(), expected.split()
+    return len(words) == len(expected_words) and all(map(_is_same_word, words, expected_words))
 
 
-def _is_same_word(word: str, wanted: str) -> bool:
-    if word == wanted:
+def _is_same_word(word: str, expected: str) -> bool:
+    if word == expected:
         return True
-    if "." not in word + wanted or len(word) > 40:
+    if "." not in word + expected or len(word) > 40:
         return False
     try:
-        return math.isclose(float(word), float(wanted), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return math.isclose(float(word), float(expected), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     except ValueError:
         return False
 
@@ -112,8 +116,8 @@ def is_same_value(value: Any, expected: Any) -> bool:
     a value that no JSON can be: a set, bytes, a complex number. It is never decoded here, for whoever made it
     may have chosen its numbers and hashes.
     """
-    found = _as_json(value)
-    return bool(found == expected) or (isinstance(expected, list) and expected == [found])
+    json_value = _as_json(value)
+    return bool(json_value == expected) or (isinstance(expected, list) and expected == [json_value])
 
 
 def _as_json(value: Any) -> Any:

@@ -34,9 +34,9 @@ class Grade(NamedTuple):
         return None if self.score is None else self.score >= FULL_MARKS
 
 
-def process_count(wanted: int = 0) -> int:
-    """`wanted`, or one checking process per two processors, at most four."""
-    return wanted or max(1, min(4, (os.cpu_count() or 1) // 2))
+def process_count(configured: int = 0) -> int:
+    """`configured`, or one checking process per two processors, at most four."""
+    return configured or max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 class Checkers:
@@ -119,17 +119,17 @@ class Grader:
         ]
 
     def _verdict_or_request(self, prompt: Prompt, text: str) -> float | dict[str, Any] | None:
-        found = EXTRACTIONS[self.term.extraction](text)
+        answer = EXTRACTIONS[self.term.extraction](text)
         if prompt.problem.startswith("reasoning_gym:"):
-            return _gym_request(prompt, found)
+            return _gym_request(prompt, answer)
         if not prompt.answer.strip():
             return None
-        if not found:
+        if not answer:
             return 0.0
         is_ordered = asks_for_order(prompt.text)
-        verdict = quick_verdict(prompt.answer, found, is_ordered=is_ordered)
+        verdict = quick_verdict(prompt.answer, answer, is_ordered=is_ordered)
         if verdict is None and self._wants_mathematics(prompt):
-            return {"op": "equal", "expected": prompt.answer, "found": found, "is_ordered": is_ordered}
+            return {"op": "equal", "expected": prompt.answer, "found": answer, "is_ordered": is_ordered}
         return float(verdict or False)
 
     def _wants_mathematics(self, prompt: Prompt) -> bool:
@@ -141,12 +141,12 @@ class Grader:
 EXTRACTIONS: dict[str, Callable[[str], str | None]] = {"boxed": last_boxed, "lenient": lenient_answer}
 
 
-def _gym_request(prompt: Prompt, found: str | None) -> float | dict[str, Any]:
-    if not found or len(found) > MAX_ANSWER_CHARS:
+def _gym_request(prompt: Prompt, answer: str | None) -> float | dict[str, Any]:
+    if not answer or len(answer) > MAX_ANSWER_CHARS:
         return 0.0
-    place = prompt.columns["reasoning_gym"]
-    assert isinstance(place, dict)  # noqa: S101 - told to the type checker; the problem source wrote it
-    return {"op": "gym_score", "found": found, **place}
+    entry = prompt.columns["reasoning_gym"]
+    assert isinstance(entry, dict)  # noqa: S101 - told to the type checker; the problem source wrote it
+    return {"op": "gym_score", "found": answer, **entry}
 
 
 def _unique(requests: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -168,10 +168,10 @@ class Endpoint:
 
         A token that is read has at least one byte, and none is written beyond `max_tokens`.
         """
-        said = usage if isinstance(usage, dict) else {}
+        reported = usage if isinstance(usage, dict) else {}
         missing = None if self.max_tokens else 0
-        read = _count(said.get("prompt_tokens"), most_read)
-        written = _count(said.get("completion_tokens", missing), self.max_tokens + SPARE_TOKENS)
+        read = _count(reported.get("prompt_tokens"), most_read)
+        written = _count(reported.get("completion_tokens", missing), self.max_tokens + SPARE_TOKENS)
         if read is None or written is None:
             self.usage.unreported += 1
             return

@@ -56,8 +56,11 @@ class Judge:
         steps = [split_steps(text, self.term.delimiter) if self._is_by_step else [text] for _, text in pairs]
         asked = [at for at, pieces in enumerate(steps) if pieces]
         answers = self.endpoint.ask_all([self._body(pairs[at][0], steps[at]) for at in asked])
-        found = dict(zip(asked, answers, strict=True))
-        return [self._value(found[at], len(pieces)) if pieces else 0.0 for at, pieces in enumerate(steps)]
+        answer_by_index = dict(zip(asked, answers, strict=True))
+        return [
+            self._value(answer_by_index[at], len(pieces)) if pieces else 0.0
+            for at, pieces in enumerate(steps)
+        ]
 
     @property
     def _is_by_step(self) -> bool:
@@ -126,13 +129,13 @@ class Judge:
         if not isinstance(text, str):
             raise NoScore("its answer holds no text")
         text = text.rpartition(CLOSE)[2]
-        found = self._last_number(text) if self.term.answer == "last_number" else self._json_grades(text)
-        for grade in found:
+        grades = self._last_number(text) if self.term.answer == "last_number" else self._json_grades(text)
+        for grade in grades:
             if isinstance(grade, bool) or not isinstance(grade, int | float):
                 raise NoScore("a grade is not a number")
             if not self.term.lowest <= grade <= self.term.highest:
                 raise NoScore("a grade lies outside of the scale")
-        return [float(grade) for grade in found]
+        return [float(grade) for grade in grades]
 
     def _last_number(self, text: str) -> list[Any]:
         number = NUMBER.search(text[-200:])
@@ -142,10 +145,10 @@ class Judge:
 
     def _json_grades(self, text: str) -> list[Any]:
         try:
-            said = read_json(text)
+            parsed = read_json(text)
         except ValueError:
             raise NoScore("its answer does not have the form that was asked for") from None
-        grades = said.get("scores" if self._is_by_step else "score") if isinstance(said, dict) else None
+        grades = parsed.get("scores" if self._is_by_step else "score") if isinstance(parsed, dict) else None
         if self._is_by_step and isinstance(grades, list):
             return grades
         if self._is_by_step or grades is None:

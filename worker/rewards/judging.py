@@ -15,8 +15,8 @@ def warm_mathematics() -> None:
     """Import math-verify and sympy, and let them fill their tables: else each fork would do it again."""
     from worker.rewards.mathematics import is_equal
 
-    for expected, found in WARMING:
-        is_equal(expected=expected, found=found)
+    for expected, answer in WARMING:
+        is_equal(expected=expected, answer=answer)
 
 
 WARMING = (
@@ -49,7 +49,7 @@ def equal_mathematics(request: Request) -> bool:
     from worker.rewards.mathematics import is_equal
 
     return is_equal(
-        expected=request["expected"], found=request["found"], is_ordered=request.get("is_ordered", False)
+        expected=request["expected"], answer=request["found"], is_ordered=request.get("is_ordered", False)
     )
 
 
@@ -79,8 +79,8 @@ def gym_score(request: Request) -> float:
     """The task's own score of an answer, 0..1."""
     from worker.rewards.reasoning_gym.entries import score_at
 
-    place = request["task"], request["config"], request["seed"], request["offset"]
-    return score_at(*place, answer=request["found"])
+    position = request["task"], request["config"], request["seed"], request["offset"]
+    return score_at(*position, answer=request["found"])
 
 
 OPERATIONS = {

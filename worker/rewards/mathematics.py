@@ -33,26 +33,33 @@ EVALUATING = (sympy_parser, math_verify.parser)
 """Where `parse_expr` is looked up; sympy's `sympify` takes it from the first."""
 
 
-def is_equal(*, expected: str, found: str, is_ordered: bool = False) -> bool:
+def is_equal(*, expected: str, answer: str, is_ordered: bool = False) -> bool:
     """Whether two answers, LaTeX or plain, mean the same: 1/2 and 0.5, 2x+2 and 2(x+1), {1,2} and {2,1}.
 
     `is_ordered`: items of a list are compared one by one.
     """
-    items = list_items(expected), list_items(found)
-    if len(items[0]) > 1 and (is_ordered or has_order(expected, found)):
+    items = list_items(expected), list_items(answer)
+    if len(items[0]) > 1 and (is_ordered or has_order(expected, answer)):
         pairs = zip(*items, strict=False)
         return len(items[0]) == len(items[1]) and all(_is_equal(*without_units(*pair)) for pair in pairs)
-    return _is_equal(*without_units(expected, found))
+    return _is_equal(*without_units(expected, answer))
 
 
-def _is_equal(expected: str, found: str) -> bool:
+def _is_equal(expected: str, answer: str) -> bool:
     # math-verify's own limits need signals of the main thread and cannot interrupt C code: they are off
     with without_evaluator():
-        wanted = _parsed(for_algebra(expected).replace(r"\%", "").replace("%", ""))
-        given = _parsed(with_exact_decimals(for_algebra(found)))
-        if " or " in found and wanted and given and not isinstance(wanted[0], FiniteSet):
-            given[0] = _solution_set(given[0])
-        return bool(verify(wanted, given, timeout_seconds=None, allow_set_relation_comp=True))
+        parsed_expected = _parsed(for_algebra(expected).replace(r"\%", "").replace("%", ""))
+        parsed_answer = _parsed(with_exact_decimals(for_algebra(answer)))
+        if (
+            " or " in answer
+            and parsed_expected
+            and parsed_answer
+            and not isinstance(parsed_expected[0], FiniteSet)
+        ):
+            parsed_answer[0] = _solution_set(parsed_answer[0])
+        return bool(
+            verify(parsed_expected, parsed_answer, timeout_seconds=None, allow_set_relation_comp=True)
+        )
 
 
 def _solution_set(value: Any) -> Any:

@@ -60,10 +60,10 @@ def call_batch(request: Request) -> Any:
         "completions": texts,
         "completion_ids": request["completion_ids"],
     }
-    said = function(**_accepted(function, arguments))
-    said = asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
-    said = said.tolist() if hasattr(said, "tolist") else said
-    return [_plain(value) for value in said] if isinstance(said, list | tuple) else _plain(said)
+    returned = function(**_accepted(function, arguments))
+    returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+    returned = returned.tolist() if hasattr(returned, "tolist") else returned
+    return [_plain(value) for value in returned] if isinstance(returned, list | tuple) else _plain(returned)
 
 
 async def _gathered(request: Request) -> list[Any]:

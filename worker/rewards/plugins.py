@@ -74,8 +74,8 @@ class PluginTerm:
             self._kind = self._kind or self._ask("kind", seconds=self.term.timeout_seconds)
             if self._kind == "batch":
                 return self._batch_rewards(pairs, token_ids)
-            said = self._async_values(pairs) if self._kind == "async" else self._single_values(pairs)
-            return [self._reward(prompt, value) for (prompt, _), value in zip(pairs, said, strict=True)]
+            values = self._async_values(pairs) if self._kind == "async" else self._single_values(pairs)
+            return [self._reward(prompt, value) for (prompt, _), value in zip(pairs, values, strict=True)]
         except Unusable as error:
             raise PluginFailed(self._words(pairs[0][0], error)) from error
 
@@ -102,7 +102,7 @@ class PluginTerm:
         """The same of an `async` function: one fork awaits all of them."""
         term = self.term
         try:
-            said = self._ask(
+            reply = self._ask(
                 "async",
                 seconds=term.timeout_seconds * math.ceil(len(pairs) / term.concurrency) + 1,
                 each_seconds=term.timeout_seconds,
@@ -110,7 +110,7 @@ class PluginTerm:
                 prompts=[asdict(prompt) for prompt, _ in pairs],
                 texts=[text for _, text in pairs],
             )
-            outcomes = _listed(said, len(pairs))
+            outcomes = _listed(reply, len(pairs))
         except (SandboxError, ValueError) as error:
             outcomes = [error] * len(pairs)
         for outcome in outcomes:
@@ -127,7 +127,7 @@ class PluginTerm:
     ) -> list[float | None]:
         """The values of one call of a function of a batch; it fails as a whole."""
         try:
-            said = self._ask(
+            reply = self._ask(
                 "batch",
                 seconds=self.term.timeout_seconds,
                 prompts=[asdict(prompt) for prompt, _ in pairs],
@@ -135,50 +135,50 @@ class PluginTerm:
                 completion_ids=[ids.tolist() for ids in token_ids],
                 messages=self.term.messages,
             )
-            values = _listed(said, len(pairs))
+            values = _listed(reply, len(pairs))
         except (SandboxError, ValueError) as error:
             self._take_failure(self._words(pairs[0][0], error), completions=len(pairs))
             return [None] * len(pairs)
         return [self._reward(prompt, value) for (prompt, _), value in zip(pairs, values, strict=True)]
 
-    def _reward(self, prompt: Prompt, said: Any) -> float | None:
+    def _reward(self, prompt: Prompt, outcome: Any) -> float | None:
         try:
-            if isinstance(said, Exception):
-                raise said
-            value = self._number(said)
+            if isinstance(outcome, Exception):
+                raise outcome
+            value = self._number(outcome)
         except (SandboxError, ValueError) as error:
             self._take_failure(self._words(prompt, error))
             return None
         self._in_a_row = 0
         return value
 
-    def _number(self, said: Any) -> float | None:
-        if self.term.per == "completion" or said is None:
-            return _number(said)
-        if not isinstance(said, list) or not said:
-            raise ValueError(f"expected a list of numbers, one for each step, got {said!r:.100}")
-        scores = [_number(score) for score in said]
-        known = [score for score in scores if score is not None]
-        if len(known) < len(scores):
+    def _number(self, returned: Any) -> float | None:
+        if self.term.per == "completion" or returned is None:
+            return _number(returned)
+        if not isinstance(returned, list) or not returned:
+            raise ValueError(f"expected a list of numbers, one for each step, got {returned!r:.100}")
+        scores = [_number(score) for score in returned]
+        numbers = [score for score in scores if score is not None]
+        if len(numbers) < len(scores):
             return None
-        return _number(AGGREGATES[self.term.aggregate](known))
+        return _number(AGGREGATES[self.term.aggregate](numbers))
 
-    def _take_failure(self, words: str, *, completions: int = 1) -> None:
+    def _take_failure(self, failure: str, *, completions: int = 1) -> None:
         self.failures += completions
         self._in_a_row += 1
-        self.last_failure = words
+        self.last_failure = failure
         if self._in_a_row >= MOST_IN_A_ROW:
-            raise PluginFailed(f"{words} ({MOST_IN_A_ROW} failed calls in a row)")
+            raise PluginFailed(f"{failure} ({MOST_IN_A_ROW} failed calls in a row)")
 
     def _words(self, prompt: Prompt, error: Exception) -> str:
         return f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"
 
 
-def _listed(said: Any, count: int) -> list[Any]:
+def _listed(reply: Any, count: int) -> list[Any]:
     """A list of `count` values; ValueError when it is anything else."""
-    if isinstance(said, list) and len(said) == count:
-        return said
-    got = f"{len(said)} of them" if isinstance(said, list) else f"{said!r:.100}"
+    if isinstance(reply, list) and len(reply) == count:
+        return reply
+    got = f"{len(reply)} of them" if isinstance(reply, list) else f"{reply!r:.100}"
     raise ValueError(f"expected a list of {count} numbers, one for each completion, got {got}")
 
 

@@ -78,7 +78,7 @@ def examine(request: Request) -> dict[str, Any]:
 
     Names that the test does not define are functions of the program. A test that calls none of them fails.
     """
-    known = {_key(call): outcome for call, outcome in request["known"]}
+    outcomes = {_key(call): outcome for call, outcome in request["known"]}
     asked: list[dict[str, Any]] = []
     used: list[str] = []
 
@@ -90,10 +90,10 @@ def examine(request: Request) -> dict[str, Any]:
                 "named": {key: encoded(value) for key, value in named.items()},
             }
             used.append(name)
-            if _key(call) not in known:
+            if _key(call) not in outcomes:
                 asked.append(call)
                 raise CallNeeded
-            return _outcome(known[_key(call)])
+            return _outcome(outcomes[_key(call)])
 
         return called
 
@@ -195,9 +195,9 @@ def decoded(value: Any) -> Any:
     return makes[kind]([decoded(item) for item in items])
 
 
-def read_ended(said: Any) -> tuple[str, int]:
+def read_ended(reply: Any) -> tuple[str, int]:
     """Output and exit code of a program that a sandboxed process ran; ValueError for anything else."""
-    match said:
+    match reply:
         case {"output": str(output), "code": int(code)}:
             return output, code
     raise ValueError("expected output and exit code")

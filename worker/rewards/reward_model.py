@@ -53,8 +53,8 @@ class RewardModel:
     def _value(self, scores: Sequence[float | NoScore]) -> float | NoScore:
         if missing := next((score for score in scores if isinstance(score, NoScore)), None):
             return missing
-        known = [score for score in scores if not isinstance(score, NoScore)]
-        value = AGGREGATES[self.term.aggregate](known) if known else 0.0
+        step_scores = [score for score in scores if not isinstance(score, NoScore)]
+        value = AGGREGATES[self.term.aggregate](step_scores) if step_scores else 0.0
         return value if math.isfinite(value) else NoScore("its scores have no finite aggregate")
 
     def _score(self, answer: Any) -> float:

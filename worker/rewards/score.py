@@ -94,24 +94,24 @@ class Scorer:
         """
         groups: dict[int, Group] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
-            places = [place for place, prompt in enumerate(prompts) if prompt.domain == domain]
+            places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             with self._turn:
                 scored = self._scored(
                     domain, [prompts[at] for at in places], [completions[at] for at in places]
                 )
             groups.update(zip(places, scored, strict=True))
-        return [groups[place] for place in range(len(prompts))]
+        return [groups[index] for index in range(len(prompts))]
 
     def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
         """1 where a text's answer is right, else 0; None where nothing is known to compare it with."""
         grades: dict[int, Grade] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
-            places = [place for place, prompt in enumerate(prompts) if prompt.domain == domain]
+            places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             pairs = [(prompts[at], texts[at]) for at in places]
             with self._turn:
-                found, _ = self._graded(self._of(domain), pairs)
-            grades.update(zip(places, found, strict=True))
-        return [_correctness(grades[place]) for place in range(len(prompts))]
+                domain_grades, _ = self._graded(self._of(domain), pairs)
+            grades.update(zip(places, domain_grades, strict=True))
+        return [_correctness(grades[index]) for index in range(len(prompts))]
 
     def votes(self, prompt: Prompt, texts: Sequence[str]) -> list[str | None]:
         """The answer of each text in one spelling, by which texts agree; None: it gives none."""
@@ -144,8 +144,8 @@ class Scorer:
 
     def _of(self, domain: str) -> list[RewardTerm]:
         general = {term.label: term for term in self._terms if not term.domain}
-        own = {term.label: term for term in self._terms if term.domain and term.domain == domain}
-        return list((general | own).values())
+        domain_terms = {term.label: term for term in self._terms if term.domain and term.domain == domain}
+        return list((general | domain_terms).values())
 
     def _scored(
         self, domain: str, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]
@@ -155,8 +155,8 @@ class Scorer:
         grades, code = self._graded(terms, pairs)
         grades = episode_grades(terms, grades, completions)
         with ThreadPoolExecutor(max(1, len(terms))) as pool:  # most of them wait for other processes
-            found = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
-            values = {term.label: column for term, column in zip(terms, found, strict=True)}
+            columns = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
+            values = {term.label: column for term, column in zip(terms, columns, strict=True)}
         weights = self.weights(domain)
         missed = _missed([values[term.label] for term in terms if _is_required(term)], count=len(pairs))
         counted = {label: _unless(missed, column) for label, column in values.items()}
@@ -164,25 +164,25 @@ class Scorer:
         correct = [_correctness(grade) for grade in grades]
         groups, start = [], 0
         for prompt, row in zip(prompts, completions, strict=True):
-            part = slice(start, start := start + len(row))
-            raw = {label: tuple(column[part]) for label, column in values.items()}
+            span = slice(start, start := start + len(row))
+            raw = {label: tuple(column[span]) for label, column in values.items()}
             groups.append(
                 Group(
                     prompt,
                     tuple(row),
-                    rewards=tuple(totals[part]),
+                    rewards=tuple(totals[span]),
                     terms=raw,
-                    correctness=tuple(correct[part]),
-                    counted={label: tuple(column[part]) for label, column in counted.items()},
+                    correctness=tuple(correct[span]),
+                    counted={label: tuple(column[span]) for label, column in counted.items()},
                     weights=weights,
-                    missed=tuple(missed[part]),
+                    missed=tuple(missed[span]),
                 )
             )
         return groups
 
     def _grader(self, terms: Sequence[RewardTerm]) -> Grader:
-        own = (term for term in terms if isinstance(term, CorrectnessReward))
-        return Grader(next(own, CorrectnessReward()), self._checkers)
+        correctness_terms = (term for term in terms if isinstance(term, CorrectnessReward))
+        return Grader(next(correctness_terms, CorrectnessReward()), self._checkers)
 
     def _graded(self, terms: Sequence[RewardTerm], pairs: Sequence[Pair]) -> tuple[list[Grade], Values]:
         """The grade of each completion, and the score of its program; a row's tests decide about both."""
@@ -241,8 +241,8 @@ def weighted_sums(
 
 
 def _weighted_sum(terms: Sequence[tuple[float | None, float]]) -> float | None:
-    known = [value * weight for value, weight in terms if value is not None]
-    return sum(known) if known and len(known) == len(terms) else None
+    products = [value * weight for value, weight in terms if value is not None]
+    return sum(products) if products and len(products) == len(terms) else None
 
 
 def _length_rewards(completions: Sequence[Sequence[Completion]], grades: Sequence[Grade]) -> Values:

@@ -54,16 +54,16 @@ class ServedTerm:
 
         Raises RewardServerFailed when it scored no completion at all.
         """
-        found = self._asked.values(pairs)
-        failed = [value for value in found if isinstance(value, NoScore)]
+        scores = self._asked.values(pairs)
+        failed = [value for value in scores if isinstance(value, NoScore)]
         if failed:
             self.failures += len(failed)
             self.last_failure = f"reward {self.term.label!r}: {failed[-1]}"
-            if len(failed) == len(found):
-                count = len(found)
-                words = f"none of {count} completions was scored, see {SERVERS[self.term.name]}"
-                raise RewardServerFailed(f"{self.last_failure}; {words}")
-        return [None if isinstance(value, NoScore) else value for value in found]
+            if len(failed) == len(scores):
+                count = len(scores)
+                detail = f"none of {count} completions was scored, see {SERVERS[self.term.name]}"
+                raise RewardServerFailed(f"{self.last_failure}; {detail}")
+        return [None if isinstance(value, NoScore) else value for value in scores]
 
 
 def served_metrics(usages: Sequence[Usage]) -> dict[str, float]:

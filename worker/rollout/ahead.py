@@ -127,15 +127,15 @@ class RolloutsAhead:
     def tensors(self) -> dict[str, Tensor]:
         """See Stateful."""
         return {
-            f"{place}/{name}": tensor
-            for place, batch in enumerate(self._state())
+            f"{index}/{name}": tensor
+            for index, batch in enumerate(self._state())
             for name, tensor in group_tensors(batch.groups).items()
         }
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
         self.waiting = deque(
-            _batch(document, _below(f"{place}/", tensors)) for place, document in enumerate(values["batches"])
+            _batch(document, _below(f"{index}/", tensors)) for index, document in enumerate(values["batches"])
         )
 
     def _state(self) -> list[Collected]:

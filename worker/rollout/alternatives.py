@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from worker.rollout.sharing import Going
+from worker.rollout.sharing import UnfinishedRows
 from worker.types import Alternatives
 
 
@@ -28,15 +28,15 @@ class AlternativesLog(NamedTuple):
             torch.full(shape, -torch.inf, device=device),
         )
 
-    def add(self, logprobs: Tensor, going: Going, *, step: int) -> None:
+    def add(self, logprobs: Tensor, unfinished: UnfinishedRows, *, step: int) -> None:
         """Note the likeliest of the log-probabilities (U, V) that token `step` is drawn from."""
         values, ids = logprobs.topk(self.ids.shape[-1], dim=-1)
-        self.ids[step].index_copy_(0, going.rows, ids.to(torch.int32).index_select(0, going.reads))
-        self.logprobs[step].index_copy_(0, going.rows, values.float().index_select(0, going.reads))
+        self.ids[step].index_copy_(0, unfinished.rows, ids.to(torch.int32).index_select(0, unfinished.reads))
+        self.logprobs[step].index_copy_(0, unfinished.rows, values.float().index_select(0, unfinished.reads))
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[Alternatives]:
         """The alternatives at each token of completions of these lengths."""
-        ids, logprobs = (part.transpose(0, 1).cpu().numpy() for part in self)
+        ids, logprobs = (tensor.transpose(0, 1).cpu().numpy() for tensor in self)
         return [
             Alternatives(ids[row, :length].copy(), logprobs[row, :length].copy())
             for row, length in enumerate(lengths)

@@ -64,5 +64,7 @@ class Behaviour:
         self.past.clear()
         for version in range(values["versions"]):
             prefix = f"{version}/"
-            own = {name: weight for name, weight in tensors.items() if name.startswith(prefix)}
-            self.past.append({name.removeprefix(prefix): weight.clone() for name, weight in own.items()})
+            version_weights = {name: weight for name, weight in tensors.items() if name.startswith(prefix)}
+            self.past.append(
+                {name.removeprefix(prefix): weight.clone() for name, weight in version_weights.items()}
+            )

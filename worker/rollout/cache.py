@@ -43,7 +43,7 @@ class GrowingLayer(DynamicLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self._keys, self._values = (
-                room_for(part, self.rows, self.tokens) for part in (key_states, value_states)
+                room_for(states, self.rows, self.tokens) for states in (key_states, value_states)
             )
             length = 0
         else:
@@ -52,7 +52,7 @@ class GrowingLayer(DynamicLayer):
         if total > self._keys.shape[-2]:
             self.tokens = 2 * total
             self._keys, self._values = (
-                moved(part, self.rows, self.tokens) for part in (self.keys, self.values)
+                moved(states, self.rows, self.tokens) for states in (self.keys, self.values)
             )
         self._keys[: len(key_states), :, length:total] = key_states
         self._values[: len(key_states), :, length:total] = value_states
@@ -65,7 +65,8 @@ class GrowingLayer(DynamicLayer):
             return
         total = self.keys.shape[-2]
         self._keys, self._values = (
-            chosen(part, beam_idx.to(part.device), slice(0, total)) for part in (self._keys, self._values)
+            chosen(states, beam_idx.to(states.device), slice(0, total))
+            for states in (self._keys, self._values)
         )
         self._show(len(beam_idx), total)
 
@@ -94,41 +95,44 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self._keys, self._values = (
-                room_for(part[:, :, :0], self.rows, self.room) for part in (key_states, value_states)
+                room_for(states[:, :, :0], self.rows, self.room) for states in (key_states, value_states)
             )
             self._show(len(key_states), 0)
         rows, before, count = len(key_states), self.keys.shape[-2], key_states.shape[-2]
         self.cumulative_length += count
-        kept = min(before + count, self.sliding_window - 1)
+        retained = min(before + count, self.sliding_window - 1)
         if before + count > self.room:
             self.room = self.most
-            whole = torch.cat([self.keys, key_states], dim=2), torch.cat([self.values, value_states], dim=2)
-            self._begin_with(*(part[:, :, -kept:] for part in whole))
-            return whole
+            attended = (
+                torch.cat([self.keys, key_states], dim=2),
+                torch.cat([self.values, value_states], dim=2),
+            )
+            self._begin_with(*(states[:, :, -retained:] for states in attended))
+            return attended
         if self.end + count > self.room:
             self._begin_with(self.keys, self.values)
         first, self.end = self.end - before, self.end + count
         self._keys[:rows, :, self.end - count : self.end] = key_states
         self._values[:rows, :, self.end - count : self.end] = value_states
-        self._show(rows, kept)
+        self._show(rows, retained)
         return self._keys[:rows, :, first : self.end], self._values[:rows, :, first : self.end]
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Let row i go on as row `beam_idx[i]` (B,), which may be fewer or more rows than there were."""
         if not self.get_seq_length():
             return
-        kept = self.keys.shape[-2]
-        tokens = slice(self.end - kept, self.end)
+        retained = self.keys.shape[-2]
+        tokens = slice(self.end - retained, self.end)
         self._keys, self._values = (
-            chosen(part, beam_idx.to(part.device), tokens) for part in (self._keys, self._values)
+            chosen(states, beam_idx.to(states.device), tokens) for states in (self._keys, self._values)
         )
-        self._show(len(beam_idx), kept)
+        self._show(len(beam_idx), retained)
 
     def _begin_with(self, keys: Tensor, values: Tensor) -> None:
         """Let the buffers begin with some keys and values; new buffers where these have no room for them."""
         rows, self.end = len(keys), keys.shape[-2]
         if self.room > self._keys.shape[-2]:
-            self._keys, self._values = (moved(part, self.rows, self.room) for part in (keys, values))
+            self._keys, self._values = (moved(states, self.rows, self.room) for states in (keys, values))
         else:
             self._keys[:rows, :, : self.end] = keys.clone()  # they may lie in the buffer itself
             self._values[:rows, :, : self.end] = values.clone()
@@ -152,15 +156,15 @@ def chosen(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
     return buffer
 
 
-def moved(part: Tensor, rows: int, tokens: int) -> Tensor:
+def moved(states: Tensor, rows: int, tokens: int) -> Tensor:
     """A buffer that begins with some keys or values."""
-    room = room_for(part, rows, tokens)
-    room[: len(part), :, : part.shape[-2]] = part
+    room = room_for(states, rows, tokens)
+    room[: len(states), :, : states.shape[-2]] = states
     return room
 
 
-def room_for(part: Tensor, rows: int, tokens: int) -> Tensor:
-    """A buffer for keys or values like `part`, with room for so many rows and tokens, or its own if more."""
-    own, heads, length, width = part.shape
-    size = max(rows, own), heads, max(tokens, length), width
-    return torch.empty(size, dtype=part.dtype, device=part.device)
+def room_for(states: Tensor, rows: int, tokens: int) -> Tensor:
+    """A buffer for keys or values like `states`, with room for so many rows and tokens, or theirs if more."""
+    state_rows, heads, length, width = states.shape
+    size = max(rows, state_rows), heads, max(tokens, length), width
+    return torch.empty(size, dtype=states.dtype, device=states.device)

@@ -96,21 +96,21 @@ class Collected:
         self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
         self.trained += [len(self.groups) + at for at in informative]
 
-    def add(self, other: "Collected") -> None:
+    def add(self, epoch: "Collected") -> None:
         """Append what a further epoch sampled of the same prompts."""
-        self.carried += [len(self.groups) + index for index in other.carried]
-        self.trained += [len(self.groups) + index for index in other.trained]
-        self.left_out |= {len(self.groups) + index: reason for index, reason in other.left_out.items()}
-        self.groups += other.groups
-        self.batches += other.batches
-        self.cursor = max(self.cursor, other.cursor)
-        self.informative += other.informative
-        self.compared += other.compared
-        self.equal += other.equal
-        self.greedy_tokens += other.greedy_tokens
-        self.is_short = self.is_short or other.is_short
-        self.sample_seconds += other.sample_seconds
-        self.score_seconds += other.score_seconds
+        self.carried += [len(self.groups) + index for index in epoch.carried]
+        self.trained += [len(self.groups) + index for index in epoch.trained]
+        self.left_out |= {len(self.groups) + index: reason for index, reason in epoch.left_out.items()}
+        self.groups += epoch.groups
+        self.batches += epoch.batches
+        self.cursor = max(self.cursor, epoch.cursor)
+        self.informative += epoch.informative
+        self.compared += epoch.compared
+        self.equal += epoch.equal
+        self.greedy_tokens += epoch.greedy_tokens
+        self.is_short = self.is_short or epoch.is_short
+        self.sample_seconds += epoch.sample_seconds
+        self.score_seconds += epoch.score_seconds
 
     @property
     def tokens(self) -> int:
@@ -141,7 +141,7 @@ class Collector:
         too much is recorded and waits for the next step (active) or never trains (dynamic). An interrupted
         collection leaves the pool as it was.
         """
-        wanted = self.config.sampling.prompts_per_step
+        needed = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
         waiting = list(range(len(self.pool.groups)))
         collected = Collected(
@@ -154,20 +154,20 @@ class Collector:
             opens_think=self.scorer.opens_think,
             has_tools=self.episodes is not None,
         )
-        while len(collected.trained) < wanted and collected.batches < refill.most_batches:
-            missing = wanted - len(collected.trained)
-            size = missing if isinstance(refill, NeighboursRefill) else wanted
+        while len(collected.trained) < needed and collected.batches < refill.most_batches:
+            missing = needed - len(collected.trained)
+            size = missing if isinstance(refill, NeighboursRefill) else needed
             self._add_batch(collected, sampler, generator, size=size)
         if isinstance(refill, NeighboursRefill):
-            collected.cursor = cursor + wanted
+            collected.cursor = cursor + needed
         collected.informative = len(collected.trained) - len(waiting)
-        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < wanted
-        surplus = collected.trained[wanted:]
+        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < needed
+        surplus = collected.trained[needed:]
         collected.left_out |= dict.fromkeys(surplus, "waiting" if collected.may_carry else "surplus")
         self.pool.groups = (
             [collected.groups[index] for index in surplus] if isinstance(refill, ActiveRefill) else []
         )
-        del collected.trained[wanted:]
+        del collected.trained[needed:]
         return collected
 
     def _add_batch(
@@ -187,16 +187,16 @@ class Collector:
         collected.sample_seconds += sampled - started
         collected.greedy_tokens += sum(completion.written for [completion] in greedy)
         collected.judge(len(scored), self._informative(scored), self.reason)
-        rewards, known = tensors([_without_length(group) for group in scored])
-        several = known.sum(dim=1) > 1
+        rewards, has_reward = tensors([_without_length(group) for group in scored])
+        several = has_reward.sum(dim=1) > 1
         collected.compared += int(several.sum())
-        collected.equal += int((several & ~filters.group_varies(rewards, known)).sum())
-        found = shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        collected.equal += int((several & ~filters.group_varies(rewards, has_reward)).sum())
+        groups = shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
         if baselines:
-            found = [
-                replace(group, greedy_reward=reward) for group, reward in zip(found, baselines, strict=True)
+            groups = [
+                replace(group, greedy_reward=reward) for group, reward in zip(groups, baselines, strict=True)
             ]
-        collected.groups += found
+        collected.groups += groups
         collected.cursor += len(prompts)
         collected.batches += 1
 
@@ -236,8 +236,8 @@ class Collector:
 def _without_length(group: Group) -> Sequence[float | None]:
     if LENGTH not in group.counted:
         return group.rewards
-    others = {name: values for name, values in group.counted.items() if name != LENGTH}
-    return weighted_sums(others, group.weights, count=len(group.completions))
+    other_terms = {name: values for name, values in group.counted.items() if name != LENGTH}
+    return weighted_sums(other_terms, group.weights, count=len(group.completions))
 
 
 def shaped(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
@@ -265,8 +265,8 @@ def _scaled(
     values: Sequence[float | None], cut: Tensor, factor: float, *, sign: int
 ) -> tuple[float | None, ...]:
     """A term as `sign` of its weight lets it count: what it takes off the reward stays."""
-    term, known = tensors([values])
-    return _listed(sign * shaping.truncated_scaled(sign * term, cut, factor=factor), known)
+    term, has_value = tensors([values])
+    return _listed(sign * shaping.truncated_scaled(sign * term, cut, factor=factor), has_value)
 
 
 def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
@@ -278,12 +278,12 @@ def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_ne
     penalty = shape(lengths, l_max=ramp.start + ramp.width, l_cache=ramp.width)
     if group.missed:
         penalty = penalty.masked_fill(torch.tensor([group.missed]), 0.0)
-    own = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
+    penalty_term = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
     return replace(
         group,
         rewards=_listed(rewards + penalty, scored),
-        terms={**group.terms, **own},
-        counted={**group.counted, **own},
+        terms={**group.terms, **penalty_term},
+        counted={**group.counted, **penalty_term},
         weights={**group.weights, LENGTH_PENALTY: 1.0},
     )
 
@@ -308,8 +308,8 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
 
 def greedy_rewards(groups: Sequence[Group]) -> Tensor:
     """(P,) rewards of the groups' greedy completions in float64, NaN where there is none."""
-    found = [math.nan if group.greedy_reward is None else group.greedy_reward for group in groups]
-    return torch.tensor(found, dtype=torch.float64)
+    rewards = [math.nan if group.greedy_reward is None else group.greedy_reward for group in groups]
+    return torch.tensor(rewards, dtype=torch.float64)
 
 
 def tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ DYING_SECONDS = 3.0
 SOCKET_BYTES = 107
 """Longest path of a unix socket on Linux."""
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class ColocatedEngine:
@@ -178,9 +178,12 @@ class ColocatedEngine:
 
     def take_metrics(self) -> dict[str, float]:
         """See Engine: those of a server, and how often and how long this one was started and woken."""
-        own = {"sampling/engine_restarts": self.restarts, "time/engine_sleep_seconds": self.sleep_seconds}
+        engine_metrics = {
+            "sampling/engine_restarts": self.restarts,
+            "time/engine_sleep_seconds": self.sleep_seconds,
+        }
         self.restarts, self.sleep_seconds = 0, 0.0
-        return self.server.take_metrics() | own
+        return self.server.take_metrics() | engine_metrics
 
     def close(self) -> None:
         """See Engine."""
@@ -190,9 +193,9 @@ class ColocatedEngine:
         if self._command is not None:
             shutil.rmtree(self._command.directory, ignore_errors=True)
 
-    def _start(self, what: Command) -> VllmProcess:
+    def _start(self, command: Command) -> VllmProcess:
         self._release_reserve()
-        self.process = VllmProcess(what)
+        self.process = VllmProcess(command)
         self.is_asleep = False
         self.server.forget_sent()
         if not self.process.answers(seconds=self.config.start_seconds, is_unwanted=self.is_unwanted):
@@ -220,7 +223,7 @@ class ColocatedEngine:
         self.server.order(path)
         self.sleep_seconds += time.perf_counter() - started
 
-    def _surviving(self, do: Callable[[], Found]) -> Found:
+    def _surviving(self, do: Callable[[], Result]) -> Result:
         """The result of `do` with the present weights; a server that is dead is started again."""
         while True:
             try:
@@ -233,17 +236,17 @@ class ColocatedEngine:
             self._start_again()
 
     def _start_again(self) -> None:
-        process, what = self.process, self._command
-        if process is None or what is None:
+        process, command = self.process, self._command
+        if process is None or command is None:
             raise RuntimeError("an engine samples only once it has been checked")
-        words = process.last_words()
+        reason = process.last_words()
         if not self._may_restart:
-            raise EngineFailed(f"{TITLE} has died twice in one batch: {words}")
-        logger.warning("%s has died, and is started once more: %s", TITLE, words)
+            raise EngineFailed(f"{TITLE} has died twice in one batch: {reason}")
+        logger.warning("%s has died, and is started once more: %s", TITLE, reason)
         process.kill()
         self._may_restart = False
         self.restarts += 1
-        self._start(what)
+        self._start(command)
 
     def _has_died(self) -> bool:
         """Whether the server has ended, or does so in a moment."""
@@ -259,8 +262,8 @@ class ColocatedEngine:
 
 def _private_directory(run_id: str) -> Path:
     """A directory for sockets that only this user can open; those of killed attempts are removed."""
-    place = Path(tempfile.gettempdir())
-    for left in place.glob(f"grpolab-{run_id}-*"):
+    parent = Path(tempfile.gettempdir())
+    for left in parent.glob(f"grpolab-{run_id}-*"):
         with suppress(OSError):
             shutil.rmtree(left)
     directory = Path(tempfile.mkdtemp(prefix=f"grpolab-{run_id}-"))

@@ -42,8 +42,10 @@ def check_decoder(policy: Policy, *, name: str) -> None:
 def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
     """The larger of the deviations of two completions, one behind each prompt."""
     count, longest = model.get_input_embeddings().weight.shape[0], max(LENGTHS)
-    texts = [[(7 * row + 3 * place) % count for place in range(length)] for row, length in enumerate(LENGTHS)]
-    more = [11 * place % count for place in range(MORE)]
+    texts = [
+        [(7 * row + 3 * position) % count for position in range(length)] for row, length in enumerate(LENGTHS)
+    ]
+    continuation = [11 * position % count for position in range(MORE)]
     padding = [longest - length for length in LENGTHS]
     ids = [[0] * pad + text for pad, text in zip(padding, texts, strict=True)]
     mask = [[0] * pad + [1] * (longest - pad) for pad in padding]
@@ -52,9 +54,11 @@ def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
         torch.tensor(ids, device=device), torch.tensor(mask, device=device), max_rows=3, max_new_tokens=MORE
     )
     decoder.select(torch.tensor([0, 0, 1], device=device))
-    for token in more:
+    for token in continuation:
         logits = decoder.step(torch.full((3,), token, device=device))
-    return max(_distance(model, text + more, logits[row]) for text, row in zip(texts, (1, 2), strict=True))
+    return max(
+        _distance(model, text + continuation, logits[row]) for text, row in zip(texts, (1, 2), strict=True)
+    )
 
 
 def _distance(model: PreTrainedModel, text: list[int], logits: Tensor) -> float:

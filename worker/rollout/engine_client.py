@@ -27,8 +27,8 @@ SHOWN_CHARACTERS = 200
 class Rejected(Exception):
     """A server refused a request in a way that no further try would change."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -79,9 +79,9 @@ class EngineClient:
         jobs = [([at], request) for at in range(len(self.urls))]
         return asyncio.run(self._all(jobs, keeps_rejected=True))
 
-    def named(self, place: int) -> str:
+    def named(self, server: int) -> str:
         """Name of a server in messages."""
-        return self.title if len(self.urls) == 1 else f"server {place + 1} of {self.title}"
+        return self.title if len(self.urls) == 1 else f"server {server + 1} of {self.title}"
 
     async def _all(
         self, jobs: Sequence[tuple[list[int], Request]], *, keeps_rejected: bool = False
@@ -109,7 +109,7 @@ class EngineClient:
 
     async def _watched(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
         """The results of all; at the first error, or once nobody wants them, the others are cancelled."""
-        tasks = [asyncio.create_task(each) for each in work]
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
         pending = set(tasks)
         try:
             while pending:
@@ -126,18 +126,18 @@ class EngineClient:
             await asyncio.gather(*tasks, return_exceptions=True)
         return [task.result() for task in tasks]
 
-    async def _tried(self, client: httpx2.AsyncClient, places: list[int], request: Request) -> Any:
-        error, place = "was never asked", places[0]
+    async def _tried(self, client: httpx2.AsyncClient, servers: list[int], request: Request) -> Any:
+        error, server = "was never asked", servers[0]
         for attempt in range(self.retries + 1):
-            place, wait = places[attempt % len(places)], ""
+            server, wait = servers[attempt % len(servers)], ""
             try:
                 async with asyncio.timeout(self.timeout_seconds):
-                    status, headers, content = await self._send(client, place, request)
+                    status, headers, content = await self._send(client, server, request)
                 if status == 200:
                     return None if request.read is None else request.read(_json(content) if content else None)
                 error = f"answered with status {status}{self._words(content)}"
                 if status < 500 and status not in RETRIED_STATUSES:
-                    raise Rejected(status, self._said(place, request, error))
+                    raise Rejected(status, self._failure_text(server, request, error))
                 wait = headers.get("retry-after", "")
             except TimeoutError:
                 error = f"gave no answer within {self.timeout_seconds:g} seconds"
@@ -147,33 +147,33 @@ class EngineClient:
                 error = f"cannot be reached ({type(failure).__name__})"
             if attempt < self.retries:
                 self.retried += 1
-                logger.warning("%s; trying again", self._said(place, request, error))
+                logger.warning("%s; trying again", self._failure_text(server, request, error))
                 await asyncio.sleep(pause_seconds(attempt, wait))
         tries = f" in {self.retries + 1} tries" if self.retries else ""
-        raise EngineFailed(self._said(place, request, error) + tries)
+        raise EngineFailed(self._failure_text(server, request, error) + tries)
 
     async def _send(
-        self, client: httpx2.AsyncClient, place: int, request: Request
+        self, client: httpx2.AsyncClient, server: int, request: Request
     ) -> tuple[int, Mapping[str, str], bytes]:
-        url = self.urls[place] + request.path
+        url = self.urls[server] + request.path
         body = None if request.body is None else json.dumps(request.body).encode()
         try:
             return await read_answer(client, request.method, url, content=body, most_bytes=self.most_bytes)
         except AnswerTooLong as error:
             raise BadAnswer(str(error)) from error
 
-    def _said(self, place: int, request: Request, error: str) -> str:
-        return f"the engine at {self.named(place)} {error}, asked for {request.path.partition('?')[0]}"
+    def _failure_text(self, server: int, request: Request, error: str) -> str:
+        return f"the engine at {self.named(server)} {error}, asked for {request.path.partition('?')[0]}"
 
     def _words(self, content: bytes) -> str:
         """What the server says about an error, made harmless: without the key, on one line, cut."""
         try:
-            said = _json(content)
-            error = said.get("error", said) if isinstance(said, dict) else {}
-            words = error.get("message", "") if isinstance(error, dict) else error
+            answer = _json(content)
+            error = answer.get("error", answer) if isinstance(answer, dict) else {}
+            message = error.get("message", "") if isinstance(error, dict) else error
         except BadAnswer:
-            words = ""
-        text = " ".join(clean_text(str(words)).split())
+            message = ""
+        text = " ".join(clean_text(str(message)).split())
         if self.api_key:
             text = text.replace(self.api_key, "[secret]")
         return f" ({redact(text)[:SHOWN_CHARACTERS]})" if text else ""

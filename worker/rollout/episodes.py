@@ -75,27 +75,29 @@ class Episodes(TurnTaking):
             for prompt, ids in zip(prompts, encoded, strict=True)
             for _ in range(group_size)
         ]
-        found = samples.generate(
+        groups = samples.generate(
             encoded,
             group_size,
             decoding(sampling, sampling.max_new_tokens),
             round_generator(seed, 0),
             stops=self.stops,
         )
-        self._take(episodes, [completion for group in found for completion in group])
+        self._take(episodes, [completion for group in groups for completion in group])
         number = 1
-        while going := [episode for episode in episodes if not episode.is_over]:
-            self._answer([episode for episode in going if episode.call is not None])
-            self._go_on(samples, [each for each in going if not each.is_over], sampling, seed, number)
+        while unfinished := [episode for episode in episodes if not episode.is_over]:
+            self._answer([episode for episode in unfinished if episode.call is not None])
+            self._go_on(
+                samples, [episode for episode in unfinished if not episode.is_over], sampling, seed, number
+            )
             number += 1
         done = [self._completion(episode) for episode in episodes]
         return [done[first : first + group_size] for first in range(0, len(done), group_size)]
 
     def _answer(self, episodes: Sequence[Episode]) -> None:
         calls = [(episode, given(episode.call)) for episode in episodes]
-        asked = [each for each in calls if each[0].answered < self.config.max_turns and each[0].room > 0]
+        asked = [pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0]
         jobs = [(call.call, episode.prompt) for episode, call in asked]
-        answers = dict(zip([id(each[0]) for each in asked], self.toolbox.answer(jobs), strict=True))
+        answers = dict(zip([id(pair[0]) for pair in asked], self.toolbox.answer(jobs), strict=True))
         for episode, call in calls:
             self._take_answer(episode, call, answers.get(id(episode)))
             episode.call = None

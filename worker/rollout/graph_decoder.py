@@ -79,10 +79,10 @@ def recorder_of(device: torch.device) -> Recorder:
     """This thread's recorder for a device."""
     if not hasattr(_threads, "recorders"):
         _threads.recorders = {}
-    found: dict[torch.device, Recorder] = _threads.recorders
-    if device not in found:
-        found[device] = Recorder(device)
-    return found[device]
+    recorders: dict[torch.device, Recorder] = _threads.recorders
+    if device not in recorders:
+        recorders[device] = Recorder(device)
+    return recorders[device]
 
 
 class GraphDecoder(LeanDecoder):
@@ -119,8 +119,8 @@ class GraphDecoder(LeanDecoder):
         self.place = mask.new_full((1,), self.length)  # where the next token is written
         self.tokens, self.positions = mask.new_zeros(2, self.max_rows)
         self.positions[: self.rows] = mask.sum(dim=1)
-        words = self.lean.head.weight.shape[0]
-        self.logits = torch.empty(self.max_rows, words, dtype=torch.float32, device=mask.device)
+        vocabulary_size = self.lean.head.weight.shape[0]
+        self.logits = torch.empty(self.max_rows, vocabulary_size, dtype=torch.float32, device=mask.device)
         places = self.max_rows, 1, self.capacity
         dtype = self.model.dtype
         # added to attention scores: 0 on tokens, lowest on padding and on what no token has reached
@@ -218,5 +218,5 @@ def has_graphs(model: PreTrainedModel) -> bool:
     return (
         model.device.type == "cuda"
         and all(type(weight) is Parameter for weight in model.parameters())
-        and not any(isinstance(part, NF4Linear) for part in model.modules())
+        and not any(isinstance(module, NF4Linear) for module in model.modules())
     )

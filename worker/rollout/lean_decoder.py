@@ -55,9 +55,9 @@ class LeanDecoder:
 
     def _padding_bias(self, mask: Tensor) -> Tensor:
         """What is added to attention scores, (P, 1, capacity): lowest on padding, else 0."""
-        whole = functional.pad(mask.bool(), (0, self.capacity - mask.shape[1]), value=True)
-        bias = torch.zeros(whole.shape, dtype=self.model.dtype, device=mask.device)
-        return bias.masked_fill_(~whole, torch.finfo(bias.dtype).min)[:, None]
+        full_mask = functional.pad(mask.bool(), (0, self.capacity - mask.shape[1]), value=True)
+        bias = torch.zeros(full_mask.shape, dtype=self.model.dtype, device=mask.device)
+        return bias.masked_fill_(~full_mask, torch.finfo(bias.dtype).min)[:, None]
 
     def _set_rotations(self, first: Tensor) -> None:
         """Rotations (steps, P, 1, D) of the positions to come after the first (P,); P is 1 when all agree."""

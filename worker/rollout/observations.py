@@ -29,8 +29,8 @@ class ObservationEncoder:
         added = dict(policy.tokenizer.get_added_vocab())
         self.controls = {*added.values(), *policy.stop_ids, policy.pad_id}
         """Ids that no answer may have: everything that was added to the vocabulary."""
-        words = sorted(filter(None, added), key=len, reverse=True)
-        self.word = re.compile("|".join(map(re.escape, words))) if words else None
+        special_tokens = sorted(filter(None, added), key=len, reverse=True)
+        self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
     def answer(self, text: str, *, most: int, frame: tuple[str, str] = ("", "")) -> Encoded:
         """The ids of an answer, at most so many, between those of its frame.

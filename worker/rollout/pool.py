@@ -50,8 +50,8 @@ def group_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def group_tensors(groups: Sequence[Group]) -> dict[str, Tensor]:
     """The per-token numbers of groups."""
     return {
-        f"{place}.{number}.{name}": torch.from_numpy(np.array(values))
-        for place, group in enumerate(groups)
+        f"{index}.{number}.{name}": torch.from_numpy(np.array(values))
+        for index, group in enumerate(groups)
         for number, completion in enumerate(group.completions)
         for name, values in _arrays(completion).items()
     }
@@ -61,34 +61,34 @@ def groups_of(documents: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tens
     """Groups from their two halves."""
     arrays: dict[tuple[int, int], dict[str, Any]] = {}
     for key, tensor in tensors.items():
-        place, number, name = key.split(".", 2)
-        arrays.setdefault((int(place), int(number)), {})[name] = tensor.numpy()
+        index, number, name = key.split(".", 2)
+        arrays.setdefault((int(index), int(number)), {})[name] = tensor.numpy()
     return [
-        _group(document, [arrays[place, number] for number in range(len(document["completions"]))])
-        for place, document in enumerate(documents)
+        _group(document, [arrays[index, number] for number in range(len(document["completions"]))])
+        for index, document in enumerate(documents)
     ]
 
 
 def _arrays(completion: Completion) -> dict[str, Any]:
     """The per-token numbers of a completion, by field."""
-    given = {field.name: getattr(completion, field.name) for field in fields(completion)}
-    own = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+    by_field = {field.name: getattr(completion, field.name) for field in fields(completion)}
+    arrays = {name: value for name, value in by_field.items() if isinstance(value, np.ndarray)}
     for prefix, record in ((MASK, completion.sampling_mask), (ALTERNATIVES, completion.alternatives)):
         if record is not None:
-            own |= {f"{prefix}{field.name}": getattr(record, field.name) for field in fields(record)}
-    return own
+            arrays |= {f"{prefix}{field.name}": getattr(record, field.name) for field in fields(record)}
+    return arrays
 
 
 def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
-    own = {name: value for name, value in arrays.items() if "." not in name}
+    token_arrays = {name: value for name, value in arrays.items() if "." not in name}
     mask, alternatives = (_below(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
-    rest = {name: _hashable(value) for name, value in written.items()}
-    rest["turns"] = tuple(Turn(*turn) for turn in rest.get("turns", ()))
-    if "episode" in rest:
-        rest["episode"] = EpisodeResult(*rest["episode"])
+    other_fields = {name: _hashable(value) for name, value in written.items()}
+    other_fields["turns"] = tuple(Turn(*turn) for turn in other_fields.get("turns", ()))
+    if "episode" in other_fields:
+        other_fields["episode"] = EpisodeResult(*other_fields["episode"])
     return Completion(
-        **rest,
-        **own,
+        **other_fields,
+        **token_arrays,
         sampling_mask=SamplingMask(**mask) if mask else None,
         alternatives=Alternatives(**alternatives) if alternatives else None,
     )
@@ -104,8 +104,8 @@ def _document(group: Group) -> dict[str, Any]:
         {field.name: getattr(completion, field.name) for field in fields(completion)}
         for completion in group.completions
     ]
-    given = {field.name: getattr(group, field.name) for field in fields(group)}
-    return given | {
+    by_field = {field.name: getattr(group, field.name) for field in fields(group)}
+    return by_field | {
         "prompt": asdict(group.prompt),
         "completions": [
             {name: value for name, value in completion.items() if _is_json(value)}
@@ -117,17 +117,17 @@ def _document(group: Group) -> dict[str, Any]:
 def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> Group:
     """A group from its JSON, whose lists were tuples, and its arrays."""
     pairs = zip(document["completions"], arrays, strict=True)
-    completions = tuple(_completion(written, own) for written, own in pairs)
-    rest = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
+    completions = tuple(_completion(written, completion_arrays) for written, completion_arrays in pairs)
+    other_fields = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
     group = Group(_prompt(document["prompt"]), completions, rewards=())
-    return replace(group, **{name: _hashable(value) for name, value in rest.items()})
+    return replace(group, **{name: _hashable(value) for name, value in other_fields.items()})
 
 
 def _prompt(written: Mapping[str, Any]) -> Prompt:
     """A prompt from its JSON; before 0.3 its columns were called `data`."""
-    own = {("columns" if name == "data" else name): value for name, value in written.items()}
-    turns = {name: tuple(own.get(name, ())) for name in ("messages", "tools")}
-    return Prompt(**own | turns)
+    renamed = {("columns" if name == "data" else name): value for name, value in written.items()}
+    turns = {name: tuple(renamed.get(name, ())) for name in ("messages", "tools")}
+    return Prompt(**renamed | turns)
 
 
 def _is_json(value: Any) -> bool:

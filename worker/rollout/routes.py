@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from worker.policy.routing import RouterWatch, expert_ids
-from worker.rollout.sharing import Going
+from worker.rollout.sharing import UnfinishedRows
 
 
 class RoutesLog:
@@ -25,13 +25,15 @@ class RoutesLog:
         experts = self.watch.experts().to(self.dtype)  # (P * S, L, K)
         self.generated = experts.new_zeros(self.tokens, self.rows, *experts.shape[1:])
         by_prompt = experts.view(*mask.shape, *experts.shape[1:])
-        self.prompts = [row[kept].cpu().numpy() for row, kept in zip(by_prompt, mask.bool(), strict=True)]
+        self.prompts = [
+            row[is_token].cpu().numpy() for row, is_token in zip(by_prompt, mask.bool(), strict=True)
+        ]
 
-    def token(self, going: Going, *, step: int) -> None:
+    def token(self, unfinished: UnfinishedRows, *, step: int) -> None:
         """Note the choices for token `step`, which has just been read."""
         if self.generated is not None:
-            experts = self.watch.experts().to(self.dtype).index_select(0, going.reads)
-            self.generated[step].index_copy_(0, going.rows, experts)
+            experts = self.watch.experts().to(self.dtype).index_select(0, unfinished.reads)
+            self.generated[step].index_copy_(0, unfinished.rows, experts)
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
         """The choices along prompt and completion of each row, its last token left out: nobody read it."""

@@ -21,7 +21,7 @@ from worker.rollout.graph_decoder import FEWEST_PLACES, rounded
 from worker.rollout.routes import RoutesLog
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampling_log import SamplingMaskLog
-from worker.rollout.sharing import Going
+from worker.rollout.sharing import UnfinishedRows
 from worker.types import Completion
 
 
@@ -152,20 +152,20 @@ class Sampler:
         rows = self.rows_at_once or rows_that_fit(self.policy.model, sampling, tokens=longest)
 
         def work(first: int, last: int) -> list[Completion]:
-            part = list(encoded[first // group_size : (last - 1) // group_size + 1])
+            prompts = list(encoded[first // group_size : (last - 1) // group_size + 1])
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=last - first)
-                drawn = self._decode(decoder, part, sampling, uniforms[:, first:last], notes, stops)
-            of_each = (last - first) // len(part)
+                drawn = self._decode(decoder, prompts, sampling, uniforms[:, first:last], notes, stops)
+            of_each = (last - first) // len(prompts)
             return [
-                one
-                for group in self._completions(drawn, of_each, notes, [*map(len, part)], stops)
-                for one in group
+                completion
+                for group in self._completions(drawn, of_each, notes, [*map(len, prompts)], stops)
+                for completion in group
             ]
 
         parts = self.limit.run(uniforms.shape[1], group_size, most=max(rows, group_size), work=work)
-        found = [completion for part in parts for completion in part]
-        return [found[first : first + group_size] for first in range(0, len(found), group_size)]
+        completions = [completion for chunk in parts for completion in chunk]
+        return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
 
     def _uniforms(self, tokens: int, rows: int, generator: torch.Generator) -> Tensor:
         """(T, B) random numbers of a call."""
@@ -204,30 +204,32 @@ class Sampler:
             notes.routes.prompt(mask)
         drawn = Drawn.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor([*self.policy.stop_ids, *further], device=device)
-        going = Going.from_prompts(count, count // len(encoded), device)
+        unfinished = UnfinishedRows.from_prompts(count, count // len(encoded), device)
         share, every = cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
             if notes.masks is not None:
-                notes.masks.add(logprobs, going, step=step)
+                notes.masks.add(logprobs, unfinished, step=step)
             if notes.alternatives is not None:
-                notes.alternatives.add(logprobs, going, step=step)
-            tokens = draw(logprobs, going, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0)
-            going.mark_ended(tokens, stops)
+                notes.alternatives.add(logprobs, unfinished, step=step)
+            tokens = draw(
+                logprobs, unfinished, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0
+            )
+            unfinished.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
             if step % ASK_EVERY == 0 and self.is_unwanted():
                 raise Interrupted
             if step % every == 0:
-                sources, tokens = going.regroup(tokens, share=share)
+                sources, tokens = unfinished.regroup(tokens, share=share)
                 if not len(tokens):
                     break
                 if sources is not None:
                     decoder.select(sources)
             logits = decoder.step(tokens)
             if notes.routes is not None:
-                notes.routes.token(going, step=step)
-        return Drawn(*(part[: step + 1] for part in drawn))
+                notes.routes.token(unfinished, step=step)
+        return Drawn(*(tensor[: step + 1] for tensor in drawn))
 
     def _completions(
         self,
@@ -239,14 +241,16 @@ class Sampler:
     ) -> Iterator[list[Completion]]:
         # Clones: a view of a few steps would keep room for max_new_tokens alive while a record waits.
         ids, logprobs, entropies = (
-            part.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for part in drawn
+            tensor.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for tensor in drawn
         )
         is_end = np.isin(ids, [*self.policy.stop_ids, *further])
         lengths = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, ids.shape[1])
         stopped = np.isin(ids[np.arange(len(ids)), lengths - 1], self.policy.stop_ids)
         masks = [None] * len(ids) if notes.masks is None else notes.masks.of_rows(lengths)
         routes = [None] * len(ids) if notes.routes is None else notes.routes.of_rows(lengths)
-        others = [None] * len(ids) if notes.alternatives is None else notes.alternatives.of_rows(lengths)
+        alternatives = (
+            [None] * len(ids) if notes.alternatives is None else notes.alternatives.of_rows(lengths)
+        )
         for first in range(0, len(ids), group_size):
             yield [
                 replace(
@@ -258,7 +262,7 @@ class Sampler:
                     ),
                     sampling_mask=masks[row],
                     routes=routes[row],
-                    alternatives=others[row],
+                    alternatives=alternatives[row],
                     prompt_tokens=prompt_tokens[first // group_size],
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)
@@ -343,20 +347,20 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def draw(
-    logprobs: Tensor, going: Going, uniforms: Tensor, drawn: Drawn, *, step: int, greedy: bool
+    logprobs: Tensor, unfinished: UnfinishedRows, uniforms: Tensor, drawn: Drawn, *, step: int, greedy: bool
 ) -> Tensor:
     """The next token (n,) of every completion that goes on, from (U, V); recorded in `drawn`."""
     probabilities = logprobs.exp()
     entropies = torch.special.entr(probabilities).sum(dim=-1)
-    if going.is_shared:
+    if unfinished.is_shared:
         logprobs, probabilities, entropies = (
-            part.index_select(0, going.reads) for part in (logprobs, probabilities, entropies)
+            tensor.index_select(0, unfinished.reads) for tensor in (logprobs, probabilities, entropies)
         )
     if greedy:
         tokens = logprobs.argmax(dim=-1)
     else:
-        tokens = inverse_cdf(probabilities, uniforms.index_select(0, going.rows))
-    drawn.ids[step].index_copy_(0, going.rows, tokens)
-    drawn.logprobs[step].index_copy_(0, going.rows, logprobs.gather(1, tokens[:, None]).squeeze(1))
-    drawn.entropies[step].index_copy_(0, going.rows, entropies)
+        tokens = inverse_cdf(probabilities, uniforms.index_select(0, unfinished.rows))
+    drawn.ids[step].index_copy_(0, unfinished.rows, tokens)
+    drawn.logprobs[step].index_copy_(0, unfinished.rows, logprobs.gather(1, tokens[:, None]).squeeze(1))
+    drawn.entropies[step].index_copy_(0, unfinished.rows, entropies)
     return tokens

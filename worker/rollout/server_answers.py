@@ -63,33 +63,33 @@ def _completion(
     return replace(completion, prompt_tokens=len(prompt), version=version)
 
 
-def _check_prompt(found: Any, prompt: Sequence[int]) -> None:
-    if found is not None and found != list(prompt):
+def _check_prompt(prompt_ids: Any, prompt: Sequence[int]) -> None:
+    if prompt_ids is not None and prompt_ids != list(prompt):
         raise BadAnswer("it continues other tokens than the prompt's")
 
 
-def _ids(found: Any, policy: Policy, *, most: int) -> list[int]:
-    if not isinstance(found, list) or not found:
+def _ids(ids: Any, policy: Policy, *, most: int) -> list[int]:
+    if not isinstance(ids, list) or not ids:
         raise BadAnswer("it has no token ids (return_token_ids needs vLLM 0.10.2 or later)")
     size = policy.model.get_input_embeddings().weight.shape[0]
-    if not all(type(index) is int and 0 <= index < size for index in found):
+    if not all(type(index) is int and 0 <= index < size for index in ids):
         raise BadAnswer(f"it has token ids that the policy's vocabulary of {size} lacks")
-    if len(found) > most:
-        raise BadAnswer(f"it has {len(found)} tokens, at most {most} were asked for")
-    return found
+    if len(ids) > most:
+        raise BadAnswer(f"it has {len(ids)} tokens, at most {most} were asked for")
+    return ids
 
 
-def _logprobs(found: Any, *, count: int) -> list[float]:
-    if not isinstance(found, list) or len(found) != count:
+def _logprobs(logprobs: Any, *, count: int) -> list[float]:
+    if not isinstance(logprobs, list) or len(logprobs) != count:
         raise BadAnswer("it has not one log-probability for each token")
-    if not all(type(value) in (int, float) and LEAST < value < ROUNDING for value in found):
+    if not all(type(value) in (int, float) and LEAST < value < ROUNDING for value in logprobs):
         raise BadAnswer("it has log-probabilities that are none")
-    return found
+    return logprobs
 
 
 def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: SamplingLike) -> None:
     """A stop token ends a completion and stands nowhere else, and a cut one is as long as it may be."""
-    stops = [place for place, index in enumerate(ids) if index in policy.stop_ids]
+    stops = [position for position, index in enumerate(ids) if index in policy.stop_ids]
     if reason == "stop" and stops != [len(ids) - 1]:
         raise BadAnswer(
             "a completion ended without one of the policy's stop tokens at its end (the server may add some "

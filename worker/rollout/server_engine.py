@@ -126,44 +126,44 @@ class ServerEngine:
     def check(self) -> str:
         """See Engine: that the servers can be reached and serve one model, with the policy's tokenizer."""
         served = self._ask_each("GET", "/v1/models", None, models_in)
-        for place, models in enumerate(served):
-            self._choose(place, models)
+        for server, models in enumerate(served):
+            self._choose(server, models)
         self._check_tokenizer()
         how = "adapters" if self.is_adapter else "all weights through a directory"
         count = "one server" if len(served) == 1 else f"{len(served)} servers"
-        who = f"{count} of {self.client.title} with the model {self.base[:100]}"
-        return f"{who} will sample; {how} will be sent"
+        servers = f"{count} of {self.client.title} with the model {self.base[:100]}"
+        return f"{servers} will sample; {how} will be sent"
 
-    def _choose(self, place: int, models: list[dict[str, Any]]) -> None:
+    def _choose(self, server: int, models: list[dict[str, Any]]) -> None:
         """Find the model on a server, by the same name on all."""
-        where = f"the engine at {self.client.named(place)}"
+        where = f"the engine at {self.client.named(server)}"
         bases = [model for model in models if not model.get("parent")]
         if not self.base and len(bases) != 1:
             raise EngineFailed(f"{where} serves {len(bases)} models: ENGINE_MODEL must name one of them")
         self.base = self.base or str(bases[0]["id"])
-        found = next((model for model in models if model["id"] == self.base), None)
-        if found is None:
+        base_model = next((model for model in models if model["id"] == self.base), None)
+        if base_model is None:
             raise EngineFailed(f"{where} does not serve the model {self.base[:100]!r}")
 
     def _check_tokenizer(self) -> None:
         body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
         policy_ids = self.policy.form.encode(PROBE, add_special_tokens=False)
-        for place, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
+        for server, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
             if isinstance(tokens, Rejected) and tokens.status in MISSING:
                 continue  # the first answers will show it
             if isinstance(tokens, Rejected):
                 raise EngineFailed(str(tokens))
             if tokens != policy_ids:
-                where = f"the engine at {self.client.named(place)}"
+                where = f"the engine at {self.client.named(server)}"
                 raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
 
     def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
         """Every server's value; raises EngineFailed where one refuses."""
-        found = self.client.ask_each(Request(method, path, body, read))
-        for each in found:
-            if isinstance(each, Rejected):
-                raise EngineFailed(str(each)) from each
-        return found
+        answers = self.client.ask_each(Request(method, path, body, read))
+        for answer in answers:
+            if isinstance(answer, Rejected):
+                raise EngineFailed(str(answer)) from answer
+        return answers
 
     def sync(self, version: int, policy: Policy) -> None:
         """See Engine."""
@@ -216,8 +216,8 @@ class ServerEngine:
 
     def _post(self, path: str, body: Any, read: Callable[[Any], Any] | None = None) -> list[Rejected | None]:
         """For each server whether it refused a request."""
-        found = self.client.ask_each(Request("POST", path, body, read))
-        return [each if isinstance(each, Rejected) else None for each in found]
+        answers = self.client.ask_each(Request("POST", path, body, read))
+        return [answer if isinstance(answer, Rejected) else None for answer in answers]
 
     def _forget(self, *, before: int) -> None:
         """Remove the weights of older versions, here and on the servers."""
@@ -298,7 +298,7 @@ class ServerEngine:
 
         def read(answer: Any) -> list[Completion]:
             try:
-                found = completions_in(
+                completions = completions_in(
                     answer,
                     self.policy,
                     ids,
@@ -307,7 +307,7 @@ class ServerEngine:
                     sampling=sampling,
                     version=self.version,
                 )
-                return found * (group_size // drawn)
+                return completions * (group_size // drawn)
             except (AttributeError, KeyError, TypeError) as error:
                 raise BadAnswer(f"it has another form than vLLM's ({type(error).__name__})") from None
 
@@ -339,11 +339,11 @@ class ServerEngine:
     ) -> None:
         if sampling.temperature == 0:
             return
-        found, most = mismatch(self.policy, encoded, groups, sampling), self.largest_mismatch
-        if found > most:
+        k3, allowed = mismatch(self.policy, encoded, groups, sampling), self.largest_mismatch
+        if k3 > allowed:
             raise EngineFailed(
                 f"the log-probabilities of the engine at {self.client.title} are not those of the policy: "
-                f"k3 is {found:.3g} nats per token, at most {most:g} is allowed "
+                f"k3 is {k3:.3g} nats per token, at most {allowed:g} is allowed "
                 "(sampling.engine.largest_mismatch). It serves another model, or was not started with the "
                 "--logprobs-mode that ENGINE_LOGPROBS names"
             )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Going:
+class UnfinishedRows:
     """The n completions that go on and the decoder rows U <= n that they read."""
 
     def __init__(self, rows: Tensor, reads: Tensor, *, decoder_rows: int) -> None:
@@ -24,7 +24,7 @@ class Going:
         self.running = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
     @classmethod
-    def from_prompts(cls, count: int, group_size: int, device: torch.device) -> "Going":
+    def from_prompts(cls, count: int, group_size: int, device: torch.device) -> "UnfinishedRows":
         """All completions, each reading the row of its prompt."""
         rows = torch.arange(count, device=device)
         return cls(rows, rows // group_size, decoder_rows=count // group_size)
@@ -48,8 +48,8 @@ class Going:
             return None, tokens
         rows, reads, tokens = self.rows[self.running], self.reads[self.running], tokens[self.running]
         # one number for "who read the same and said the same"; as numbers they are ordered by what was read
-        said = (reads << 32) + (tokens if share else rows)
-        unique, member = torch.unique(said, return_inverse=True)
+        keys = (reads << 32) + (tokens if share else rows)
+        unique, member = torch.unique(keys, return_inverse=True)
         newest = tokens.new_empty(len(unique)).index_copy_(0, member, tokens)
         sources = unique >> 32
         places = placed(sources)

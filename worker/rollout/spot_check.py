@@ -41,7 +41,7 @@ def _k3(policy: Policy, prompt: Sequence[int], completion: Completion, sampling:
     count = min(len(completion), MOST_TOKENS)
     ids = torch.tensor([[*prompt, *completion.ids[:count].tolist()]], device=policy.model.device)
     logits = policy.model(input_ids=ids[:, :-1], logits_to_keep=count).logits[0].float()  # (T, V)
-    own = next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()
+    computed = next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()
     reported = torch.from_numpy(completion.sampler_logprobs[:count].copy())
-    log_rho = (own - reported).nan_to_num(nan=FARTHEST).clamp(-FARTHEST, FARTHEST).double()
+    log_rho = (computed - reported).nan_to_num(nan=FARTHEST).clamp(-FARTHEST, FARTHEST).double()
     return log_rho.expm1() - log_rho

@@ -70,14 +70,14 @@ class PlainForm:
 
     def find(self, text: str) -> FoundCall | None:
         """See CallForm; brackets count where they name a tool, so that lists stay text."""
-        found = [
+        calls = [
             FoundCall(ToolCall(match[1], match[2].strip()), *match.span())
             for match in BRACKETS.finditer(text)
             if match[1] in SCHEMAS
         ]
         if self.has_python and (match := FENCE.search(text)):
-            found.append(FoundCall(ToolCall("python", match[1]), *match.span()))
-        return min(found, key=lambda each: each.end, default=None)
+            calls.append(FoundCall(ToolCall("python", match[1]), *match.span()))
+        return min(calls, key=lambda call: call.end, default=None)
 
     def frame(self, call: ToolCall) -> Frame:
         """See CallForm."""
@@ -145,8 +145,8 @@ def call_form(config: ToolUse, policy: Policy) -> CallForm:
 def _json_call(text: str) -> ToolCall:
     """The call that a policy wrote as JSON."""
     try:
-        said = read_json(text)
-        name, arguments = said["name"], said["arguments"]
+        tool_call = read_json(text)
+        name, arguments = tool_call["name"], tool_call["arguments"]
         arguments = read_json(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, KeyError, TypeError):
         expected = 'expected JSON such as {"name": "calculator", "arguments": {"expression": "1+1"}}'

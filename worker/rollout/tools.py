@@ -80,8 +80,8 @@ class Toolbox:
 
     def _timed(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
         started = time.perf_counter()
-        found = self._answer(call, prompt, free)
-        return found._replace(seconds=time.perf_counter() - started)
+        answer = self._answer(call, prompt, free)
+        return answer._replace(seconds=time.perf_counter() - started)
 
     def _answer(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
         if call.problem or len(call.text) > MOST_CALL_CHARACTERS:
@@ -137,14 +137,14 @@ def _looked_up(key: str, table: Any) -> ToolAnswer:
     """The value of a key, exactly or but for case and space around it."""
     if not isinstance(table, dict):
         return ToolAnswer("error: there is no table for this question", "failed")
-    wanted = key.strip()
-    found = table.get(wanted)
-    if found is None:
+    stripped = key.strip()
+    entry = table.get(stripped)
+    if entry is None:
         alike = {str(name).strip().casefold(): value for name, value in table.items()}
-        found = alike.get(wanted.casefold())
-    if found is None:
+        entry = alike.get(stripped.casefold())
+    if entry is None:
         return ToolAnswer("error: there is no such key", "failed")
-    return ToolAnswer(str(found), "ok")
+    return ToolAnswer(str(entry), "ok")
 
 
 def _printed(output: str, code: int) -> ToolAnswer:

@@ -123,26 +123,26 @@ class TurnTaking:
     def _go_on(
         self,
         samples: Samples,
-        going: Sequence[Episode],
+        unfinished: Sequence[Episode],
         sampling: SamplingLike,
         seed: int,
         number: int,
     ) -> None:
         """The next turn of each episode that goes on."""
-        if not going:
+        if not unfinished:
             return
-        found = samples.generate(
-            [episode.prompt_ids + episode.ids for episode in going],
+        groups = samples.generate(
+            [episode.prompt_ids + episode.ids for episode in unfinished],
             1,
-            decoding(sampling, max(episode.room for episode in going)),
+            decoding(sampling, max(episode.room for episode in unfinished)),
             round_generator(seed, number),
             stops=self.stops if number < self.most_rounds else (),
         )
-        self._take(going, [completion for [completion] in found])
+        self._take(unfinished, [completion for [completion] in groups])
 
-    def _take(self, episodes: Sequence[Episode], found: Sequence[Completion]) -> None:
+    def _take(self, episodes: Sequence[Episode], completions: Sequence[Completion]) -> None:
         """Append what the policy has just written, up to the end of a call or of the room that there is."""
-        for episode, written in zip(episodes, found, strict=True):
+        for episode, written in zip(episodes, completions, strict=True):
             count = min(len(written), episode.room)
             stopped = written.finish_reason == "stop" and count == len(written)
             new = [*episode.ids[episode.turn_start :], *written.ids[:count].tolist()]
@@ -166,8 +166,8 @@ class TurnTaking:
         """The call with its place, as yet without an answer."""
         pieces = self._pieces(episode.ids[episode.turn_start :])
         first, end = (episode.turn_start + at for at in _span(pieces, call))
-        here = len(episode.ids)
-        return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (here, here))
+        position = len(episode.ids)
+        return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (position, position))
 
     def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
         """Append the answer whole; False, and nothing, where no token would be left to go on with."""
@@ -176,9 +176,9 @@ class TurnTaking:
         )
         if len(told.ids) >= episode.room:
             return False
-        here = len(episode.ids)
+        position = len(episode.ids)
         episode.observe(told.ids)
-        span = (here, len(episode.ids))
+        span = (position, len(episode.ids))
         episode.turns.append(
             Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=told.is_cut)
         )

@@ -60,8 +60,10 @@ def _room_for(policy: Policy) -> int:
 
 
 def _environment(inherited: Mapping[str, str], *, directory: Path, key: str) -> dict[str, str]:
-    kept = {name: value for name, value in inherited.items() if name in NAMES or name.startswith(BEGINNINGS)}
-    own = {
+    inherited_variables = {
+        name: value for name, value in inherited.items() if name in NAMES or name.startswith(BEGINNINGS)
+    }
+    engine_variables = {
         "VLLM_API_KEY": key,  # an argument could be read by every user of the machine
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
@@ -73,4 +75,4 @@ def _environment(inherited: Mapping[str, str], *, directory: Path, key: str) -> 
         "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    return {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, **kept, **own}
+    return {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, **inherited_variables, **engine_variables}

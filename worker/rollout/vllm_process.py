@@ -155,14 +155,14 @@ class VllmProcess:
         if not self.is_running():
             self._reader.join(END_SECONDS)  # what it said is read to the end
         lines = list(self._lines)
-        errors = [found[1] for line in lines if (found := FAILURE.search(line))]
-        said = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
-        words = " ... ".join(said)[:WORDS_CHARACTERS] or "it said nothing"
+        errors = [match[1] for line in lines if (match := FAILURE.search(line))]
+        reported = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
+        reason = " ... ".join(reported)[:WORDS_CHARACTERS] or "it said nothing"
         is_memory = any(saying in line for saying in MEMORY for line in lines)
         hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
         code = self._process.poll()
         ended = "" if code is None else f" ({_ended(code)})"
-        return f"{words}{ended}{hint}"
+        return f"{reason}{ended}{hint}"
 
     def kill(self) -> None:
         """End it and all that it has started."""
@@ -190,8 +190,8 @@ class VllmProcess:
 
 
 def _ended(code: int) -> str:
-    known = -code if code < 0 else code - 128
+    signal_number = -code if code < 0 else code - 128
     try:
-        return f"ended by {signal.Signals(known).name}"
+        return f"ended by {signal.Signals(signal_number).name}"
     except ValueError:
         return f"exit code {code}"

@@ -122,12 +122,14 @@ class BatchBuilder:
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
         """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
 
-        def look(part: TokenBatch) -> Sequence[Tensor]:
-            scored, router_logprobs, own = routed_logprobs(policy.model, part, temperature=self.temperature)
-            if router_logprobs is None or own is None:
+        def look(microbatch: TokenBatch) -> Sequence[Tensor]:
+            scored, router_logprobs, router_experts = routed_logprobs(
+                policy.model, microbatch, temperature=self.temperature
+            )
+            if router_logprobs is None or router_experts is None:
                 return [scored.logprobs]
-            replayed = replayed_experts(part)
-            experts = own if replayed is None else replayed
+            replayed = replayed_experts(microbatch)
+            experts = router_experts if replayed is None else replayed
             return [scored.logprobs, experts, router_logprobs.gather(-1, experts)]
 
         old, *of_routers = self.microbatches.measured(tokens, look)
@@ -137,7 +139,9 @@ class BatchBuilder:
     def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
         """(B, T) of each token the squared length of its score under the policy that opened the step."""
         model = (old_policy or self.policy).model
-        return self._per_token(tokens, lambda part: token_energies(model, part, temperature=self.temperature))
+        return self._per_token(
+            tokens, lambda microbatch: token_energies(model, microbatch, temperature=self.temperature)
+        )
 
     def logprobs(self, tokens: TokenBatch) -> Tensor:
         """(B, T) under the present weights, without gradient."""
@@ -146,14 +150,16 @@ class BatchBuilder:
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
         return self._per_token(
             tokens,
-            lambda part: routed_logprobs(policy.model, part, temperature=self.temperature).scored.logprobs,
+            lambda microbatch: (
+                routed_logprobs(policy.model, microbatch, temperature=self.temperature).scored.logprobs
+            ),
         )
 
     @torch.no_grad()
     def _per_token(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
         """(B, T) of what `measure` gives (b, t) of each micro-batch, without gradient; 0 on padding."""
-        (found,) = self.microbatches.measured(tokens, lambda part: [measure(part)])
-        return found
+        (values,) = self.microbatches.measured(tokens, lambda microbatch: [measure(microbatch)])
+        return values
 
 
 def domains_of(groups: Sequence[Group]) -> list[str]:
@@ -164,8 +170,11 @@ def domains_of(groups: Sequence[Group]) -> list[str]:
 def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
     """(B, T) entropy in nats of the distribution that each token was drawn from; 0 where none is told."""
     completions = [completion for group in groups for completion in group.completions]
-    known = [np.zeros(len(each)) if each.entropies is None else each.entropies for each in completions]
-    return padded([values.tolist() for values in known], tokens)
+    entropy_rows = [
+        np.zeros(len(completion)) if completion.entropies is None else completion.entropies
+        for completion in completions
+    ]
+    return padded([values.tolist() for values in entropy_rows], tokens)
 
 
 def _correct(groups: Sequence[Group]) -> Tensor:

@@ -33,7 +33,7 @@ ROUNDING = 1e-9
 
 def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
     """The fields of a CheckReport that come from sampled groups alone."""
-    counts = [(len(known), sum(value >= 1 for value in known)) for known in map(_graded, groups) if known]
+    counts = [(len(grades), sum(value >= 1 for value in grades)) for grades in map(_graded, groups) if grades]
     rates = [right / n for n, right in counts]
     rewards = [pair for group in groups for pair in zip(group.rewards, group.correctness, strict=True)]
     cut = [completion.is_truncated for group in groups for completion in group.completions]
@@ -62,26 +62,26 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
     1 - (1-p)^k. Prompts with fewer than G completions say nothing about it; None where all have fewer, or
     where a group is a single completion.
     """
-    known = [(n, right) for n, right in counts if n >= size]
-    if not known or size < 2:
+    large_enough = [(n, right) for n, right in counts if n >= size]
+    if not large_enough or size < 2:
         return None
-    useful = [pass_at_k(n, right, k=size) + pass_at_k(n, n - right, k=size) - 1 for n, right in known]
+    useful = [pass_at_k(n, right, k=size) + pass_at_k(n, n - right, k=size) - 1 for n, right in large_enough]
     silent_below = 1 - 2 ** (-1 / size)
     return SignalChance(
         group_size=size,
         useful=float(np.mean(useful)),
         error=standard_error(useful),
         silent_below=silent_below,
-        silent=float(np.mean([right / n < silent_below for n, right in known])),
+        silent=float(np.mean([right / n < silent_below for n, right in large_enough])),
     )
 
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Mean of the values that are known; None where there are none, or where it is not finite."""
-    known = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     with np.errstate(over="ignore", invalid="ignore"):
-        found = float(np.mean(known)) if known else math.nan
-    return found if math.isfinite(found) else None
+        average = float(np.mean(present)) if present else math.nan
+    return average if math.isfinite(average) else None
 
 
 def standard_error(values: Sequence[float]) -> float:
@@ -91,7 +91,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[CheckFinding]:
     """Conclusions, the worst first; `failure` says what could not be scored."""
-    found = [
+    conclusions = [
         *_of_references(report),
         *_of_probes(report),
         *_of_signal(report),
@@ -100,28 +100,34 @@ def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[
         *_of_rows(report),
     ]
     if failure:
-        found.append(CheckFinding(level="warn", text=f"{failure}."))
-    return sorted(found, key=lambda each: ("bad", "warn", "good").index(each.level))
+        conclusions.append(CheckFinding(level="warn", text=f"{failure}."))
+    return sorted(conclusions, key=lambda finding: ("bad", "warn", "good").index(finding.level))
 
 
 def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
-    found = report.references
-    if found.wrong:
+    references = report.references
+    if references.wrong:
         yield CheckFinding(
             level="bad",
-            text=f"The grader calls {found.wrong} of {found.checked} reference answers wrong: a policy "
-            "that solves them would be punished. Fix the data or the grader.",
+            text=f"The grader calls {references.wrong} of {references.checked} reference answers wrong: a "
+            "policy that solves them would be punished. Fix the data or the grader.",
         )
-    elif found.checked:
-        yield CheckFinding(level="good", text=f"The grader accepts all {found.checked} reference answers.")
-    if found.reward is not None and report.reward is not None and found.reward < report.reward - ROUNDING:
-        average = f"an average attempt ({report.reward:.3g})"
-        text = f"The reference answers earn {found.reward:.3g}, less than {average}."
-        yield CheckFinding(level="warn", text=text)
-    if found.missing:
-        of = found.missing + found.checked
+    elif references.checked:
         yield CheckFinding(
-            level="warn", text=f"{found.missing} of {of} prompts have no reference answer to check."
+            level="good", text=f"The grader accepts all {references.checked} reference answers."
+        )
+    if (
+        references.reward is not None
+        and report.reward is not None
+        and references.reward < report.reward - ROUNDING
+    ):
+        average = f"an average attempt ({report.reward:.3g})"
+        text = f"The reference answers earn {references.reward:.3g}, less than {average}."
+        yield CheckFinding(level="warn", text=text)
+    if references.missing:
+        of = references.missing + references.checked
+        yield CheckFinding(
+            level="warn", text=f"{references.missing} of {of} prompts have no reference answer to check."
         )
 
 
@@ -153,21 +159,21 @@ def _of_signal(report: CheckReport) -> Iterator[CheckFinding]:
     if report.pass_rate is None:
         yield CheckFinding(level="warn", text="No completion could be graded, so the pass rate is unknown.")
         return
-    own = next((each for each in report.signal if each.group_size == report.group_size), None)
-    if own is None:
+    at_run_size = next((chance for chance in report.signal if chance.group_size == report.group_size), None)
+    if at_run_size is None:
         return
-    share = f"{own.useful:.0%} of groups of {own.group_size} are expected to carry signal"
-    if own.useful >= ENOUGH_SIGNAL:
+    share = f"{at_run_size.useful:.0%} of groups of {at_run_size.group_size} are expected to carry signal"
+    if at_run_size.useful >= ENOUGH_SIGNAL:
         yield CheckFinding(level="good", text=f"{share}.")
         return
-    level = "bad" if own.useful < LITTLE_SIGNAL else "warn"
+    level = "bad" if at_run_size.useful < LITTLE_SIGNAL else "warn"
     if report.pass_rate > 0.5:
         advice = f"the problems are too easy (pass rate {report.pass_rate:.0%}); take harder ones"
     else:
-        rare = f"{own.silent:.0%} have a pass rate below {own.silent_below:.1%}"
+        rare = f"{at_run_size.silent:.0%} have a pass rate below {at_run_size.silent_below:.1%}"
         advice = f"the problems are hard (pass rate {report.pass_rate:.0%}; {rare}); take easier ones"
-    larger = [each for each in report.signal if each.group_size > own.group_size]
-    better = next((each for each in larger if each.useful >= ENOUGH_SIGNAL), None)
+    larger = [chance for chance in report.signal if chance.group_size > at_run_size.group_size]
+    better = next((chance for chance in larger if chance.useful >= ENOUGH_SIGNAL), None)
     if better is not None:
         advice += f", or groups of {better.group_size} ({better.useful:.0%})"
     yield CheckFinding(level=level, text=f"Only {share}: {advice}.")
@@ -183,30 +189,34 @@ def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFindin
 
 def _of_forms(report: CheckReport) -> Iterator[CheckFinding]:
     """Another form in which clearly more completions hold an answer."""
-    own = next((form.answered for form in report.forms if form.name == "own"), None)
-    others = [form for form in report.forms if form.name != "own" and form.answered is not None]
-    best = max(others, key=lambda form: form.answered or 0, default=None)
-    if own is None or best is None or best.answered is None or best.answered < own + CLEARLY_MORE:
+    own_share = next((form.answered for form in report.forms if form.name == "own"), None)
+    other_forms = [form for form in report.forms if form.name != "own" and form.answered is not None]
+    best = max(other_forms, key=lambda form: form.answered or 0, default=None)
+    if own_share is None or best is None or best.answered is None or best.answered < own_share + CLEARLY_MORE:
         return
     yield CheckFinding(
         level="warn",
-        text=f"{own:.0%} of a few completions hold a boxed answer; "
+        text=f"{own_share:.0%} of a few completions hold a boxed answer; "
         f"asked as “{best.title}”, {best.answered:.0%} do.",
     )
 
 
 def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
-    for each in report.rows:
-        of = f"of {each.rows:,} training rows of {each.source}"
-        if each.contaminated:
+    for source_report in report.rows:
+        of = f"of {source_report.rows:,} training rows of {source_report.source}"
+        if source_report.contaminated:
             yield _droppable(
-                each, "contamination", f"{each.contaminated:,} {of} overlap with held-out questions"
+                source_report,
+                "contamination",
+                f"{source_report.contaminated:,} {of} overlap with held-out questions",
             )
-        if each.duplicates:
-            yield _droppable(each, "duplicates", f"{each.duplicates:,} {of} repeat a question")
-        if each.near > (0 if "duplicates" in each.dropped else each.duplicates):
+        if source_report.duplicates:
+            yield _droppable(
+                source_report, "duplicates", f"{source_report.duplicates:,} {of} repeat a question"
+            )
+        if source_report.near > (0 if "duplicates" in source_report.dropped else source_report.duplicates):
             like = "are near duplicates of another row or a held-out question"
-            yield _droppable(each, "near_duplicates", f"{each.near:,} {of} {like}")
+            yield _droppable(source_report, "near_duplicates", f"{source_report.near:,} {of} {like}")
 
 
 def _droppable(rows: RowsReport, field: str, text: str) -> CheckFinding:

@@ -81,12 +81,12 @@ class Companions:
 
     def _watch(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
         """Pass on what a rank says; where it ends before its time, end the trainer too."""
-        said = ""
+        failure = ""
         with cast("IO[bytes]", process.stdout) as output:
             for line in output:
                 text = line.decode(errors="backslashreplace").rstrip("\n")
                 if text.startswith('{"failed":'):
-                    said = text
+                    failure = text
                 else:
                     logger.info("rank %d: %s", rank, text)
         code = process.wait()
@@ -95,7 +95,7 @@ class Companions:
         # the trainer may be about to fail by itself, and one that lost the others is not to blame
         self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
         if not self._is_over.is_set():
-            _end_with(rank, code, said)
+            _end_with(rank, code, failure)
 
     def close(self) -> None:
         """End them all; the run does not need them any more."""
@@ -110,13 +110,15 @@ class Companions:
             watch.join()
 
 
-def _end_with(rank: int, code: int, said: str) -> NoReturn:
+def _end_with(rank: int, code: int, failure: str) -> NoReturn:
     if code < 0:
         sys.stderr.write(f"rank {rank} was ended by {signal.Signals(-code).name}: the attempt ends with it\n")
         sys.stderr.flush()
         os.kill(os.getpid(), -code if -code != signal.SIGTERM else signal.SIGKILL)
     told = (
-        json.loads(said)["failed"] if said else {"reason": f"it ended with code {code}", "kind": "exception"}
+        json.loads(failure)["failed"]
+        if failure
+        else {"reason": f"it ended with code {code}", "kind": "exception"}
     )
     told["reason"] = f"rank {rank}: {told['reason']}"
     sys.stdout.write(json.dumps({"failed": told}) + "\n")

@@ -65,8 +65,8 @@ class KlControl:
         if isinstance(coef, float):
             return coef
         if domain not in coef:
-            known = ", ".join(sorted(coef))
-            reason = f"has nothing for the domain {domain!r} of a prompt; there is {known}"
+            domains = ", ".join(sorted(coef))
+            reason = f"has nothing for the domain {domain!r} of a prompt; there is {domains}"
             raise InvalidConfig([FieldError("objective.kl.coef", reason)])
         return coef[domain]
 

@@ -74,12 +74,12 @@ class CriticStep:
         mask = (batch.mask if batch.scored is None else batch.mask & batch.scored.unsqueeze(1)).cpu()
         paid = on_last_token(rewards.flatten(), mask) - penalty.cpu().double()
         knob = self.knob.with_(lambda_critic=1.0) if self.is_pretraining(step) else self.knob
-        found = estimate_token_advantages(paid, values.cpu().double(), mask, knob)
-        metrics = _spread(found.advantages[mask]) | _lambda_mean(mask, knob)
-        if (explained := explained_variance(values.cpu().double(), found.returns, mask)) is not None:
+        estimate = estimate_token_advantages(paid, values.cpu().double(), mask, knob)
+        metrics = _spread(estimate.advantages[mask]) | _lambda_mean(mask, knob)
+        if (explained := explained_variance(values.cpu().double(), estimate.returns, mask)) is not None:
             metrics["critic/explained_variance"] = explained
         device = tokens.mask.device
-        advantages, returns = (part.float().to(device) for part in found)
+        advantages, returns = (tensor.float().to(device) for tensor in estimate)
         return CriticEstimate(advantages, ValueBatch(tokens, mask.to(device), values, returns), metrics)
 
     def fit(
@@ -104,7 +104,7 @@ def _spread(advantages: Float[Tensor, "N"]) -> dict[str, float]:
 
 def _lambda_mean(mask: Bool[Tensor, "B T"], knob: knobs.Critic) -> dict[str, float]:
     """Mean lambda over the completions that have tokens, where it depends on their length."""
-    some = mask.any(dim=1)
-    if not isinstance(knob.lambda_policy, knobs.LengthAdaptive) or not bool(some.any()):
+    has_tokens = mask.any(dim=1)
+    if not isinstance(knob.lambda_policy, knobs.LengthAdaptive) or not bool(has_tokens.any()):
         return {}
-    return {"critic/lambda_mean": float(torch.mean(lambda_of_policy(mask, knob)[some]))}
+    return {"critic/lambda_mean": float(torch.mean(lambda_of_policy(mask, knob)[has_tokens]))}

@@ -101,5 +101,5 @@ def _pass_rate(
         prompts, 1, decoding, torch.Generator(), beginnings=[cut.ids for cut in cuts]
     )
     correctness = scorer.correctness(prompts, [answer.text for [answer] in forced])
-    known = [value for value in correctness if value is not None]
-    return fmean(known) if known else None
+    grades = [value for value in correctness if value is not None]
+    return fmean(grades) if grades else None

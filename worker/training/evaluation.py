@@ -96,8 +96,8 @@ class Evaluator:
             metrics, groups = self._held_out(step)
         accuracy = metrics.get("eval/accuracy")
         for loaded in self._due_suites(step):
-            found, records = self._suite(loaded, step)
-            metrics, groups = metrics | found, groups + records
+            measured, records = self._suite(loaded, step)
+            metrics, groups = metrics | measured, groups + records
         best_by = self.config.checkpointing.best_by
         score = metrics.get(suite_metric(best_by, "accuracy")) if best_by else accuracy
         metrics["time/eval_seconds"] = time.perf_counter() - started
@@ -108,7 +108,7 @@ class Evaluator:
         if self.episodes is None or self._is_shown:
             return
         self.held_out = self.episodes.shown(self.held_out)
-        self.suites = [replace(each, prompts=self.episodes.shown(each.prompts)) for each in self.suites]
+        self.suites = [replace(loaded, prompts=self.episodes.shown(loaded.prompts)) for loaded in self.suites]
         self._is_shown = True
 
     def _is_held_out_due(self, step: int) -> bool:
@@ -116,7 +116,7 @@ class Evaluator:
         return every > 0 and (step % every == 0 or step == self.config.steps)
 
     def _due_suites(self, step: int) -> list[LoadedSuite]:
-        return [each for each in self.suites if each.suite.is_due(step, last_step=self.config.steps)]
+        return [loaded for loaded in self.suites if loaded.suite.is_due(step, last_step=self.config.steps)]
 
     def _held_out(self, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
         evaluation, sampling = self.config.evaluation, self.config.sampling

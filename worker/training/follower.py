@@ -65,13 +65,13 @@ def follow(config: RunConfig, ranks: Ranks, *, device: str) -> None:
         follower.obey(order)
 
 
-def follow_on_node(place: Mapping[str, Any], *, device: str, threads: int, gpus: Sequence[str]) -> None:
+def follow_on_node(node: Mapping[str, Any], *, device: str, threads: int, gpus: Sequence[str]) -> None:
     """Follow a trainer on another node with all ranks of this one, of which this process is the first.
 
-    `place` are the run's `config`, the `meeting` and this node's `rank`.
+    `node` holds the run's `config`, the `meeting` and this node's `rank`.
     """
-    config, meeting = RunConfig.model_validate(place["config"]), Meeting(*place["meeting"])
-    threads, first = threads_of_ranks(config, threads, gpus), place["rank"] * config.resources.devices
+    config, meeting = RunConfig.model_validate(node["config"]), Meeting(*node["meeting"])
+    threads, first = threads_of_ranks(config, threads, gpus), node["rank"] * config.resources.devices
     companions = Companions()
     try:
         companions.start(config, meeting, first=first, device=device, threads=threads, gpus=gpus)
@@ -110,9 +110,9 @@ class Follower:
 
     def learn(self, collected: Any, generator: torch.Tensor, step: int) -> None:
         """Make this rank's part of the passes of a step."""
-        own = torch.Generator()
-        own.set_state(generator)
-        self.replica.learner.learn(collected, own, UpdateStats(step))
+        rank_generator = torch.Generator()
+        rank_generator.set_state(generator)
+        self.replica.learner.learn(collected, rank_generator, UpdateStats(step))
 
     def end_step(self) -> None:
         """Move what follows a whole step."""
@@ -120,14 +120,16 @@ class Follower:
 
     def restore(self, restored: Restored) -> None:
         """Take over the state of a checkpoint that rank 0 has chosen and verified."""
-        own = {name: part for name, part in self.replica.parts.items() if name in restored.parts}
-        load_checkpoint(restored.directory, self.replica.policy, own, fitting=own)
+        restored_parts = {
+            name: stateful for name, stateful in self.replica.parts.items() if name in restored.parts
+        }
+        load_checkpoint(restored.directory, self.replica.policy, restored_parts, fitting=restored_parts)
         self.replica.settle(restored)
 
-    def gather(self, part: str) -> None:
+    def gather(self, state_name: str) -> None:
         """Give rank 0 this rank's part of an optimizer's state."""
         critic = self.replica.learner.critic_step
-        optimizer = critic.critic.optimizer if part == "critic" and critic else self.replica.optimizer
+        optimizer = critic.critic.optimizer if state_name == "critic" and critic else self.replica.optimizer
         if isinstance(optimizer, ShardedOptimizer):
             optimizer.gather()
 

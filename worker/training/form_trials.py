@@ -44,16 +44,18 @@ def form_trials(
 
 
 def _forms(policy: Policy, config: PolicyConfig) -> Iterator[Form]:
-    own = {name: getattr(config, name) for name in ("chat_template", "system_prompt", "chat_template_kwargs")}
-    seen = [own]
-    yield Form("own", "As in the form", own)
-    for form in _known(str(policy.form.tokenizer.chat_template or "")):
+    current = {
+        name: getattr(config, name) for name in ("chat_template", "system_prompt", "chat_template_kwargs")
+    }
+    seen = [current]
+    yield Form("own", "As in the form", current)
+    for form in _known_forms(str(policy.form.tokenizer.chat_template or "")):
         if form.changes not in seen:
             seen.append(form.changes)
             yield form
 
 
-def _known(template: str) -> Iterator[Form]:
+def _known_forms(template: str) -> Iterator[Form]:
     nothing: dict[str, Any] = {"chat_template": False, "system_prompt": "", "chat_template_kwargs": {}}
     yield Form("plain", "Plain text", nothing)
     if not template:
@@ -86,15 +88,15 @@ def _trial(
     try:
         asked = replace(policy, form=_form(policy, config.with_(**form.changes)))
         text = asked.form.text(prompts[0])
-        completions = [each for group in sample(asked, prompts, COMPLETIONS) for each in group]
+        completions = [completion for group in sample(asked, prompts, COMPLETIONS) for completion in group]
     except InvalidConfig as error:
         return blank.model_copy(update={"refusal": error.errors[0].message})
     count = len(completions)
     return blank.model_copy(
         update={
             "prompt": shortened(text),
-            "answered": sum(last_boxed(each.text) is not None for each in completions) / count,
-            "truncated": sum(each.is_truncated for each in completions) / count,
-            "tokens": sum(len(each.ids) for each in completions) / count,
+            "answered": sum(last_boxed(completion.text) is not None for completion in completions) / count,
+            "truncated": sum(completion.is_truncated for completion in completions) / count,
+            "tokens": sum(len(completion.ids) for completion in completions) / count,
         }
     )

@@ -136,10 +136,10 @@ class LaunchCheck:
             forms=form_trials(self._behaviour(), self.config.policy, prompts, self._completions),
             rows=[rows_report(selection) for selection in self.mixture.selections],
         )
-        found = findings(
+        conclusions = findings(
             report, max_new_tokens=self.config.sampling.max_new_tokens, failure=shortened(self._failure())
         )
-        return report.model_copy(update={"findings": found}), groups
+        return report.model_copy(update={"findings": conclusions}), groups
 
     def _sample(self, prompts: Sequence[Prompt]) -> list[Group]:
         """Groups as the run would sample and reward them, of `evaluation.k` completions."""
@@ -173,14 +173,14 @@ class LaunchCheck:
 
     def _references(self, prompts: Sequence[Prompt]) -> ReferenceCheck:
         """The grades of the reference answers, in the form that the reward asks for."""
-        known = [prompt for prompt in prompts if prompt.answer.strip()]
-        groups = self._rewarded(known, lambda prompt: self._in_form(boxed(prompt.answer)))
+        answered = [prompt for prompt in prompts if prompt.answer.strip()]
+        groups = self._rewarded(answered, lambda prompt: self._in_form(boxed(prompt.answer)))
         wrong = [
             group.prompt for group in groups if group.correctness[0] is not None and group.correctness[0] < 1
         ]
         return ReferenceCheck(
-            checked=len(known),
-            missing=len(prompts) - len(known),
+            checked=len(answered),
+            missing=len(prompts) - len(answered),
             wrong=len(wrong),
             examples=[
                 WrongReference(
@@ -232,8 +232,8 @@ class LaunchCheck:
         return ""
 
     def _metrics(self, collected: Collected, report: CheckReport) -> Metrics:
-        own = [chance.useful for chance in report.signal if chance.group_size == report.group_size]
-        useful = {"groups/expected_useful": own[0]} if own else {}
+        useful_chances = [chance.useful for chance in report.signal if chance.group_size == report.group_size]
+        useful = {"groups/expected_useful": useful_chances[0]} if useful_chances else {}
         step = group_metrics(collected)
         sampled = {name: value for name, value in step.items() if name.startswith(SECTIONS)}
         return (
@@ -264,22 +264,22 @@ def rows_report(selection: Selection) -> RowsReport:
         duplicates=selection.duplicates,
         contaminated=selection.contaminated,
         out_of_range=selection.out_of_range,
-        examples=[shortened(each) for each in selection.examples],
+        examples=[shortened(example) for example in selection.examples],
         near=selection.near + selection.near_held_out,
-        twins=[shortened(each) for each in selection.twins],
+        twins=[shortened(twin) for twin in selection.twins],
         dropped=selection.dropped,
     )
 
 
 def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
     """The first `count` different training prompts of a run; fewer where the problems repeat themselves."""
-    found: dict[str, Prompt] = {}
+    by_task: dict[str, Prompt] = {}
     for cursor in range(2 * count):
         [prompt] = mixture.prompts(cursor, 1)
-        found.setdefault(prompt.task, prompt)
-        if len(found) == count:
+        by_task.setdefault(prompt.task, prompt)
+        if len(by_task) == count:
             break
-    return list(found.values())
+    return list(by_task.values())
 
 
 def as_completion(policy: Policy, text: str) -> Completion:
@@ -294,7 +294,7 @@ def boxed(answer: str) -> str:
     return f"\\boxed{{{answer}}}"
 
 
-def ten_answers(right: str, others: Sequence[str]) -> list[str]:
+def ten_answers(right: str, candidates: Sequence[str]) -> list[str]:
     """The right answer, then nine others: of other prompts as far as they differ, else numbers."""
-    wrong = dict.fromkeys([*others, *map(str, range(10))])
+    wrong = dict.fromkeys([*candidates, *map(str, range(10))])
     return [right, *(answer for answer in wrong if answer != right)][:10]

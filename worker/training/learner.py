@@ -191,11 +191,11 @@ class Learner:
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
             for rows in self._minibatches(groups, generator):
-                here = rows.to(batch.mask.device)
-                part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
-                applied[here] = part.advantages
-                part = with_covariance_choice(part, self.config.objective.surrogate, generator)
-                for update in updates_of(part, self.config.objective.token_weight):
+                device_rows = rows.to(batch.mask.device)
+                minibatch = whiten(batch.rows(device_rows), self.config.objective.advantage, over="minibatch")
+                applied[device_rows] = minibatch.advantages
+                minibatch = with_covariance_choice(minibatch, self.config.objective.surrogate, generator)
+                for update in updates_of(minibatch, self.config.objective.token_weight):
                     norm = self._update(tokens, update, rows, per_token, update_stats, shares)
                     update_stats.norms.append(norm)
         if "kl" in per_token:
@@ -221,7 +221,7 @@ class Learner:
         moved = (after - opened[rows, : mask.shape[1]]).masked_fill(~mask, 0)
         kinds = {"right": slice(len(right)), "wrong": slice(len(right), None)}
         return MetricSums(
-            {f"policy/lift_{kind}": Mean(moved[part].sum(), mask[part].sum()) for kind, part in kinds.items()}
+            {f"policy/lift_{kind}": Mean(moved[span].sum(), mask[span].sum()) for kind, span in kinds.items()}
         )
 
     def _loss_shares(self, collected: Collected) -> LossShares:
@@ -300,8 +300,8 @@ class Learner:
     ) -> PolicyBatch:
         """The batch with an advantage for each token, from all rewards (P, G) of the step."""
         energies = self.old_policy.energies(tokens, old_policy)
-        found = estimate_against_tokens(rewards, scored, batch.mask, energies)
-        return replace(batch, advantages=found.float())
+        token_advantages = estimate_against_tokens(rewards, scored, batch.mask, energies)
+        return replace(batch, advantages=token_advantages.float())
 
     def _compared(
         self, groups: Sequence[Group], batch: PolicyBatch, rewards: Tensor, scored: Tensor
@@ -312,9 +312,9 @@ class Learner:
             raise TypeError(f"{advantage.type} judges tokens")
         self.baseline.seen.append((rewards, scored))
         if isinstance(advantage.scale, knobs.Sas):
-            found = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
+            advantages = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
         else:
-            found = estimate_advantages(
+            advantages = estimate_advantages(
                 rewards,
                 scored,
                 advantage,
@@ -323,22 +323,22 @@ class Learner:
                 lengths=batch.mask.sum(dim=1).cpu().to(rewards).view(rewards.shape),
                 greedy=greedy_rewards(groups),
             ).advantages
-        values = found.flatten().float().to(batch.mask.device)
+        values = advantages.flatten().float().to(batch.mask.device)
         return whiten(replace(batch, advantages=values), advantage, over="step")
 
     def _smoothed(
         self, prompts: Sequence[str], rewards: Tensor, scored: Tensor, advantage: knobs.RewardAdvantage
     ) -> Tensor:
         """Advantages (P, G) by the history of each prompt; one that is drawn again has one visit more."""
-        found = torch.zeros_like(rewards)
+        advantages = torch.zeros_like(rewards)
         for rows in repeats(prompts):
             ids = [prompts[row] for row in rows]
             estimate = estimate_advantages(
                 rewards[rows], scored[rows], advantage, visits=self.history.visits(ids)
             )
-            found[rows] = estimate.advantages
+            advantages[rows] = estimate.advantages
             self.history.remember(ids, given(estimate.visits, "visits"))
-        return found
+        return advantages
 
     def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Rows of each optimizer batch: whole groups, shuffled when there are several batches."""
@@ -365,8 +365,8 @@ class Learner:
         before = update_stats.sums
         added: dict[str, Tensor] = {}
         learning = learners(batch, self.config.objective)
-        own = self.ranks.own(tokens.rows(rows), learning)
-        seen = self.ranks.begin(whole := Seen(per_token, added, update_stats))
+        own_rows = self.ranks.own(tokens.rows(rows), learning)
+        seen = self.ranks.begin(step_seen := Seen(per_token, added, update_stats))
 
         def undo() -> None:
             self.optimizer.forget_gradients()
@@ -376,20 +376,20 @@ class Learner:
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
                 return self._natural_update(chosen, parts, seen)
-            mine = apart([own[part] for part in parts], learning)
-            passes_that_learn = sum(part.learns for part in mine)
+            mine = apart([own_rows[indices] for indices in parts], learning)
+            passes_that_learn = sum(microbatch.learns for microbatch in mine)
             missing = self.ranks.ranks.most(passes_that_learn) - passes_that_learn
-            for found in self._passes(chosen, mine, seen):
-                if not found.loss.requires_grad:
+            for pass_loss in self._passes(chosen, mine, seen):
+                if not pass_loss.loss.requires_grad:
                     continue
                 with self.lull():
-                    found.loss.backward()
+                    pass_loss.loss.backward()
                 self.optimizer.take_gradients()
             self.ranks.keep_up(tokens, missing, self.optimizer.take_gradients, self.temperature)
             return math.nan
 
-        norm = self.microbatches.run(tokens.rows(rows[own]), passes, undo)
-        self.ranks.join(seen, rows[own], whole, tokens.mask.shape, batch.mask.device)
+        norm = self.microbatches.run(tokens.rows(rows[own_rows]), passes, undo)
+        self.ranks.join(seen, rows[own_rows], step_seen, tokens.mask.shape, batch.mask.device)
         if self.config.updates.rule == "adam":
             update = self.optimizer.step(update_stats.step)
             update_stats.lr, norm = update.lr, update.grad_norm
@@ -417,8 +417,8 @@ class Learner:
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
-            for found in self._passes(chosen, [MicroBatch(part) for part in parts], taker):
-                yield -found.loss
+            for pass_loss in self._passes(chosen, [MicroBatch(indices) for indices in parts], taker):
+                yield -pass_loss.loss
 
         step = trust_region_step(
             self.policy.model,

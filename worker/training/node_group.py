@@ -65,8 +65,8 @@ class NodeGroup:
     run_id: str
     attempt: int
     state: Path
-    place: Mapping[str, Any]
-    """This node's place: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
+    node: Mapping[str, Any]
+    """What is known of this node: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
     stopping: threading.Event
     come_seconds: float = COME_SECONDS
     seats: list[Seat] = field(default_factory=list)
@@ -84,7 +84,7 @@ class NodeGroup:
 
     def call(self) -> Meeting:
         """Call the other nodes and wait until all have come; raises NodeLost, UnlikeRanks and Fenced."""
-        self.listener = listen(self.place["ip"], self.place["port"])
+        self.listener = listen(self.node["ip"], self.node["port"])
         self.file.parent.mkdir(mode=0o700, exist_ok=True)
         self.file.write_text(self._nonce, encoding="ascii")
         ip, port = self.listener.getsockname()[:2]
@@ -94,14 +94,14 @@ class NodeGroup:
         self._thread.start()
         names = ", ".join(seat.title for seat in self.seats)
         logger.info("%s meet at %s, port %d", names, ip, port)
-        return Meeting("", ip, port, self._nonce, self.place["nodes"], self.place["interface"])
+        return Meeting("", ip, port, self._nonce, self.node["nodes"], self.node["interface"])
 
     def _await(self, ip: str, port: int) -> None:
         deadline = time.monotonic() + self.come_seconds
         called: Sequence[str] = ()
         while missing := self._missing():
-            if words := difference(self.seats):
-                raise UnlikeRanks(words)
+            if reason := difference(self.seats):
+                raise UnlikeRanks(reason)
             workers = [seat.worker_id for seat in self.seats]
             if workers != called:  # another worker may take a node's place until all have come
                 self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
@@ -112,11 +112,11 @@ class NodeGroup:
 
     def _missing(self) -> str:
         """The first node that has not come yet, by its name; raises UnlikeRanks for one that refuses."""
-        self.seats = consult(self.sessions, lambda session: seats_of(session, self.place["group"]))
-        there = {seat.rank: seat for seat in self.seats}
+        self.seats = consult(self.sessions, lambda session: seats_of(session, self.node["group"]))
+        seat_by_rank = {seat.rank: seat for seat in self.seats}
         late = ""
-        for rank in range(1, self.place["nodes"]):
-            seat = there.get(rank)
+        for rank in range(1, self.node["nodes"]):
+            seat = seat_by_rank.get(rank)
             answer = seat.answer_to(self.run_id, self.attempt) if seat else None
             if seat and answer:
                 _refuse(seat, answer)
@@ -132,7 +132,7 @@ class NodeGroup:
     def _say(self, session: Session, order: Order | None) -> None:
         if order is not None:
             fence(session, self.run_id, self.attempt)
-        say(session, self.place["group"], 0, self.place["worker_id"], order)
+        say(session, self.node["group"], 0, self.node["worker_id"], order)
 
     def _watch(self) -> None:
         """End the attempt as soon as a node says that its part has ended, or says nothing any more."""
@@ -140,13 +140,13 @@ class NodeGroup:
         while not self._is_over.wait(LOOK_SECONDS):
             try:
                 with reading(self.sessions) as session:
-                    found = {seat.rank: seat for seat in seats_of(session, self.place["group"])}
+                    seat_by_rank = {seat.rank: seat for seat in seats_of(session, self.node["group"])}
             except SQLAlchemyError as error:
                 logger.warning("cannot see the other nodes: %s", first_line(error))
                 seen.clear()  # they cannot show themselves either
                 continue
             for seat in self.seats[1:]:
-                self._judge(seat, found.get(seat.rank), seen)
+                self._judge(seat, seat_by_rank.get(seat.rank), seen)
 
     def _judge(self, seat: Seat, now: Seat | None, seen: dict[int, tuple[float, float]]) -> None:
         if now is None or now.worker_id != seat.worker_id:

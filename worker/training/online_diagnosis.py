@@ -36,7 +36,7 @@ class OnlineDiagnosis:
         """Continue behind a step with what is recorded up to it, which a fork inherits."""
         recorded = self._recorder.read(lambda session: series_of(session, self._recorder.run_id))
         self._log = GrowingLog(
-            self._document, {name: each.between(0, step) for name, each in recorded.items()}
+            self._document, {name: series.between(0, step) for name, series in recorded.items()}
         )
         self._step, due = step, last_due(step)
         self._last = self._diagnosis(due) if due else None
@@ -69,8 +69,8 @@ class OnlineDiagnosis:
             logger.exception("the diagnosis of step %d cannot be told", step)
             return
         self._recorder.verdict(VerdictRecord(columns_of(now, step), _onsets(told, now)))
-        for each in told:
-            self._recorder.event("diagnosis", each.level, each.message, each.data, step=step)
+        for change in told:
+            self._recorder.event("diagnosis", change.level, change.message, change.data, step=step)
         if is_told:
             self._outcome = reason_by_diagnosis(self._rules, self._last, now)
             self._last = now
@@ -87,8 +87,8 @@ class OnlineDiagnosis:
 def _onsets(told: list[News], now: Diagnosis) -> dict[KeptFor, Interval]:
     """The onset of a verdict that is new, and the earliest of all warnings when one is."""
     onsets: dict[KeptFor, Interval] = {
-        each.kind: each.onset for each in told if each.kind == "verdict" and each.onset is not None
+        change.kind: change.onset for change in told if change.kind == "verdict" and change.onset is not None
     }
-    if any(each.kind == "warning" for each in told):
-        onsets["warning"] = min((each.onset for each in now.warnings), key=lambda onset: onset.healthy)
+    if any(change.kind == "warning" for change in told):
+        onsets["warning"] = min((warning.onset for warning in now.warnings), key=lambda onset: onset.healthy)
     return onsets

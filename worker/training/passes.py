@@ -50,8 +50,12 @@ def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
 
 def apart(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
     """Micro-batches in which no row learns apart from those in which all do."""
-    split = [MicroBatch(part[learning[part] == learns], learns) for part in parts for learns in (True, False)]
-    return [part for part in split if len(part.rows)]
+    split = [
+        MicroBatch(indices[learning[indices] == learns], learns)
+        for indices in parts
+        for learns in (True, False)
+    ]
+    return [microbatch for microbatch in split if len(microbatch.rows)]
 
 
 class OptimizerBatch(NamedTuple):
@@ -84,35 +88,35 @@ def loss_passes(
 
     `silent` scores the micro-batches that do not learn, where these need another model.
     """
-    for part, learns in parts:
-        chosen = part.to(of.batch.mask.device)
+    for rows, learns in parts:
+        chosen = rows.to(of.batch.mask.device)
         with torch.set_grad_enabled(learns):
             scored, router_logprobs, experts = (score if learns else silent or score)(
-                of.tokens.rows(of.rows[part]),
+                of.tokens.rows(of.rows[rows]),
                 temperature=temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
             inputs = with_router_shift(
                 of.batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
             )
-            found = policy_loss(
+            pass_loss = policy_loss(
                 scored.logprobs,
                 inputs,
                 objective,
                 of.weights.rows(chosen),
                 entropy=scored.entropy,
             )
-        yield found
+        yield pass_loss
         if seen is not None:
-            seen.update_stats.sums += found.metrics
+            seen.update_stats.sums += pass_loss.metrics
             seen.update_stats.sums += router_metrics(inputs, experts)
             if of.tokens.sampling_masks:
                 seen.update_stats.sums += _kept_mass(scored, of.batch.mask[chosen])
-            values = found.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
+            values = pass_loss.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
             if objective.entropy.type != "none":
                 values["policy_entropy"] = scored.entropy.detach()
-            keep_tokens(seen.per_token, values, of.rows[part], of.tokens.mask.shape)
-            keep_tokens(seen.added, found.contributions, of.rows[part], of.tokens.mask.shape)
+            keep_tokens(seen.per_token, values, of.rows[rows], of.tokens.mask.shape)
+            keep_tokens(seen.added, pass_loss.contributions, of.rows[rows], of.tokens.mask.shape)
 
 
 def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:

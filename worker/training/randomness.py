@@ -40,8 +40,10 @@ class Randomness:
         }
         for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
             states[f"cuda/{index}"] = torch.cuda.get_rng_state(index)
-        own = {f"generator/{name}": generator.get_state() for name, generator in self.generators.items()}
-        return states | own
+        generator_states = {
+            f"generator/{name}": generator.get_state() for name, generator in self.generators.items()
+        }
+        return states | generator_states
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
         """See Stateful; a GPU that is not there is passed over."""

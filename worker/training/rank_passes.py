@@ -61,9 +61,9 @@ class RankPasses:
         """Put together what all ranks have seen; `rows` of the step are this rank's."""
         if self.ranks.is_alone:
             return
-        values, added = ({name: value[rows] for name, value in part.items()} for part in mine[:2])
-        found = self.ranks.gathered((rows, values, added))
-        for theirs, per_token, contributions in found:
+        values, added = ({name: value[rows] for name, value in by_name.items()} for by_name in mine[:2])
+        gathered = self.ranks.gathered((rows, values, added))
+        for theirs, per_token, contributions in gathered:
             keep_tokens(seen.per_token, per_token, theirs, shape)
             keep_tokens(seen.added, contributions, theirs, shape)
         seen.update_stats.sums += self.ranks.merged(mine.update_stats.sums).to(device)

@@ -49,8 +49,8 @@ class ShareSampler(Sampler):
     first_row = 0
 
     def _uniforms(self, tokens: int, rows: int, generator: torch.Generator) -> Tensor:
-        whole = super()._uniforms(tokens, self.rows_of_call, generator)
-        return whole[:, self.first_row : self.first_row + rows].contiguous()
+        uniforms = super()._uniforms(tokens, self.rows_of_call, generator)
+        return uniforms[:, self.first_row : self.first_row + rows].contiguous()
 
 
 class RankSampler(Sampler):
@@ -144,20 +144,20 @@ def sample_together(
     )
     sampler = ShareSampler(policy, limit=limit, is_unwanted=is_over, **task.knobs)
     sampler.rows_of_call, sampler.first_row = prompts * task.group_size, first * task.group_size
-    own = task.prompts[first:last]
-    found: list[list[Completion]] | None = []
+    own_prompts = task.prompts[first:last]
+    completions: list[list[Completion]] | None = []
     try:
-        if own:
-            found = sampler.sample(
-                own, task.group_size, task.decoding, generator, beginnings=task.beginnings[first:last]
+        if own_prompts:
+            completions = sampler.sample(
+                own_prompts, task.group_size, task.decoding, generator, beginnings=task.beginnings[first:last]
             )
         else:
             sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - moves it on
     except Interrupted:
-        found = None
-    gathered = ranks.gathered((found, limit.rows), is_patient=True)
-    parts = [part for part, _ in gathered]
+        completions = None
+    gathered = ranks.gathered((completions, limit.rows), is_patient=True)
+    parts = [rank_groups for rank_groups, _ in gathered]
     limit.halvings += limit.lower(min((rows for _, rows in gathered if rows), default=0))
-    if any(part is None for part in parts):
+    if any(rank_groups is None for rank_groups in parts):
         raise Interrupted
-    return [group for part in parts for group in part]
+    return [group for rank_groups in parts for group in rank_groups]

@@ -23,10 +23,10 @@ PART = "reference"
 class ReferenceChanged(Conflict):
     """A run cannot go on against another reference than the one it began with."""
 
-    def __init__(self, expected: str, found: str) -> None:
+    def __init__(self, expected: str, actual: str) -> None:
         super().__init__(
             "the reference policy is not the one this run began with: the SHA-256 of its weights was "
-            f"{expected[:12]}..., the policy of that name now has {found[:12]}...; bring the old weights "
+            f"{expected[:12]}..., the policy of that name now has {actual[:12]}...; bring the old weights "
             "back, or launch the run anew (policy.revision pins a hub model)"
         )
 
@@ -110,16 +110,16 @@ class ReferenceUpdates:
         policy = dict(self.policy.model.named_parameters())
         self._write(
             {
-                name: own.float().lerp(policy[name].to(own.device).float(), alpha)
-                for name, own in self._weights().items()
+                name: weight.float().lerp(policy[name].to(weight.device).float(), alpha)
+                for name, weight in self._weights().items()
             }
         )
         return f"reference moved {alpha:g} of the way to the policy"
 
     @torch.no_grad()
     def _write(self, weights: Mapping[str, Tensor]) -> None:
-        for name, own in self._weights().items():
-            own.copy_(weights[name])
+        for name, weight in self._weights().items():
+            weight.copy_(weights[name])
         self.has_moved = True
 
     def _weights(self) -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ class ReferenceUpdates:
     def tensors(self) -> dict[str, Tensor]:
         """The reference's weights by name, once they are not those that were loaded; its adapter always."""
         is_stored = self.has_moved or self.policy.base_sha256
-        return {name: own.detach() for name, own in self._weights().items()} if is_stored else {}
+        return {name: weight.detach() for name, weight in self._weights().items()} if is_stored else {}
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful. Raises ReferenceChanged where the weights that were loaded now are others."""

@@ -57,7 +57,7 @@ class Replica:
             reference,
             lull=lull,
             shards=shards,
-            announce_critic=lambda: self.order("gather", part="critic"),
+            announce_critic=lambda: self.order("gather", state_name="critic"),
         )
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
         self.parts: dict[str, Stateful] = {
@@ -75,13 +75,13 @@ class Replica:
             shards,
             config,
             steps=self.config.steps,
-            announce=lambda: self.order("gather", part="optimizer"),
+            announce=lambda: self.order("gather", state_name="optimizer"),
         )
 
-    def order(self, what: str, **knobs: Any) -> None:
+    def order(self, order_name: str, **knobs: Any) -> None:
         """Let the other ranks do what this one does now; nothing where it is alone."""
         if not self.ranks.is_alone:
-            self.ranks.order({"what": what, **knobs})
+            self.ranks.order({"what": order_name, **knobs})
 
     def settle(self, restored: Restored) -> None:
         """Bring the shards in line with weights that were restored without the optimizer's own state."""

@@ -18,7 +18,7 @@ from worker.types import Completion, Group
 
 def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer) -> tuple[GroupRecord, ...]:
     """Every group of a training step; those that trained carry advantages and the learner's values."""
-    place = {index: position for position, index in enumerate(collected.trained)}
+    positions = {index: position for position, index in enumerate(collected.trained)}
     return tuple(
         _group_record(
             group,
@@ -26,7 +26,7 @@ def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer
             kind="train",
             index=index,
             update_stats=update_stats,
-            trained_as=place.get(index),
+            trained_as=positions.get(index),
             left_out=collected.left_out.get(index, ""),
         )
         for index, group in enumerate(collected.groups)

@@ -56,14 +56,14 @@ def reason_by_diagnosis(
 def _ground(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
     """Verdict, cause and onset for which the rule holds; empty if it does not."""
     fallen = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
-    own = [each.finding for each in diagnosis.causes if not each.explained_by]
-    found = next((each for each in own if _is_meant(rule, each)), None)
-    if diagnosis.outcome.verdict in fallen and (found or not rule.causes):
+    unexplained = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
+    match = next((finding for finding in unexplained if _is_meant(rule, finding)), None)
+    if diagnosis.outcome.verdict in fallen and (match or not rule.causes):
         return summary_of(diagnosis)
     if rule.severity != "warning":
         return ""
-    found = found or next((each for each in diagnosis.warnings if _is_meant(rule, each)), None)
-    return f"warning: {found.title}, {between(found.onset)}" if found else ""
+    match = match or next((warning for warning in diagnosis.warnings if _is_meant(rule, warning)), None)
+    return f"warning: {match.title}, {between(match.onset)}" if match else ""
 
 
 def _is_meant(rule: StopOnDiagnosis, finding: Finding) -> bool:

@@ -96,8 +96,8 @@ def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Fl
 
 def _majorities(tallies: NDArray[np.int64], right: Floats) -> Floats:
     """[S] for tallies (S, answers): the mean of `right` over the answers with the most votes."""
-    most = tallies.max(axis=1, keepdims=True)
-    wins = (tallies == most) & (most > 0)
+    largest_tally = tallies.max(axis=1, keepdims=True)
+    wins = (tallies == largest_tally) & (largest_tally > 0)
     return (wins @ right) / np.maximum(wins.sum(axis=1), 1)
 
 

@@ -19,7 +19,7 @@ READING_SECONDS = 1.0
 
 def timings(collected: Collected, update_stats: UpdateStats, seconds: float) -> Metrics:
     """time/* and throughput/* of a step that took `seconds` in all."""
-    whole = {
+    totals = {
         "time/step_seconds": seconds,
         "time/sample_seconds": collected.sample_seconds,
         "time/score_seconds": collected.score_seconds,
@@ -32,7 +32,7 @@ def timings(collected: Collected, update_stats: UpdateStats, seconds: float) -> 
         "time/reference_seconds": update_stats.reference_seconds,
         "time/critic_seconds": update_stats.critic_seconds,
     }
-    return whole | {name: taken for name, taken in parts.items() if taken}
+    return totals | {name: taken for name, taken in parts.items() if taken}
 
 
 class Hardware:

@@ -181,8 +181,8 @@ class Trainer:
             return None
         self.engine.is_unwanted = self._is_unwanted
         try:
-            if found := self.engine.check():
-                self._event("engine", "info", found)
+            if sentence := self.engine.check():
+                self._event("engine", "info", sentence)
         except Interrupted:
             return request_to_end(self.stopping, self.recorder.wish) or Outcome("stopped")
         return None
@@ -323,15 +323,17 @@ class Trainer:
 
     def _advance(self, collected: Collected, update_stats: UpdateStats) -> None:
         """Move the run's state on, and say so when a step carried too little signal."""
-        counters, wanted = self.counters, self.config.sampling.prompts_per_step
+        counters, needed = self.counters, self.config.sampling.prompts_per_step
         counters.cursor = collected.cursor
         counters.tokens += collected.tokens
         counters.skipped_steps = counters.skipped_steps + 1 if update_stats.is_stuck else 0
         counters.empty_steps = 0 if collected.trained else counters.empty_steps + 1
         counters.short_steps = counters.short_steps + 1 if collected.is_short else 0
         if counters.short_steps == 1:
-            found = f"{len(collected.trained)} of {wanted} informative groups in {collected.batches} batches"
-            self._event("data", "warning", f"refilling found {found}; the step trains on those")
+            shortfall = (
+                f"{len(collected.trained)} of {needed} informative groups in {collected.batches} batches"
+            )
+            self._event("data", "warning", f"refilling found {shortfall}; the step trains on those")
         if slow := self.scorer.timeouts - self.timeouts:
             self.timeouts = self.scorer.timeouts
             self._event("data", "warning", f"{slow} answers took too long to check and were graded wrong")
@@ -368,16 +370,16 @@ class Trainer:
 
     def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:
         """Measure what is due after this step."""
-        found = self.evaluator.evaluate(self.counters.step)
-        self.counters.accuracy = found.score
-        self.reference.saw(found.accuracy)
-        return found.metrics, found.groups
+        evaluation = self.evaluator.evaluate(self.counters.step)
+        self.counters.accuracy = evaluation.score
+        self.reference.saw(evaluation.accuracy)
+        return evaluation.metrics, evaluation.groups
 
     def _judged(self) -> Metrics:
         """judge/* since the last call; its cost is the attempt's, whether the step comes to an end or not."""
-        found = self.scorer.take_metrics()
-        self.recorder.pay(found.get("judge/cost", 0.0))
-        return found
+        metrics = self.scorer.take_metrics()
+        self.recorder.pay(metrics.get("judge/cost", 0.0))
+        return metrics
 
     def _is_unwanted(self) -> bool:
         """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""

@@ -57,9 +57,9 @@ def trust_region_step(
 
 def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:
     """Sum over the tokens that count of KL(before, now); several tokens may share a distribution."""
-    each = (before.logprobs.exp() * (before.logprobs - now.logprobs)).sum(dim=-1)  # (M,)
+    divergences = (before.logprobs.exp() * (before.logprobs - now.logprobs)).sum(dim=-1)  # (M,)
     rows, columns = before.places
-    return (each.index_select(0, before.of_token) * mask[rows, columns]).sum()
+    return (divergences.index_select(0, before.of_token) * mask[rows, columns]).sum()
 
 
 def metrics_of(step: TrustStep) -> MetricSums:
@@ -70,5 +70,5 @@ def metrics_of(step: TrustStep) -> MetricSums:
         "trust/improvement": step.improvement,
         "trust/line_search_failed": float(step.is_failed),
     }
-    one = torch.ones(())
-    return MetricSums({name: Mean(torch.tensor(float(value)), one) for name, value in values.items()})
+    count = torch.ones(())
+    return MetricSums({name: Mean(torch.tensor(float(value)), count) for name, value in values.items()})

@@ -117,7 +117,7 @@ def add_tokens(per_token: dict[str, Tensor], values: Mapping[str, Tensor], shape
 
 def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
     """Per-token values (B, T) of a step that no update changes, by which its loss can be computed again."""
-    found = {
+    constants = {
         "old_logprob": batch.old_logprobs,
         "reference_logprob": batch.reference_logprobs,
         "uncertain": batch.uncertain,
@@ -126,7 +126,7 @@ def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
         "advantage": batch.advantages if batch.advantages.ndim == 2 else None,
         "mask": None if _is_whole(batch.mask) else batch.mask,
     }
-    return {name: value.detach().float().cpu() for name, value in found.items() if value is not None}
+    return {name: value.detach().float().cpu() for name, value in constants.items() if value is not None}
 
 
 def _is_whole(mask: Tensor) -> bool:
@@ -137,8 +137,8 @@ def _is_whole(mask: Tensor) -> bool:
 
 def choices_of(batch: PolicyBatch) -> dict[str, Tensor]:
     """Per-token values (B, T) of one update: the tokens that it singled out, the shift of its routers."""
-    found = {"covariant": batch.covariant, "router_shift": batch.router_shift}
-    return {name: value.detach() for name, value in found.items() if value is not None}
+    choices = {"covariant": batch.covariant, "router_shift": batch.router_shift}
+    return {name: value.detach() for name, value in choices.items() if value is not None}
 
 
 def _spread(values: Tensor | None, batch: PolicyBatch) -> Tensor | None:
@@ -158,12 +158,12 @@ def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
     """Rows of right and of wrong completions of the first group that has both; one of each in 64 rows."""
     size = len(groups[0].completions)
     most = math.ceil(len(groups) * size / 64)
-    for place, group in enumerate(groups):
-        known = [
-            (place * size + at, value) for at, value in enumerate(group.correctness) if value is not None
+    for index, group in enumerate(groups):
+        graded_rows = [
+            (index * size + at, value) for at, value in enumerate(group.correctness) if value is not None
         ]
-        right = [row for row, value in known if value >= 1]
-        wrong = [row for row, value in known if value < 1]
+        right = [row for row, value in graded_rows if value >= 1]
+        wrong = [row for row, value in graded_rows if value < 1]
         if right and wrong:
             return right[:most], wrong[:most]
     return [], []

@@ -39,19 +39,19 @@ Values = dict[str, Tensor]
 def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     """The numbers of one objective, or why they cannot be computed: schemas.WhatIfVariant."""
     objective = Objective.model_validate(request["objective"])
-    own = Objective.model_validate(request["own"])
+    run_objective = Objective.model_validate(request["own"])
     try:
-        batch = _batch(objective, own, request, values)
-        found = _loss(objective, batch, request, values)
+        batch = _batch(objective, run_objective, request, values)
+        evaluated = _loss(objective, batch, request, values)
     except (LookupError, TypeError, ValueError) as error:
         return {"problem": str(error)[:300]}
     advantages = batch.advantages
     if advantages.ndim == 2:
         advantages = (advantages * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
-    clipped = found.per_token.get("clipped")
+    clipped = evaluated.per_token.get("clipped")
     weight, numbers = _numbers(objective, batch, advantages, clipped, request)
-    gradient = found.contributions["gradient"]
-    metrics = found.metrics.values()
+    gradient = evaluated.contributions["gradient"]
+    metrics = evaluated.metrics.values()
     return {
         "loss": metrics["loss/total"],
         "terms": {
@@ -70,7 +70,7 @@ def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
             {"advantage": a, "loss": loss, "gradient": g, "clipped": c}
             for a, loss, g, c in zip(
                 advantages.tolist(),
-                found.contributions["loss"].double().sum(dim=1).tolist(),
+                evaluated.contributions["loss"].double().sum(dim=1).tolist(),
                 gradient.double().abs().sum(dim=1).tolist(),
                 [None] * len(advantages) if clipped is None else (clipped != 0).sum(dim=1).tolist(),
                 strict=True,
@@ -102,8 +102,8 @@ def _numbers(
         case knobs.SeqMeanTokenSum():
             weight = f"1 / B = 1 / {completions:,}"
         case knobs.SeqMeanTokenSumNorm(l_max=l_max):
-            most = request["max_new_tokens"] if l_max == "max_new_tokens" else l_max
-            weight = f"1 / (B L_max) = 1 / ({completions:,} · {most:,})"
+            length = request["max_new_tokens"] if l_max == "max_new_tokens" else l_max
+            weight = f"1 / (B L_max) = 1 / ({completions:,} · {length:,})"
         case _:
             assert_never(objective.aggregation)
     if request["loss_share"] != 1 and not isinstance(objective.aggregation, knobs.TokenMean):
@@ -128,10 +128,12 @@ def _numbers(
     return weight, numbers
 
 
-def _batch(objective: Objective, own: Objective, request: dict[str, Any], values: Values) -> PolicyBatch:
+def _batch(
+    objective: Objective, run_objective: Objective, request: dict[str, Any], values: Values
+) -> PolicyBatch:
     """The stored groups as one optimizer batch, with the advantages of an objective."""
     mask = values["mask"] > 0
-    is_own = objective == own
+    is_own = objective == run_objective
     old = values.get("old_logprob", values["policy_logprob"])
     batch = PolicyBatch(
         mask=mask,
@@ -141,12 +143,14 @@ def _batch(objective: Objective, own: Objective, request: dict[str, Any], values
         sampler_logprobs=values.get("logprob"),
         reference_logprobs=values.get("reference_logprob"),
         scored=torch.tensor([reward is not None for reward in request["rewards"]]),
-        kl_coef=_first(values.get("kl_coef")) if objective.kl == own.kl else None,
-        entropy_coef=_first(values.get("entropy_coef")) if objective.entropy == own.entropy else None,
+        kl_coef=_first(values.get("kl_coef")) if objective.kl == run_objective.kl else None,
+        entropy_coef=_first(values.get("entropy_coef"))
+        if objective.entropy == run_objective.entropy
+        else None,
         correct=torch.tensor(request["correct"]),
         router_shift=values.get("router_shift"),
     )
-    if is_own or objective.advantage == own.advantage:
+    if is_own or objective.advantage == run_objective.advantage:
         recorded = values.get("advantage", torch.tensor(request["advantages"], dtype=torch.float32))
         batch = replace(batch, advantages=recorded)
     else:
@@ -175,8 +179,8 @@ def _estimated(objective: Objective, batch: PolicyBatch, request: dict[str, Any]
     rewards = (rewards - kl_reward_penalty(batch, objective).sum(dim=1).double()).view(-1, size)
     scored = torch.tensor([reward is not None for reward in request["rewards"]]).view(-1, size)
     lengths = batch.mask.sum(dim=1).to(rewards).view(rewards.shape)
-    found = estimate_advantages(rewards, scored, advantage, lengths=lengths).advantages
-    batch = replace(batch, advantages=found.flatten().float())
+    advantages = estimate_advantages(rewards, scored, advantage, lengths=lengths).advantages
+    batch = replace(batch, advantages=advantages.flatten().float())
     for over in ("step", "minibatch"):
         batch = whiten(batch, advantage, over=over)
     return batch
@@ -206,13 +210,13 @@ def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], val
     weights = _weights(objective, batch, request)
     policy = values["policy_logprob"].clone().requires_grad_()
     entropy = values.get("policy_entropy", values.get("entropy"))
-    first, *others = [
+    first, *later_losses = [
         policy_loss(policy, update, objective, weights, entropy=entropy)
         for update in updates_of(batch, objective.token_weight)
     ]
-    for other in others:
-        added = {name: first.contributions[name] + value for name, value in other.contributions.items()}
-        first = first._replace(metrics=first.metrics + other.metrics, contributions=added)
+    for later in later_losses:
+        added = {name: first.contributions[name] + value for name, value in later.contributions.items()}
+        first = first._replace(metrics=first.metrics + later.metrics, contributions=added)
     return first
 
 
@@ -242,8 +246,8 @@ def main() -> None:
     request = json.loads(str(arrays["request"]))
     values = {name: torch.from_numpy(arrays[name]) for name in arrays.files if name != "request"}
     for objective in request.pop("objectives"):
-        found = answer(request | {"objective": objective}, values)
-        sys.stdout.write(json.dumps(spell_all(found)) + "\n")
+        numbers = answer(request | {"objective": objective}, values)
+        sys.stdout.write(json.dumps(spell_all(numbers)) + "\n")
 
 
 if __name__ == "__main__":

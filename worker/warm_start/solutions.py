@@ -57,7 +57,7 @@ def without_carries(left: int, right: int) -> int:
 def with_wrong_digit(number: int, random: Random) -> int:
     """The number with one digit replaced by another one (never by a leading zero)."""
     digits = list(str(number))
-    place = random.randrange(len(digits))
-    allowed = "123456789" if place == 0 else "0123456789"
-    digits[place] = random.choice([digit for digit in allowed if digit != digits[place]])
+    position = random.randrange(len(digits))
+    allowed = "123456789" if position == 0 else "0123456789"
+    digits[position] = random.choice([digit for digit in allowed if digit != digits[position]])
     return int("".join(digits))

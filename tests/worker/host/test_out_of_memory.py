@@ -8,7 +8,7 @@ GIGABYTE = 10**9
 
 
 def test_a_gpu_that_another_program_fills_is_named():
-    text = gpu_text(GpuMemory(own=6 * GIGABYTE, free=GIGABYTE // 4, total=80 * GIGABYTE))
+    text = gpu_text(GpuMemory(held=6 * GIGABYTE, free=GIGABYTE // 4, total=80 * GIGABYTE))
     assert text == (
         "the trainer held 6.0 GB of the GPU's 80 GB, other processes and CUDA itself 74 GB; 250 MB were free"
     )

@@ -150,8 +150,8 @@ def reward_subjects() -> dict[str, Subject]:
 
     def mathematics(answer: str) -> list[bool]:
         if answer.startswith("honest:"):
-            return [is_equal(expected=expected, found=boxed) for expected, boxed in HONEST_PAIRS]
-        return [is_equal(expected="x+1", found=answer), is_equal(expected=answer, found="3")]
+            return [is_equal(expected=expected, answer=boxed) for expected, boxed in HONEST_PAIRS]
+        return [is_equal(expected="x+1", answer=answer), is_equal(expected=answer, answer="3")]
 
     boxed = (*ALL, *(f"so \\boxed{{{text}}}" for text in (*SHORT, "{" * 1_000_000, "\\" * 1_000_000)))
     honest = (r"<think>x</think>\boxed{x+1}", "so 5")

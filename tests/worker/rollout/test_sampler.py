@@ -22,7 +22,7 @@ from worker.rollout.decoders import GenericDecoder, decoder_for
 from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
-from worker.rollout.sharing import Going, placed
+from worker.rollout.sharing import UnfinishedRows, placed
 
 FLOAT32 = 1e-4
 """What float32 sums in another order may change a log-probability by."""
@@ -264,7 +264,7 @@ def test_a_forked_row_keeps_its_place_and_copies_take_free_ones(sources, places)
 @pytest.mark.parametrize("share", [True, False])
 def test_every_completion_reads_a_row_that_says_what_it_said(share):
     torch.manual_seed(0)
-    unfinished = Going.from_prompts(24, 6, torch.device("cpu"))
+    unfinished = UnfinishedRows.from_prompts(24, 6, torch.device("cpu"))
     written: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
     heard = written[::6]  # what each decoder row has read
     for step in range(12):

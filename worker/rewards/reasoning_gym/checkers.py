@@ -121,17 +121,17 @@ def _uses_each_once(answer: str, entry: Entry) -> bool:
     The library looks for whole numbers alone: it misses `543e0`, takes `4.8` for two of them, and counts
     those behind a `#`, which nothing was made of.
     """
-    found = [number.rstrip(".") for number in _NUMBER.findall(answer)]
-    if _COMMENTED.search(answer) or not all(map(str.isdecimal, found)):
+    numbers = [number.rstrip(".") for number in _NUMBER.findall(answer)]
+    if _COMMENTED.search(answer) or not all(map(str.isdecimal, numbers)):
         return False
-    return sorted(map(int, found)) == sorted(entry["metadata"]["numbers"])
+    return sorted(map(int, numbers)) == sorted(entry["metadata"]["numbers"])
 
 
 def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float:
     """The product, its terms in any order; as in the library a form that is not multiplied out is wrong."""
     try:
-        found = read_expression(answer, POLYNOMIALS)
-        return float(found == read_expression(entry["answer"], POLYNOMIALS))
+        product = read_expression(answer, POLYNOMIALS)
+        return float(product == read_expression(entry["answer"], POLYNOMIALS))
     except Exception:  # noqa: BLE001
         return 0.0
 
@@ -140,9 +140,9 @@ def integration(_dataset: Any, answer: str, entry: Entry) -> float:
     """Any expression whose derivative is the integrand."""
     variable = entry["metadata"]["variable"]
     try:
-        found = read_expression(answer, INTEGRALS, variables=(variable, "C"))
+        antiderivative = read_expression(answer, INTEGRALS, variables=(variable, "C"))
         integrand = read_expression(entry["metadata"]["integrand"], INTEGRALS, variables=(variable,))
-        return float(sympy.simplify(sympy.diff(found, sympy.Symbol(variable)) - integrand) == 0)
+        return float(sympy.simplify(sympy.diff(antiderivative, sympy.Symbol(variable)) - integrand) == 0)
     except Exception:  # noqa: BLE001
         return 0.0
 

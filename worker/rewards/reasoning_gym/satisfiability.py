@@ -45,7 +45,9 @@ class _Search:
         added = self._assume(literals)
         if added is None:
             return
-        open_variable = next((one for one in self.busiest_first if not {one, -one} & self.holds), None)
+        open_variable = next(
+            (variable for variable in self.busiest_first if not {variable, -variable} & self.holds), None
+        )
         if open_variable is None:
             yield sorted(self.holds, key=abs)
         else:
@@ -75,9 +77,9 @@ class _Search:
             return None
         forced = []
         for clause in self.containing.get(-literal, ()):
-            if any(other in self.holds for other in clause):
+            if any(clause_literal in self.holds for clause_literal in clause):
                 continue
-            still_open = [other for other in clause if -other not in self.holds]
+            still_open = [clause_literal for clause_literal in clause if -clause_literal not in self.holds]
             if not still_open:
                 return None
             if len(still_open) == 1:

@@ -56,8 +56,8 @@ class ActionSchema:
     def text_field(self) -> str:
         """The one field that holds a text. Raises BadSchema where actions are anything else."""
         fields = self.shown["properties"]
-        [name, *others] = fields or [""]
-        if others or not isinstance(fields.get(name), Mapping) or fields[name].get("type") != "string":
+        [name, *other_fields] = fields or [""]
+        if other_fields or not isinstance(fields.get(name), Mapping) or fields[name].get("type") != "string":
             names = ", ".join(map(repr, list(fields)[:8])) or "none"
             raise BadSchema(
                 f"its actions have the fields {names}, and form = text takes one text: use form = template"
@@ -152,8 +152,8 @@ def act_schema(schema: ActionSchema) -> dict[str, Any]:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        said = read_json(text, constants=_no_constant)
-        name, arguments = said["name"], said["arguments"]
+        tool_call = read_json(text, constants=_no_constant)
+        name, arguments = tool_call["name"], tool_call["arguments"]
         arguments = read_json(arguments, constants=_no_constant) if isinstance(arguments, str) else arguments
     except (ValueError, KeyError, TypeError):
         raise BadAction(f'expected JSON such as {{"name": "{ACT}", "arguments": {{}}}}') from None

@@ -60,34 +60,34 @@ def read_answer(message: str | bytes) -> Observed:
 
 def _typed(message: str) -> tuple[Any, dict[str, Any]]:
     try:
-        said = read_json(message, constants=_no_constant)
+        answer = read_json(message, constants=_no_constant)
     except ValueError as error:
         raise Lost("its answer is not JSON") from error
-    data = said.get("data") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or not isinstance(data, dict):
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict) or not isinstance(data, dict):
         raise Lost("its answer is not an object with a type and data")
-    return said.get("type"), data
+    return answer.get("type"), data
 
 
 def _error(data: dict[str, Any]) -> Exception:
     code, message = data.get("code"), data.get("message")
-    words = message if isinstance(message, str) else ""
+    text = message if isinstance(message, str) else ""
     if code == "CAPACITY_REACHED":
-        most = data.get("max_sessions")
-        return Full(most if type(most) is int and most > 0 else None)
+        max_sessions = data.get("max_sessions")
+        return Full(max_sessions if type(max_sessions) is int and max_sessions > 0 else None)
     if code in SURVIVED:
-        return Refused(words)
-    return Lost(f"it answered with the error {_shown(code)}: {_shown(words)}")
+        return Refused(text)
+    return Lost(f"it answered with the error {_shown(code)}: {_shown(text)}")
 
 
-def _reward(said: Any) -> float | None:
+def _reward(raw_reward: Any) -> float | None:
     """A finite number; true and false are 1 and 0, and null is none."""
-    if said is None:
+    if raw_reward is None:
         return None
-    if not isinstance(said, int | float):
-        raise Lost(f"its reward is {_kind(said)}, expected a number")
+    if not isinstance(raw_reward, int | float):
+        raise Lost(f"its reward is {_kind(raw_reward)}, expected a number")
     try:
-        reward = float(said)
+        reward = float(raw_reward)
     except OverflowError:
         reward = math.inf
     if not math.isfinite(reward):
@@ -99,9 +99,9 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _shown(said: Any) -> str:
-    return repr(said)[:SHOWN_CHARACTERS]
+def _shown(value: Any) -> str:
+    return repr(value)[:SHOWN_CHARACTERS]
 
 
-def _kind(said: Any) -> str:
-    return "missing" if said is None else f"of type {type(said).__name__}"
+def _kind(value: Any) -> str:
+    return "missing" if value is None else f"of type {type(value).__name__}"

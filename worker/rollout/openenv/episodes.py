@@ -151,17 +151,17 @@ class OpenEnvEpisodes(TurnTaking):
         return [done[first : first + group_size] for first in range(0, len(done), group_size)]
 
     def _play(self, episodes: Sequence[Played], samples: Samples, sampling: SamplingLike, seed: int) -> None:
-        waiting, going, number = deque(episodes), list[Played](), 0
+        waiting, unfinished, number = deque(episodes), list[Played](), 0
         try:
-            while waiting or going:
-                going += self._begin(waiting, self.server.limit - len(going))
-                self._go_on(samples, going, sampling, seed, number)
-                self._act(going)
-                _end([episode for episode in going if episode.is_over])
-                going = [episode for episode in going if not episode.is_over]
+            while waiting or unfinished:
+                unfinished += self._begin(waiting, self.server.limit - len(unfinished))
+                self._go_on(samples, unfinished, sampling, seed, number)
+                self._act(unfinished)
+                _end([episode for episode in unfinished if episode.is_over])
+                unfinished = [episode for episode in unfinished if not episode.is_over]
                 number += 1
         finally:
-            _end(going)
+            _end(unfinished)
 
     def _begin(self, waiting: deque[Played], places: int) -> list[Played]:
         """The next episodes, at most so many; fewer where the server is full, and none only beside others.
@@ -171,9 +171,9 @@ class OpenEnvEpisodes(TurnTaking):
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
             next_ones = [waiting.popleft() for _ in range(min(places, len(waiting)))]
-            found = self.server.begin_all([episode_seed(each.prompt.id) for each in next_ones])
+            outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in next_ones])
             begun, refused = list[Played](), list[Played]()
-            for episode, became in zip(next_ones, found, strict=True):
+            for episode, became in zip(next_ones, outcomes, strict=True):
                 if isinstance(became, Full):
                     refused.append(episode)
                 else:
@@ -201,9 +201,9 @@ class OpenEnvEpisodes(TurnTaking):
         """The action of a turn that the policy has ended; its last token is the end."""
         return self.form.find("".join(self._pieces(new)[:-1]))
 
-    def _act(self, going: Sequence[Played]) -> None:
+    def _act(self, unfinished: Sequence[Played]) -> None:
         acting = []
-        for episode in going:
+        for episode in unfinished:
             if episode.lost:
                 episode.is_over = True
             elif episode.call is not None:
@@ -225,8 +225,8 @@ class OpenEnvEpisodes(TurnTaking):
             raise ValueError("an episode that did not begin has no turn to answer")
         try:
             action = self.acts.action(given(episode.call).call, self.schema)
-            found = episode.session.step(action, seconds=self.config.step_seconds)
-            return self._observed(episode, found)
+            observed = episode.session.step(action, seconds=self.config.step_seconds)
+            return self._observed(episode, observed)
         except BadAction as error:
             return f"error: {error}", "failed"
         except Refused as error:
@@ -235,14 +235,14 @@ class OpenEnvEpisodes(TurnTaking):
             episode.lost = harmless(str(error))
             return "", "lost"
 
-    def _observed(self, episode: Played, found: Observed) -> tuple[str, str]:
-        text = "" if found.done else self.server.text(found)
-        if found.reward is not None:
-            episode.rewards.append(found.reward)
+    def _observed(self, episode: Played, observed: Observed) -> tuple[str, str]:
+        text = "" if observed.done else self.server.text(observed)
+        if observed.reward is not None:
+            episode.rewards.append(observed.reward)
         if not math.isfinite(sum(episode.rewards)):
             raise Lost("the sum of its rewards is not finite")
-        episode.is_done = found.done
-        return text, "done" if found.done else "ok"
+        episode.is_done = observed.done
+        return text, "done" if observed.done else "ok"
 
     def _take_answer(self, episode: Played, call: FoundCall, answer: ToolAnswer) -> None:
         """Append the observation, unless the episode is over and nobody would read it."""

@@ -111,14 +111,14 @@ class EnvironmentServer:
             first = self._first()
         except Lost as error:
             raise self.failed(str(error)) from error
-        found = self.begin_all([0] * (self.limit - 1))
-        begun = [first, *(each for each in found if isinstance(each, Begun))]
-        close_all([each.session for each in begun])
-        for each in found:
-            if isinstance(each, Lost):
-                raise self.failed(str(each))
-            if isinstance(each, Full):
-                self.limit = min(self.limit, each.most or len(begun))
+        outcomes = self.begin_all([0] * (self.limit - 1))
+        begun = [first, *(outcome for outcome in outcomes if isinstance(outcome, Begun))]
+        close_all([outcome.session for outcome in begun])
+        for outcome in outcomes:
+            if isinstance(outcome, Lost):
+                raise self.failed(str(outcome))
+            if isinstance(outcome, Full):
+                self.limit = min(self.limit, outcome.most or len(begun))
 
     def _first(self) -> Begun:
         """Two episodes with the same seed, one after the other, which must begin alike."""
@@ -136,8 +136,8 @@ class EnvironmentServer:
     def _begin(self, seed: int) -> Begun:
         session = Session(self._url, self._headers)
         try:
-            found = session.reset(seed, seconds=self.config.reset_seconds)
-            return Begun(session, self.text(found))
+            observed = session.reset(seed, seconds=self.config.reset_seconds)
+            return Begun(session, self.text(observed))
         except Refused as error:
             session.close()
             raise Lost(f"it refused a reset: {error}") from error
@@ -145,9 +145,9 @@ class EnvironmentServer:
             session.close()
             raise
 
-    def text(self, found: Observed) -> str:
+    def text(self, observed: Observed) -> str:
         """An observation as the policy reads it. Raises Lost where the field that it reads is missing."""
-        return rendered(found.observation, self.config.observation_field)
+        return rendered(observed.observation, self.config.observation_field)
 
     def _get(self, path: str) -> dict[str, object]:
         """A JSON object, of limited size and without following redirects. Raises Lost."""
@@ -155,7 +155,7 @@ class EnvironmentServer:
             status, content = asyncio.run(self._answer(path))
             if status != 200:
                 raise Lost(f"it answered {path} with status {status}, expected 200")
-            said = read_json(content)
+            answer = read_json(content)
         except TimeoutError as error:
             raise Lost(f"its answer to {path} takes too long") from error
         except AnswerTooLong as error:
@@ -164,9 +164,9 @@ class EnvironmentServer:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
         except ValueError as error:
             raise Lost(f"its answer to {path} is not JSON") from error
-        if not isinstance(said, dict):
+        if not isinstance(answer, dict):
             raise Lost(f"its answer to {path} is not an object")
-        return said
+        return answer
 
     async def _answer(self, path: str) -> tuple[int, bytes]:
         async with (
@@ -188,6 +188,6 @@ def episode_seed(prompt_id: str) -> int:
     return int.from_bytes(sha256(f"episode/{prompt_id}".encode()).digest()[:4]) >> 1
 
 
-def harmless(words: str) -> str:
+def harmless(text: str) -> str:
     """Words of a server on one line, without secrets, cut."""
-    return redact(" ".join(clean_text(words).split()))[:SHOWN_CHARACTERS]
+    return redact(" ".join(clean_text(text).split()))[:SHOWN_CHARACTERS]

@@ -39,10 +39,10 @@ class Session:
 
     def reset(self, seed: int, *, seconds: float) -> Observed:
         """The first observation of the episode with this seed. Raises Full, Refused and Lost."""
-        found = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
-        if found.done:
+        observed = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
+        if observed.done:
             raise Lost("its episode is over before it begins")
-        return found
+        return observed
 
     def step(self, action: dict[str, Any], *, seconds: float) -> Observed:
         """The answer to an action. Raises Refused and Lost."""
