@@ -18,7 +18,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 """Of a request."""
 
 
@@ -52,7 +52,7 @@ def serve_forks(descriptor: int) -> None:
 
 def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
     """Fork for the next request; whether this is the fork now."""
-    message, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 4)
+    message, descriptors, _, _ = socket.recv_fds(requests, MAX_BYTES, 4)
     if not message:
         os._exit(0)  # the worker has gone
     *streams, pipe = descriptors

@@ -16,7 +16,7 @@ from backend.storage.faults import free_bytes
 UNLISTED_BYTES = 100_000_000
 """That a download may have beyond what the hub lists: xet, its protocol, fetches files in blocks."""
 
-MOST_ANSWER_BYTES = 64_000_000
+MAX_ANSWER_BYTES = 64_000_000
 """Of all answers about one repository together, which are held in memory."""
 
 RESERVE_BYTES = 100_000_000
@@ -61,7 +61,7 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
 
 def _answer_reader() -> Callable[[Any], None]:
     """Reads every answer but the files, whose bytes are counted as they are written."""
-    left = MOST_ANSWER_BYTES
+    left = MAX_ANSWER_BYTES
 
     def read(response: Any) -> None:
         nonlocal left
@@ -72,7 +72,7 @@ def _answer_reader() -> Callable[[Any], None]:
         for block in response.iter_bytes():
             left -= len(block)
             if left < 0:
-                raise TooLarge(f"the hub answers with more than {size_text(MOST_ANSWER_BYTES)} of listings")
+                raise TooLarge(f"the hub answers with more than {size_text(MAX_ANSWER_BYTES)} of listings")
             blocks.append(block)
         response._content = b"".join(blocks)  # noqa: SLF001 - what the response's own `read` keeps
 

@@ -48,7 +48,7 @@ class GpuMemory(NamedTuple):
 
 
 def _gpu_memory() -> GpuMemory | None:
-    """The memory of the GPU in use; None where there is none. torch is looked up, not imported."""
+    """The memory of the GPU in use; None if there is none. torch is looked up, not imported."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

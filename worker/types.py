@@ -43,7 +43,7 @@ class Turn(NamedTuple):
     call: tuple[int, int]
     """First token of the call, and the one behind it."""
     observation: tuple[int, int]
-    """The same of the answer with what stands around it; empty where it is unanswered."""
+    """The same of the answer with what stands around it; empty if it is unanswered."""
     is_cut: bool = False
     """Whether the answer was longer than an observation may be."""
 
@@ -52,7 +52,7 @@ class EpisodeResult(NamedTuple):
     """The verdict of an environment on a whole episode."""
 
     reward: float | None
-    """Its reward; None where the environment failed."""
+    """Its reward; None if the environment failed."""
     is_done: bool
     """Whether the environment ended it."""
 
@@ -76,7 +76,7 @@ class Completion:
     sampler_logprobs: Float[NDArray[np.float32], "T"]
     """[T] log-probability of each token as the sampler computed it."""
     entropies: Float[NDArray[np.float32], "T"] | None = None
-    """[T] entropy in nats of the distribution each token was drawn from; None where the engine tells none."""
+    """[T] entropy in nats of the distribution each token was drawn from; None if the engine tells none."""
     sampling_mask: SamplingMask | None = None
     """The ids that top-p or top-k left at each token; None when they were not recorded."""
     routes: NDArray[np.integer] | None = None
@@ -92,7 +92,7 @@ class Completion:
     turns: tuple[Turn, ...] = ()
     """The calls of tools, or the actions in an environment, in order."""
     episode: EpisodeResult | None = None
-    """The environment's verdict on it; None where there is none that rewards."""
+    """The environment's verdict on it; None if there is none that rewards."""
 
     @property
     def is_truncated(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from backend.config.base import MOST_OF_A_NAME, Frozen
+from backend.config.base import MAX_OF_A_NAME, Frozen
 
 TARGETS = r"^[A-Za-z0-9_.]+(, ?[A-Za-z0-9_.]+)*$"
 DIRECTORY = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
@@ -55,7 +55,7 @@ class ContinuedAdapter(Frozen):
 
     type: Literal["continued"] = "continued"
 
-    name: Annotated[str, Field(pattern=DIRECTORY, max_length=MOST_OF_A_NAME)]
+    name: Annotated[str, Field(pattern=DIRECTORY, max_length=MAX_OF_A_NAME)]
     """Directory of MODELS_DIR with adapter_config.json and adapter_model.safetensors, as peft writes them."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"

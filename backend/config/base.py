@@ -7,14 +7,14 @@ from pydantic_core import PydanticCustomError
 
 from backend.base.documented import StrictNumbers
 
-MOST_STEPS = 10_000_000
+MAX_STEPS = 10_000_000
 """Training steps of one run."""
 
-MOST_COMPLETIONS = 2**18
+MAX_COMPLETIONS = 2**18
 """In one step, or in one evaluation: ten times what the largest published runs use."""
 
 
-MOST_OF_A_NAME = 193
+MAX_OF_A_NAME = 193
 """Characters of a hub name, `owner/name`. A limit in the pattern itself would take long to compile."""
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from backend.config.base import MOST_STEPS, Frozen, refusal
+from backend.config.base import MAX_STEPS, Frozen, refusal
 from backend.config.problems import FileProblem, HubProblem, ProblemSource, SumsProblem
 
 SuiteName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
@@ -13,7 +13,7 @@ SuiteName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
 RESERVED = ("accuracy",)
 """`eval/accuracy/<domain>` are metrics of the held-out set."""
 
-MOST_SUITES = 16
+MAX_SUITES = 16
 UNSCHEDULED: dict[str, object] = {"every": 0, "steps": (), "at_end": True}
 """The fields of a suite that say when, as a run without steps has them: it evaluates every suite once."""
 
@@ -49,10 +49,10 @@ class Suite(Frozen):
     max_new_tokens: Annotated[int, Field(ge=0, le=131072)] = 0
     """Length cap of a completion, in tokens; 0: that of training."""
 
-    every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+    every: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 0
     """Steps between evaluations, the first before training; 0: only at `steps` and at the end."""
 
-    steps: Annotated[tuple[Annotated[int, Field(ge=0, le=MOST_STEPS)], ...], Field(max_length=256)] = ()
+    steps: Annotated[tuple[Annotated[int, Field(ge=0, le=MAX_STEPS)], ...], Field(max_length=256)] = ()
     """Further steps after which the suite is evaluated; 0: before training."""
 
     at_end: bool = True
@@ -107,7 +107,7 @@ class Suite(Frozen):
 class EvaluationConfig(Frozen):
     """Held-out evaluation, at step 0, every `every` steps and at the end."""
 
-    every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 10
+    every: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 10
     """Steps between evaluations; 0: never."""
 
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
@@ -120,7 +120,7 @@ class EvaluationConfig(Frozen):
     """Log `eval/effort_auc`: cut a completion's thinking at 0 to 100 % of its length and force
     the answer (TRACE, arXiv:2510.01367). Needs thinking tags; costs up to five answers a prompt."""
 
-    suites: Annotated[tuple[Suite, ...], Field(max_length=MOST_SUITES)] = ()
+    suites: Annotated[tuple[Suite, ...], Field(max_length=MAX_SUITES)] = ()
     """Named suites beside the held-out set, e.g. MATH-500 or AIME."""
 
     @property
@@ -129,5 +129,5 @@ class EvaluationConfig(Frozen):
         return self.every == 0 and not self.suites
 
     def suite(self, name: str) -> Suite | None:
-        """The suite of a name; None where there is none."""
+        """The suite of a name; None if there is none."""
         return next((suite for suite in self.suites if suite.name == name), None)

@@ -12,7 +12,7 @@ Node = Mapping[str, Any]
 
 
 OPEN_ENDED = {"object": "an object", "array": "a list", "string": "text"}
-MOST_LISTED = 24
+MAX_LISTED = 24
 """Choices; a longer list is counted."""
 EDGES = (
     ("minimum", "at least"),
@@ -144,7 +144,7 @@ def _plain(node: Node) -> str:
 
 
 def _choices(values: list[Any]) -> str:
-    return _codes(values) if len(values) <= MOST_LISTED else f"one of {len(values)} names"
+    return _codes(values) if len(values) <= MAX_LISTED else f"one of {len(values)} names"
 
 
 def _range(node: Node) -> str:

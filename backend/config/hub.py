@@ -20,9 +20,9 @@ ASK_SECONDS = 10.0
 KEPT_SECONDS = 300.0
 """How long an answer is used again: the form validates at every key press."""
 
-MOST_ANSWERS = 64
+MAX_ANSWERS = 64
 
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -30,7 +30,7 @@ class HubError(ValueError):
     """The hub could not be asked, or has no such dataset."""
 
 
-@cached(TTLCache(MOST_ANSWERS, KEPT_SECONDS), condition=Condition())
+@cached(TTLCache(MAX_ANSWERS, KEPT_SECONDS), condition=Condition())
 def newest_commit(dataset: str) -> str:
     """The commit of the dataset's Parquet branch; HubError says why there is none to be had."""
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
@@ -38,7 +38,7 @@ def newest_commit(dataset: str) -> str:
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
     address = f"{endpoint}/api/datasets/{quote(dataset)}/revision/{quote(PARQUET_BRANCH, safe='')}"
     try:
-        status, content = ask_hub(address, most_bytes=MOST_BYTES, seconds=ASK_SECONDS)
+        status, content = ask_hub(address, most_bytes=MAX_BYTES, seconds=ASK_SECONDS)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HubError(

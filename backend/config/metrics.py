@@ -260,7 +260,7 @@ CACHED_NAMES = 4_096
 
 @lru_cache(CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
-    """Our name of a metric that another trainer calls `name`; None where we have none."""
+    """Our name of a metric that another trainer calls `name`; None if we have none."""
     for alias_name in (name, name.removeprefix(LOGGER_PREFIX)):
         if alias_name in ALIASES:
             return ALIASES[alias_name]

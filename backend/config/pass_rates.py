@@ -37,7 +37,7 @@ class PassRates(Frozen):
     """The same by a hash of the prompt's text, for a source that has another name now."""
 
     def rate(self, prompt_id: str, text: str) -> float | None:
-        """The pass rate of a prompt; None where the run did not sample it, or could not grade it."""
+        """The pass rate of a prompt; None if the run did not sample it, or could not grade it."""
         rate = self.by_id.get(prompt_id)
         return self.by_text.get(text_key(text)) if rate is None else rate
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from backend.config.base import MOST_OF_A_NAME, Frozen, refusal
+from backend.config.base import MAX_OF_A_NAME, Frozen, refusal
 from backend.config.columns import AnswerForm
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
@@ -25,7 +25,7 @@ UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9
 
 HUB_NAME = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
-FEWEST_SUMS = 200
+MIN_SUMS = 200
 
 
 class SumsProblem(Frozen):
@@ -57,8 +57,8 @@ class SumsProblem(Frozen):
     def _wide_enough(self) -> "SumsProblem":
         if self.low >= self.high:
             raise refusal([("high", f"must be above low = {self.low}, got {self.high}")])
-        if (sums := comb(self.high - self.low + self.operands, self.operands)) < FEWEST_SUMS:
-            reason = f"leaves only {sums} different sums, expected at least {FEWEST_SUMS} (some are held out)"
+        if (sums := comb(self.high - self.low + self.operands, self.operands)) < MIN_SUMS:
+            reason = f"leaves only {sums} different sums, expected at least {MIN_SUMS} (some are held out)"
             raise refusal([("high", reason)])
         return self
 
@@ -149,7 +149,7 @@ class HubProblem(Frozen):
     domain: Domain = "data"
     """Domain of the prompts; reward terms may be limited to one."""
 
-    dataset: Annotated[str, Field(pattern=HUB_NAME, max_length=MOST_OF_A_NAME)]
+    dataset: Annotated[str, Field(pattern=HUB_NAME, max_length=MAX_OF_A_NAME)]
     """Name on the hub, e.g. openai/gsm8k; needs HF_ONLINE."""
 
     subset: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)] = "default"
@@ -161,7 +161,7 @@ class HubProblem(Frozen):
     eval_split: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
     """Split whose rows are held out; empty: a fraction of `split`."""
 
-    eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$", max_length=MOST_OF_A_NAME)] = ""
+    eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$", max_length=MAX_OF_A_NAME)] = ""
     """Another dataset whose `eval_split` is held out, with the same columns, e.g. HuggingFaceH4/MATH-500."""
 
     revision: Revision = ""

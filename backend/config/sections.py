@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.adapters import Adapter, NoAdapter
-from backend.config.base import MOST_OF_A_NAME, MOST_STEPS, Frozen, refusal
+from backend.config.base import MAX_OF_A_NAME, MAX_STEPS, Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
 from backend.config.engines import Engine, LocalEngine
@@ -32,7 +32,7 @@ TEMPLATE_OWN = {
 class PolicyConfig(Frozen):
     """The language model that is trained."""
 
-    name: Annotated[str, Field(pattern=NAME, max_length=MOST_OF_A_NAME)] = "tiny"
+    name: Annotated[str, Field(pattern=NAME, max_length=MAX_OF_A_NAME)] = "tiny"
     """`tiny` or `tiny_moe` (built in), a directory of MODELS_DIR, or a name on the hub (needs HF_ONLINE)."""
 
     revision: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=96)] = ""
@@ -196,7 +196,7 @@ class OptimizerConfig(Frozen):
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """Gradients are scaled down to this L2 norm; a very large one leaves them as they are."""
 
-    warmup_steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+    warmup_steps: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 0
     """Steps over which the learning rate rises from 0."""
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -206,7 +206,7 @@ class OptimizerConfig(Frozen):
 class CheckpointingConfig(Frozen):
     """Directories from which a run continues and which `from_pretrained` opens."""
 
-    every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 25
+    every: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 25
     """Steps between checkpoints; 0: only at the end and when the run is paused."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -290,7 +290,7 @@ class RunSections(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of sampling, prompt order and everything else that is random."""
 
-    steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 150
+    steps: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 150
     """Training steps; 0: only evaluate."""
 
     policy: PolicyConfig = PolicyConfig()

@@ -37,7 +37,7 @@ def most_checkpoints(config: RunConfig, *, after: int = 0) -> int:
 
 
 def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) -> float | None:
-    """Size of one; None where the policy is not here and none was ever saved."""
+    """Size of one; None if the policy is not here and none was ever saved."""
     query = (
         select(Run.config, Checkpoint.bytes_total)
         .join(Run, Run.id == Checkpoint.run_id)

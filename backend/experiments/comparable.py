@@ -22,7 +22,7 @@ def apart(metric: str, run: Run, second: Run) -> list[str]:
 
 
 def scale_differences(metric: str, config: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Paths of the fields by which two configs give the metric two scales; empty where it is comparable."""
+    """Paths of the fields by which two configs give the metric two scales; empty if it is comparable."""
     mine, theirs = _scale(metric, config), _scale(metric, second)
     return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
 

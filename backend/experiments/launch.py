@@ -12,7 +12,7 @@ from backend.config.problems import FileProblem, HubProblem
 from backend.config.run import RunConfig
 from backend.experiments.comparable import scale_differences
 from backend.experiments.schemas import ExperimentRequest
-from backend.experiments.sweep import MOST_RUNS, Cell, drawn, expand
+from backend.experiments.sweep import MAX_RUNS, Cell, drawn, expand
 from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
 from backend.runs.checks import runnable
@@ -24,8 +24,8 @@ from backend.runs.rows import run_row
 from backend.storage.engine import insert_into, new_id, reading
 from backend.storage.models import Experiment, Run, Search, SearchTrial
 
-MOST_STEPS_TOGETHER = 100_000_000
-MOST_NAMED = 3
+MAX_STEPS_TOGETHER = 100_000_000
+MAX_NAMED = 3
 """Cells that an error names."""
 
 
@@ -181,8 +181,8 @@ def cells_of(request: ExperimentRequest) -> list[Cell]:
         return drawn(request.base, request.variants, request.sweep, seeds=seeds)
     if request.sweep is not None:
         return expand(request.base, request.variants, request.sweep, seeds=seeds)
-    if (count := len(request.variants) * seeds) > MOST_RUNS:
-        reason = f"{count} runs are more than the {MOST_RUNS} that one experiment may have"
+    if (count := len(request.variants) * seeds) > MAX_RUNS:
+        reason = f"{count} runs are more than the {MAX_RUNS} that one experiment may have"
         raise InvalidConfig([FieldError("seeds", reason)])
     return [Cell(variant, variant["name"], ()) for variant in request.variants]
 
@@ -204,8 +204,8 @@ def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) 
     if errors := _errors(cells, checked_configs, is_swept=request.sweep is not None):
         raise InvalidConfig(errors)
     configs = [config for config in checked_configs if isinstance(config, RunConfig)]
-    if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MOST_STEPS_TOGETHER:
-        reason = f"make {steps:,} steps in total; an experiment may make at most {MOST_STEPS_TOGETHER:,}"
+    if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MAX_STEPS_TOGETHER:
+        reason = f"make {steps:,} steps in total; an experiment may make at most {MAX_STEPS_TOGETHER:,}"
         raise InvalidConfig(
             [FieldError("seeds", f"{len(request.seeds)} seeds of {len(configs)} variants {reason}")]
         )
@@ -237,8 +237,8 @@ def _errors(
 
 
 def _enumerated(names: Sequence[str]) -> str:
-    unnamed = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
+    unnamed = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def queue_runs(

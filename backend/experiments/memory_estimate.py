@@ -37,7 +37,7 @@ CHARACTERS_PER_TOKEN = 3
 TEMPLATE_TOKENS = 32
 """Tokens that a chat template writes around a prompt."""
 
-MOST_SLOTS = 64
+MAX_SLOTS = 64
 """Slots that the form lists; those of one size on one host count once."""
 
 
@@ -64,7 +64,7 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
         nodes=config.resources.nodes,
         slots=[
             _on_slot(slot, count, config, shape, adapter, settings)
-            for slot, count in _distinct(slots)[:MOST_SLOTS]
+            for slot, count in _distinct(slots)[:MAX_SLOTS]
         ],
     )
 

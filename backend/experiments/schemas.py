@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from backend.base.documented import Documented
-from backend.experiments.sweep import MOST_RUNS, Sweep
+from backend.experiments.sweep import MAX_RUNS, Sweep
 from backend.runs.schemas import Body, Fields, Name, Tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -17,7 +17,7 @@ class ExperimentRequest(Body):
     name: Name
     base: Fields = Field(default={})
     """Fields of RunConfig that all variants share."""
-    variants: Annotated[list[Fields], Field(min_length=1, max_length=MOST_RUNS)]
+    variants: Annotated[list[Fields], Field(min_length=1, max_length=MAX_RUNS)]
     """Each a `name` and the fields of RunConfig in which it differs."""
     sweep: Sweep | None = None
     """Values of knobs that every variant is launched with: they become variants of their own."""
@@ -67,7 +67,7 @@ class PlannedCell(Documented):
     """Reasons why it cannot be launched."""
     seconds_low: float | None
     seconds_high: float | None
-    """Time of one run; null where it cannot be launched."""
+    """Time of one run; null if it cannot be launched."""
     tokens_at_most: float | None
 
 
@@ -206,7 +206,7 @@ class MemoryEstimate(Documented):
     """Memory of a run at its peak, counted from its config and its policy's files."""
 
     unknown: str = ""
-    """Why there are no numbers; empty where there are."""
+    """Why there are no numbers; empty if there are."""
     peak_bytes: float | None = None
     host_bytes: float | None = None
     """Kept in the memory of a GPU's host."""

@@ -12,16 +12,16 @@ from pydantic import Field, JsonValue, field_validator
 from backend.base.errors import FieldError, InvalidConfig
 from backend.config.merge import merged_fields, resolve
 from backend.experiments.search_settings import SearchSettings
-from backend.experiments.sweep_values import MOST_LISTED, Axis, axis_of, counted, value_key
-from backend.runs.schemas import CONFIG_BYTES, MOST_IN_NAME, Body
+from backend.experiments.sweep_values import MAX_LISTED, Axis, axis_of, counted, value_key
+from backend.runs.schemas import CONFIG_BYTES, MAX_IN_NAME, Body
 
-MOST_RUNS = 500
+MAX_RUNS = 500
 """Of one experiment."""
-MOST_KNOBS = 16
-MOST_TEXT = 4000
-MOST_VALUE_TEXT = 40
+MAX_KNOBS = 16
+MAX_TEXT = 4000
+MAX_VALUE_TEXT = 40
 """Characters of a value in a variant's name; a longer one is named by its place among the others."""
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """Of all variants as JSON."""
 DRAWN = 16
 """Configurations that the plan of a search is estimated from."""
@@ -50,7 +50,7 @@ class SweptKnob(Body):
     @field_validator("values")
     @classmethod
     def _check_values(cls, values: str | list[JsonValue]) -> str | list[JsonValue]:
-        most = MOST_TEXT if isinstance(values, str) else MOST_LISTED
+        most = MAX_TEXT if isinstance(values, str) else MAX_LISTED
         if not 0 < len(values) <= most:
             unit = "characters" if isinstance(values, str) else "values"
             raise ValueError(f"has {len(values)} {unit}, expected 1 to {most}")
@@ -60,11 +60,11 @@ class SweptKnob(Body):
 class Sweep(Body):
     """Values of knobs that multiply the variants of an experiment."""
 
-    knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MOST_KNOBS)]
+    knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MAX_KNOBS)]
     method: Literal["grid", "random", "search"] = "grid"
     """grid: every combination of the values; random: some of them; search: chosen one after the other by the
     results so far."""
-    cells: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 12
+    cells: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 12
     """Combinations that a random sweep draws, and the most that a search tries."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
@@ -101,9 +101,9 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
     """
     axes = [axes_of(base, variant, sweep) for variant in variants]
     cells = sum(_count(variant_axes, sweep) for variant_axes in axes)
-    if (runs := cells * seeds) > MOST_RUNS:
+    if (runs := cells * seeds) > MAX_RUNS:
         reason = f"{counted(cells)} cells with {seeds} seeds each are {counted(runs)} runs"
-        raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}")])
+        raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MAX_RUNS}")])
     cells_made: list[Cell] = []
     size = 0
     for variant, variant_axes in zip(variants, axes, strict=True):
@@ -112,9 +112,9 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
         ):
             cells_made.append(cell_of(base, variant, sweep, variant_axes, values))
             size += len(orjson.dumps(cells_made[-1].variant))
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 raise InvalidConfig(
-                    [FieldError("sweep", f"makes variants of more than {MOST_BYTES:,} bytes as JSON")]
+                    [FieldError("sweep", f"makes variants of more than {MAX_BYTES:,} bytes as JSON")]
                 )
     _refuse_twins([cell.variant["name"] for cell in cells_made])
     return cells_made
@@ -144,9 +144,9 @@ def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int)
         reason = f"the catalog does not say whether more {sweep.search.metric} is better: choose a direction"
         errors.append(FieldError("sweep.search.direction", reason))
     further = min(sweep.search.top, sweep.cells) * (seeds - 1)
-    if (runs := sweep.cells + further) > MOST_RUNS:
+    if (runs := sweep.cells + further) > MAX_RUNS:
         reason = f"{sweep.cells} configurations and {further} runs with the remaining seeds are {runs} runs"
-        errors.append(FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}"))
+        errors.append(FieldError("sweep", f"{reason}; one experiment may have {MAX_RUNS}"))
     if errors:
         raise InvalidConfig(errors)
     axes = axes_of(base, variants[0], sweep)
@@ -195,7 +195,7 @@ def _config_now(base: Fields, variant: Fields) -> Fields:
 
 
 def value_at(config: Any, path: str) -> Any:
-    """The value at a dotted path of a config; None where there is none."""
+    """The value at a dotted path of a config; None if there is none."""
     for key in path.split("."):
         if isinstance(config, Mapping):
             config = config.get(key)
@@ -280,8 +280,8 @@ def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Seque
         for short, path, value, axis in zip(shorts, paths, values, axes, strict=True)
     ]
     name = " ".join([variant, *parts])
-    if len(name) > MOST_IN_NAME:
-        reason = f"the name {name[:60]}... has {len(name)} characters, at most {MOST_IN_NAME} are possible"
+    if len(name) > MAX_IN_NAME:
+        reason = f"the name {name[:60]}... has {len(name)} characters, at most {MAX_IN_NAME} are possible"
         raise InvalidConfig([FieldError("sweep", f"{reason}: give the variant a shorter one")])
     return name
 
@@ -297,4 +297,4 @@ def _text(value: Any, axis: Axis) -> str:
         text = f"{value:g}" if float(f"{value:g}") == value else repr(value)
         return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if 0 < len(text) <= MOST_VALUE_TEXT else f"#{axis.listed.index(value) + 1}"
+    return text if 0 < len(text) <= MAX_VALUE_TEXT else f"#{axis.listed.index(value) + 1}"

@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-MOST_LISTED = 500
+MAX_LISTED = 500
 """Values that a knob may have before they are only counted."""
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -34,7 +34,7 @@ NARROW = Fraction(1, 100)
 LARGEST = 1e100
 LARGEST_WHOLE = 2**63
 """What the largest columns hold no more."""
-MOST_COUNTED = 2**53
+MAX_COUNTED = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +123,17 @@ def axis_of(values: str | list[Any], now: Any) -> Axis:
         raise ValueError("enter at least one value")
     ranges = [_range_of(text, now) for text in parts]
     for text, range_ in zip(parts, ranges, strict=True):
-        if range_ is not None and range_.count > MOST_COUNTED:
+        if range_ is not None and range_.count > MAX_COUNTED:
             raise ValueError(f"'{text}' has {counted(range_.count)} values, which are too many")
     alone = ranges[0]
-    if alone is not None and len(parts) == 1 and not 0 < alone.count <= MOST_LISTED:
+    if alone is not None and len(parts) == 1 and not 0 < alone.count <= MAX_LISTED:
         return Axis(range=alone)
     for text, range_ in zip(parts, ranges, strict=True):
         if range_ is not None and not range_.count:
             raise ValueError(f"'{text}' has any number of values and must stand alone")
-        if range_ is not None and range_.count > MOST_LISTED:
+        if range_ is not None and range_.count > MAX_LISTED:
             raise ValueError(
-                f"'{text}' has {counted(range_.count)} values, at most {MOST_LISTED} can be listed"
+                f"'{text}' has {counted(range_.count)} values, at most {MAX_LISTED} can be listed"
             )
     return Axis(distinct(_listed(parts, ranges, now)))
 
@@ -196,7 +196,7 @@ def _exact(text: str, source: str) -> Fraction:
 
 
 def _number(value: Fraction, *, is_whole: bool) -> int | float:
-    return int(value) if is_whole and value.denominator == 1 and abs(value) < MOST_COUNTED else float(value)
+    return int(value) if is_whole and value.denominator == 1 and abs(value) < MAX_COUNTED else float(value)
 
 
 def _value_of(text: str, now: Any) -> Any:

@@ -25,13 +25,13 @@ ROLE_BYTES = 4 * PUSH_BYTES
 """As they arrived, of all bodies of one role that are not parsed yet: further large ones are refused."""
 WRITER_BYTES = 2 * PUSH_BYTES
 """The same of one writer."""
-MOST_LARGE = 2
+MAX_LARGE = 2
 """Large bodies of one role that are worked on at a time; of one writer one."""
 WAIT_SECONDS = 10.0
 """How long a large body waits."""
-MOST_JSON_VALUES = 250_000
+MAX_JSON_VALUES = 250_000
 """Texts, numbers, lists and objects in a body."""
-MOST_JSON_LEVELS = 800
+MAX_JSON_LEVELS = 800
 """Python's parser recurses; it would give up at about 970."""
 
 BLOCK_BYTES = 1 << 20
@@ -46,9 +46,7 @@ class LargeBodies:
     def __init__(self) -> None:
         self._bytes_of_role: Counter[str] = Counter()
         self._bytes_of_writer: Counter[str] = Counter()
-        self._of_role: defaultdict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(MOST_LARGE)
-        )
+        self._of_role: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MAX_LARGE))
         self._of_writer: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(1))
 
     @contextmanager
@@ -141,14 +139,14 @@ def _unpacked(body: bytes) -> bytes:
 def _check_size(content: bytes) -> None:
     """Raise HTTPException, 413 or 400, for more values or levels than are parsed."""
     values, levels = json_size(content)
-    if values > MOST_JSON_VALUES:
-        reason = f"the body holds more than {MOST_JSON_VALUES:,} JSON values: send less at once"
+    if values > MAX_JSON_VALUES:
+        reason = f"the body holds more than {MAX_JSON_VALUES:,} JSON values: send less at once"
         raise HTTPException(413, reason)
-    if levels > MOST_JSON_LEVELS:
-        _refuse(f"is nested too deeply: at most {MOST_JSON_LEVELS} levels are accepted")
+    if levels > MAX_JSON_LEVELS:
+        _refuse(f"is nested too deeply: at most {MAX_JSON_LEVELS} levels are accepted")
 
 
-def json_size(content: bytes, *, most: int = MOST_JSON_VALUES) -> tuple[int, int]:
+def json_size(content: bytes, *, most: int = MAX_JSON_VALUES) -> tuple[int, int]:
     """(values, levels) of JSON, not too low up to its first mistake; no value is made.
 
     Each value but the outermost follows a comma or the beginning of its list or object; an empty one counts

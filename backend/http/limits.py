@@ -29,7 +29,7 @@ ARRIVAL_SECONDS = 15.0
 CONNECTIONS = 1000
 """Connections at a time; further ones are answered 503."""
 
-MOST_BUCKETS = 10_000
+MAX_BUCKETS = 10_000
 
 
 class Buckets:
@@ -59,7 +59,7 @@ class Buckets:
         level = self._level(key, now)
         self._levels[key] = (level if wait else max(0.0, level - 1), now)
         self._levels.move_to_end(key)
-        if len(self._levels) > MOST_BUCKETS:
+        if len(self._levels) > MAX_BUCKETS:
             self._levels.popitem(last=False)  # the one that has not been asked for longest
         return wait
 

@@ -13,12 +13,12 @@ from starlette.responses import Response
 
 from backend.base.documented import Documented
 
-MOST_ITEMS = 200
+MAX_ITEMS = 200
 
 ITEMS_AT_ONCE = 1_000
 """Of an answer that is written while it is read."""
 
-Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items per page.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="Items per page.")]
 Cursor = Annotated[str, Query(max_length=2000, description="`next` of the previous page.")]
 
 

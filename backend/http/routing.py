@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from backend.http.bodies import NO_DOCUMENT
 from backend.http.problem_details import ERRORS
 
-MOST_ERRORS = 200
+MAX_ERRORS = 200
 """Of one body."""
 
 
@@ -60,8 +60,8 @@ def _validated(adapter: TypeAdapter[Any], document: Any) -> Any:
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:
     """Errors as FastAPI has them; of very many only the number: listing them would take a kB for each."""
-    if (count := error.error_count()) > MOST_ERRORS:
-        reason = f"has {count:,} mistakes; more than {MOST_ERRORS} are not listed: check how it is made"
+    if (count := error.error_count()) > MAX_ERRORS:
+        reason = f"has {count:,} mistakes; more than {MAX_ERRORS} are not listed: check how it is made"
         return [{"type": "too_many", "loc": ("body",), "msg": reason}]
     items = error.errors(include_url=False)
     return [{**item, "loc": ("body", *item["loc"])} for item in items]

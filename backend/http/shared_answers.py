@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from backend.http.responses import Json
 
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 """Of all answers that are kept; the one that was asked for longest ago goes first."""
 
 FRESH = "private, no-cache"
@@ -22,7 +22,7 @@ FRESH = "private, no-cache"
 class SharedAnswers:
     """JSON answers by their ETags. Readers who ask the same at the same time wait for one of them."""
 
-    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, *, most_bytes: int = MAX_BYTES) -> None:
         cache: LRUCache[str, bytes] = LRUCache(most_bytes, getsizeof=len)
 
         @cached(cache, key=lambda tag, _make: tag, condition=Condition())

@@ -17,7 +17,7 @@ from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.answer import answer_of, compacted
 from backend.metrics.axes import is_metric
 from backend.metrics.csv import csv_lines
-from backend.metrics.grouping import ABOUT_RUN, MOST_KEYS, is_key
+from backend.metrics.grouping import ABOUT_RUN, MAX_KEYS, is_key
 from backend.metrics.known import must_be_known
 from backend.metrics.lineage import stamps_of
 from backend.metrics.schemas import SeriesAnswer, SpreadKind
@@ -26,8 +26,8 @@ from backend.storage.run_lookup import must_exist, names_of
 
 router = Router(prefix="/api/v1", tags=["metrics"])
 
-MOST_SERIES = 200
-MOST_POINTS = 200_000
+MAX_SERIES = 200
+MAX_POINTS = 200_000
 
 TURN_SECONDS = 3.0
 """How long a request for curves waits for those of others."""
@@ -60,7 +60,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     x: Annotated[str, Query(max_length=200, description=X)] = "step",
     x_min: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,
-    max_points: Annotated[int, Query(ge=10, le=MOST_POINTS, description="Points per curve.")] = 500,
+    max_points: Annotated[int, Query(ge=10, le=MAX_POINTS, description="Points per curve.")] = 500,
     smoothing: Annotated[float, Query(ge=0, le=0.999, allow_inf_nan=False)] = 0.0,
     group_by: Annotated[str, Query(max_length=1_000, description=GROUP_BY)] = "",
     band: SpreadKind = "",
@@ -124,18 +124,16 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
     errors = []
     if not runs or not metrics:
         errors.append(FieldError("metrics" if runs else "runs", "expected at least one"))
-    if (count := len(runs) * len(metrics)) > MOST_SERIES:
-        errors.append(FieldError("runs", f"{count} series were asked for; at most {MOST_SERIES} a call"))
-    elif count * max_points > MOST_POINTS:
-        reason = (
-            f"{count} series of {max_points} points were asked for; at most {MOST_POINTS:,} points a call"
-        )
+    if (count := len(runs) * len(metrics)) > MAX_SERIES:
+        errors.append(FieldError("runs", f"{count} series were asked for; at most {MAX_SERIES} a call"))
+    elif count * max_points > MAX_POINTS:
+        reason = f"{count} series of {max_points} points were asked for; at most {MAX_POINTS:,} points a call"
         errors.append(FieldError("max_points", reason))
     keys = split_list(group_by)
     if wrong := [key for key in keys if not is_key(key)]:
         reason = f"is {wrong[0]!r}; expected {', '.join(ABOUT_RUN)} or config.<field>"
         errors.append(FieldError("group_by", reason))
-    elif len(keys) > MOST_KEYS:
-        errors.append(FieldError("group_by", f"{len(keys)} keys were given; at most {MOST_KEYS}"))
+    elif len(keys) > MAX_KEYS:
+        errors.append(FieldError("group_by", f"{len(keys)} keys were given; at most {MAX_KEYS}"))
     if errors:
         raise InvalidRequest(errors)

@@ -87,7 +87,7 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
     }
 
 
-MOST_COMPLETIONS = 2**53
+MAX_COMPLETIONS = 2**53
 """Of a batch: as many as a number of an axis counts."""
 
 
@@ -96,4 +96,4 @@ def _completions(sampling: Any) -> int:
     settings = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = settings.get("prompts_per_step"), settings.get("group_size")
     size = prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0
-    return size if 0 <= size < MOST_COMPLETIONS else 0
+    return size if 0 <= size < MAX_COMPLETIONS else 0

@@ -26,7 +26,7 @@ CHECKSUM = struct.Struct("<I")
 STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
 FIRST_STEP = struct.Struct("<i")
 
-MOST_POINTS = 2**16
+MAX_POINTS = 2**16
 """No block has more: a limit for bytes that somebody else made."""
 
 LEVEL = 3
@@ -100,9 +100,9 @@ def content(
     count = count_of(block)
     if count == 0 or len(block) != _size(count):
         raise BlockDamaged("its header is wrong")
-    most = MOST_POINTS if points is None else min(points, MOST_POINTS)
+    most = MAX_POINTS if points is None else min(points, MAX_POINTS)
     if count > most or (count != points and points is not None and kind == COMPRESSED):
-        raise BlockDamaged(f"it holds {count} points, {points or MOST_POINTS} were written")
+        raise BlockDamaged(f"it holds {count} points, {points or MAX_POINTS} were written")
     first: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
     if not within[0] <= first <= within[1] - count + 1:
         raise BlockDamaged(f"it begins at step {first}, expected steps {within[0]} to {within[1]}")
@@ -117,7 +117,7 @@ def _size(count: int) -> int:
 def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not _size(1) <= size <= _size(MOST_POINTS):  # the library believes it
+        if not _size(1) <= size <= _size(MAX_POINTS):  # the library believes it
             raise BlockDamaged(f"it says that it holds {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.block_codec import MOST_POINTS, BlockDamaged, content, decode_all
+from backend.metrics.block_codec import MAX_POINTS, BlockDamaged, content, decode_all
 from backend.metrics.block_damage import BlockPlace, notice
 from backend.storage.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
 from backend.storage.numbers import from_stored
@@ -186,7 +186,7 @@ def _points_of(
     """The points of all blocks that are not damaged; of those that are, a note is left."""
     stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
     rows: list[Any] = []
-    most = sum(min(row[6], MOST_POINTS) for row in stored)
+    most = sum(min(row[6], MAX_POINTS) for row in stored)
     columns = decode_all(
         _contents(session, stored, rows), most
     )  # many short curves are as quick as a long one
@@ -238,7 +238,7 @@ def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> by
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
-    """All points of a block whose outline is damaged; None where it is the block itself."""
+    """All points of a block whose outline is damaged; None if it is the block itself."""
     run, key, attempt, number, *_ = row
     conditions = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
     query = select(MetricBlock.data).where(*conditions, MetricBlock.number == number)

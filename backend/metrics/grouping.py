@@ -12,7 +12,7 @@ from typing import Any
 CONFIG = "config."
 ABOUT_RUN = ("variant", "experiment", "tag", "verdict", "config")
 """Keys that are no field of a config; `config` is the whole config but for the seed."""
-MOST_KEYS = 8
+MAX_KEYS = 8
 
 MISSING = object()
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.thinning import coarseness, peaks
 
-MOST_CELLS = 250_000
+MAX_CELLS = 250_000
 """Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""
 
 PLACES = 1_024
@@ -32,7 +32,7 @@ class Band:
     mean: Curve
     """Its steps are, along time or tokens, those of the first curve."""
     low: Floats
-    """(N,) NaN where there is no spread, e.g. with one curve left."""
+    """(N,) NaN if there is no spread, e.g. with one curve left."""
     high: Floats
     n: Ints
     """(N,) curves that count at this point."""
@@ -93,7 +93,7 @@ def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Pictur
 
 
 def _by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
-    """Steps, x and the values of each curve there, NaN where a curve has none."""
+    """Steps, x and the values of each curve there, NaN if a curve has none."""
     steps = np.unique(np.concatenate([curve.steps for curve in curves]))
     values = np.full((len(curves), len(steps)), np.nan)
     for row, curve in enumerate(curves):
@@ -122,7 +122,7 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
     inside = [curve for curve in inside if len(curve)]
     if not inside:
         return np.empty(0)
-    if sum(map(len, inside)) * len(curves) > MOST_CELLS:
+    if sum(map(len, inside)) * len(curves) > MAX_CELLS:
         ends = np.array([min(curve.x[0] for curve in inside), max(curve.x[-1] for curve in inside)])
         ends = _places(ends, picture)
         shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)

@@ -63,7 +63,7 @@ Kind = Annotated[
     ),
 ]
 SHA256 = re.compile(r"[0-9a-f]{64}")
-MOST_PROBED = 16
+MAX_PROBED = 16
 """Runs whose evaluations are shown side by side."""
 
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
@@ -174,7 +174,7 @@ def probes(
 ) -> Response:
     """Prompts of an evaluation at all its steps, in one or more runs. Has an `ETag`."""
     named = list(dict.fromkeys(run.split(",")))
-    runs = named[:MOST_PROBED]
+    runs = named[:MAX_PROBED]
     for run_id in runs:
         must_exist(session, run_id)
     return answers.answer(

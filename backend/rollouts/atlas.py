@@ -20,8 +20,8 @@ from backend.storage.models import GroupTally, RunPrompt
 WINDOWS = 8
 """Parts of equal length into which the steps of a run are divided."""
 
-MOST_PROBES = 512
-MOST_CELLS = 100_000
+MAX_PROBES = 512
+MAX_CELLS = 100_000
 EXCERPT_CHARS = 300
 
 State = Literal["never", "always", "lost", "learned", "mixed", "ungraded"]
@@ -42,7 +42,7 @@ class PromptHistory(NamedTuple):
     graded: int
     groups: int
     windows: list[float | None]
-    """Pass rate of each window; None where the prompt was not sampled or nobody could grade it."""
+    """Pass rate of each window; None if the prompt was not sampled or nobody could grade it."""
     rate: float | None
     """Pass rate of all its completions."""
     first: float | None
@@ -224,7 +224,7 @@ def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any
             rates[step] = (right / graded if graded else None, bool(stored))
         steps[run] = sorted({step for by_run in cells.values() for step in by_run.get(run, ())})
     width = sum(map(len, steps.values()))
-    most = min(MOST_PROBES, max(1, MOST_CELLS // max(1, width)))
+    most = min(MAX_PROBES, max(1, MAX_CELLS // max(1, width)))
     stored_first = sorted(cells, key=lambda prompt: (not _is_stored(cells[prompt]), prompt))[:most]
     texts: dict[str, RunPrompt] = {}
     for run in runs:

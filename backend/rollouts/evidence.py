@@ -53,7 +53,7 @@ def _shown(session: Session, run_id: str, cause: str, sick: int) -> dict[str, An
 def _first_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], sick: int
 ) -> dict[str, int] | None:
-    """The step and its completions that have all marks; None where no stored one has."""
+    """The step and its completions that have all marks; None if no stored one has."""
     query = (
         select(GroupTally.step, func.sum(GroupTally.completions).label("completions"))
         .where(*valid_tallies(session, run_id, kind), GroupTally.step >= sick)

@@ -17,7 +17,7 @@ from backend.storage.rollout_words import forget
 
 Split = Literal["train", "eval"]
 
-MOST_COMPLETIONS = 1_024
+MAX_COMPLETIONS = 1_024
 """Of one group."""
 
 ATTEMPT = 1

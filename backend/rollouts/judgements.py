@@ -11,14 +11,14 @@ from pydantic import Field, ValidationError
 from sqlalchemy import select
 
 from backend.http.upload import receive
-from backend.rollouts.labels import MOST_LABELS, LabelRequest
+from backend.rollouts.labels import MAX_LABELS, LabelRequest
 from backend.storage.completions import completions_named
 from backend.storage.engine import Sessions, insert_into
 from backend.storage.models import RolloutGroup, RolloutLabel
 
-MOST_BYTES = 8_000_000
-MOST_ROWS = 50_000
-MOST_LINE = 20_000
+MAX_BYTES = 8_000_000
+MAX_ROWS = 50_000
+MAX_LINE = 20_000
 """Bytes of a line."""
 SHOWN = 100
 """Refused rows that the report names."""
@@ -73,13 +73,13 @@ class _Report:
 def _rows(file: IO[bytes], report: _Report) -> Iterator[tuple[int, Judgement]]:
     file.seek(0)
     number = 0
-    while line := file.readline(MOST_LINE + 1):
+    while line := file.readline(MAX_LINE + 1):
         number += 1
-        if number > MOST_ROWS:
-            report.refuse(number, f"and all after it: at most {MOST_ROWS:,} rows are read")
+        if number > MAX_ROWS:
+            report.refuse(number, f"and all after it: at most {MAX_ROWS:,} rows are read")
             return
-        if len(line) > MOST_LINE:
-            report.refuse(number, f"has more than {MOST_LINE:,} bytes; it and all after it were not read")
+        if len(line) > MAX_LINE:
+            report.refuse(number, f"has more than {MAX_LINE:,} bytes; it and all after it were not read")
             return
         if not line.strip():
             continue
@@ -120,8 +120,8 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
                     report.refuse(
                         number, f"the completion has the label {judgement.label!r} with another note"
                     )
-            elif len(notes_by_label) >= MOST_LABELS:
-                report.refuse(number, f"the completion has {MOST_LABELS} labels already")
+            elif len(notes_by_label) >= MAX_LABELS:
+                report.refuse(number, f"the completion has {MAX_LABELS} labels already")
             else:
                 group = group_of[judgement.rollout]
                 ids_of_row = {"rollout_id": judgement.rollout, "group_id": group, "run_id": run_of[group]}

@@ -20,7 +20,7 @@ from backend.storage.models import RolloutGroup, RolloutLabel
 
 LONGEST_LABEL = 40
 LONGEST_NOTE = 2_000
-MOST_LABELS = 50
+MAX_LABELS = 50
 """Most labels of one completion."""
 OFFERED = ("hacked", "good", "weird")
 
@@ -93,8 +93,8 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
         statement = update(RolloutLabel).where(*conditions).values(changes).returning(RolloutLabel.version)
     else:
         count = select(func.count()).where(RolloutLabel.rollout_id == rollout_id)
-        if (session.scalar(count) or 0) >= MOST_LABELS:
-            raise Conflict(f"a completion has at most {MOST_LABELS} labels: remove one first")
+        if (session.scalar(count) or 0) >= MAX_LABELS:
+            raise Conflict(f"a completion has at most {MAX_LABELS} labels: remove one first")
         ids_of_row = {"rollout_id": rollout_id, "group_id": group.id, "run_id": group.run_id}
         row = {**ids_of_row, "label": request.label, "note": request.note, "role": role}
         insert = insert_into(session, RolloutLabel).values(**row)

@@ -27,8 +27,8 @@ from backend.storage.models import RolloutGroup, RolloutTokens, Run
 LOG_RATIO_LIMIT = 20.0
 """Nats; as in worker/objective/ratios.py."""
 
-MOST_TOKENS = 4_000_000
-MOST_POINTS = 4_000
+MAX_TOKENS = 4_000_000
+MAX_POINTS = 4_000
 CAPS = tuple(float(2 ** (eighth / 8)) for eighth in range(-8, 57))
 """From 0.5 to 128."""
 USUAL_LOW = 0.5
@@ -94,8 +94,8 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
     tokens, groups, total = _tokens(session, run, step)
     caps = sorted({*CAPS, *((cap,) if is_own else ())})
     shown = np.arange(len(tokens.row))
-    if len(shown) > MOST_POINTS:
-        shown = np.sort(np.random.default_rng(step).choice(len(shown), MOST_POINTS, replace=False))
+    if len(shown) > MAX_POINTS:
+        shown = np.sort(np.random.default_rng(step).choice(len(shown), MAX_POINTS, replace=False))
     return {
         "run": run.id,
         "step": step,
@@ -156,8 +156,8 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
             size += len(counts)
             pair = values["logprob"][counts].astype(float), old[counts].astype(float)
             completions.append((*pair, counts, age + (index < waited)))
-        if size > MOST_TOKENS:
-            raise Conflict(f"step {step} has more than {MOST_TOKENS:,} stored tokens")
+        if size > MAX_TOKENS:
+            raise Conflict(f"step {step} has more than {MAX_TOKENS:,} stored tokens")
     if not size:
         raise NotFound(f"step {step} has no stored tokens with the log-probabilities of sampler and trainer")
     lengths = [len(completion[0]) for completion in completions]
@@ -174,7 +174,7 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
     )
 
 
-MOST_STEPS = 2**31
+MAX_STEPS = 2**31
 """No run has more."""
 
 
@@ -183,7 +183,7 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
     at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
     age = points.values[at[-1]] if points is not None and len(at) else 0.0
-    return int(age) if 0 <= age < MOST_STEPS else 0  # a run of another trainer may say anything
+    return int(age) if 0 <= age < MAX_STEPS else 0  # a run of another trainer may say anything
 
 
 def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ _PLACE_KINDS = (int, str, int, str)
 
 GROUPS_AT_ONCE = 64
 """Whose completions are looked through, and four times as many each time that is not enough."""
-MOST_AT_ONCE = 1_024
+MAX_AT_ONCE = 1_024
 
 ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "step": (_PLACE, _PLACE_KINDS),
@@ -127,7 +127,7 @@ def list_groups(
         ids += _that_fit(session, rollout_filter, [row.group for row in rows])
         if len(rows) < size or len(ids) > limit:
             break
-        after, size = list(rows[-1])[1:], min(4 * size, MOST_AT_ONCE)
+        after, size = list(rows[-1])[1:], min(4 * size, MAX_AT_ONCE)
     fitting = select(RolloutGroup).where(RolloutGroup.id.in_(ids[: limit + 1])).order_by(*ways)
     return session.scalars(fitting).all()
 

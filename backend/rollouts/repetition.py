@@ -2,7 +2,7 @@
 
 WINDOW_CHARS = 512
 GRAM_CHARS = 8
-FEWEST_CHARS = 32
+MIN_CHARS = 32
 
 
 def distinct_gram_share(text: str) -> float:
@@ -12,7 +12,7 @@ def distinct_gram_share(text: str) -> float:
     3 pieces of 505.
     """
     tail = text[-WINDOW_CHARS:]
-    if len(tail) < FEWEST_CHARS:
+    if len(tail) < MIN_CHARS:
         return 1.0
     count = len(tail) - GRAM_CHARS + 1
     return len({tail[at : at + GRAM_CHARS] for at in range(count)}) / count

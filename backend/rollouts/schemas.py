@@ -8,7 +8,7 @@ from backend.base.documented import Documented
 from backend.rollouts.labels import LabelItem
 
 Spelled = float | str | None
-"""A number, the name of one that is not finite, or null where there is none."""
+"""A number, the name of one that is not finite, or null if there is none."""
 
 
 class TurnItem(Documented):
@@ -68,9 +68,9 @@ class GroupItem(Documented):
     reward_mean: float | None
     reward_std: float | None
     left_out: str
-    """Why it did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty where it did."""
+    """Why it did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty if it did."""
     damage: str
-    """Why completions, prompt or answer cannot be read; empty where they can."""
+    """Why completions, prompt or answer cannot be read; empty if they can."""
     completions: list[CompletionItem]
 
 
@@ -102,11 +102,11 @@ class GroupLoss(Documented):
 
     id: str
     loss: Spelled
-    """null where the group did not train, or its tokens were not recorded."""
+    """null if the group did not train, or its tokens were not recorded."""
     completions: list[Spelled]
     """The same of each completion, by position."""
     damage: str
-    """Why its tokens cannot be read; empty where they can."""
+    """Why its tokens cannot be read; empty if they can."""
 
 
 class LossSums(Documented):
@@ -117,7 +117,7 @@ class LossSums(Documented):
     logged: Spelled
     """loss/total of the step."""
     stored: Spelled
-    """Sum over all stored tokens; null where no contributions were recorded."""
+    """Sum over all stored tokens; null if no contributions were recorded."""
     unstored: Spelled
     """Sum over the groups that are not stored, as the trainer recorded it (loss/unstored)."""
     difference: Spelled
@@ -215,13 +215,13 @@ class TokensAnswer(Documented):
     mask: list[int]
     """1 where a token is part of the loss's sums."""
     observed: list[int]
-    """1 where a tool's answer put the token there; empty where no tool was called."""
+    """1 where a tool's answer put the token there; empty if no tool was called."""
     alternatives: Alternatives | None
-    """None where `recording.alternatives` was 0, or they were removed since."""
+    """None if `recording.alternatives` was 0, or they were removed since."""
     note: str
     """Why tokens, or values of them, were removed since; "" where none were."""
     damage: str
-    """Why the tokens cannot be read; empty where they can."""
+    """Why the tokens cannot be read; empty if they can."""
 
 
 class CountItem(Documented):
@@ -309,7 +309,7 @@ class ProbeRow(Documented):
     """A prompt in one run."""
 
     rates: list[float | None]
-    """Share of right completions at each of the run's steps; null where there is none."""
+    """Share of right completions at each of the run's steps; null if there is none."""
     stored: list[bool]
     """Whether its completions at that step can be read."""
     first_solved: int | None

@@ -18,7 +18,7 @@ from backend.storage.completion import Completion
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import RolloutGroup
 
-MOST_EXPORTED = 100_000
+MAX_EXPORTED = 100_000
 ROWS_AT_ONCE = 500
 
 FORMATS: Mapping[str, str] = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
@@ -31,10 +31,10 @@ def selection_of(
 ) -> Iterator[bytes]:
     """The bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may have."""
     with reading(sessions) as session:
-        is_too_much = is_more_than(session, scope, terms, MOST_EXPORTED)
+        is_too_much = is_more_than(session, scope, terms, MAX_EXPORTED)
     if is_too_much:
         reason = (
-            f"finds more than {MOST_EXPORTED:,} completions, which is the most that is exported: narrow it"
+            f"finds more than {MAX_EXPORTED:,} completions, which is the most that is exported: narrow it"
         )
         raise InvalidRequest([FieldError("q", reason)])
     pages = _pages(sessions, scope, terms)
@@ -43,7 +43,7 @@ def selection_of(
 
 def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[list[Row]]:
     cursor, count = "", 0
-    while count < MOST_EXPORTED:
+    while count < MAX_EXPORTED:
         with reading(sessions) as session:
             page = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
             completions = found_at(session, page.rows)

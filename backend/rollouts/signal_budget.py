@@ -15,7 +15,7 @@ from backend.rollouts.counting import valid_tallies
 from backend.rollouts.marks import BIT
 from backend.storage.models import GroupTally
 
-MOST_BINS = 200
+MAX_BINS = 200
 
 TALLIED = ("truncated", "equal_right", "equal_wrong", "left_out", "untold")
 """Parts that tallies tell of; `untold` trained, and was masked, clipped or useful."""

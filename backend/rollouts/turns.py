@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 OUTCOMES = ("ok", "failed", "timeout", "killed", "unanswered", "done", "lost")
-MOST_TURNS = 1000
-MOST_NAME = 64
+MAX_TURNS = 1000
+MAX_NAME = 64
 
 
 def blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def observed(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
 
 def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
     """Turns out of an archive; ValueError where they do not fit the text and its tokens."""
-    if not isinstance(claimed, list) or len(claimed) > MOST_TURNS:
+    if not isinstance(claimed, list) or len(claimed) > MAX_TURNS:
         raise ValueError("has turns that are no list")
     previous_end = 0
     checked = []
@@ -65,7 +65,7 @@ def _read_turn(turn: Any, characters: int, tokens: int) -> dict[str, Any]:
     if not isinstance(turn, dict) or turn.get("outcome") not in OUTCOMES:
         raise ValueError("has a turn without a known outcome")
     tool, seconds = turn.get("tool"), turn.get("seconds")
-    if not isinstance(tool, str) or len(tool) > MOST_NAME or "\0" in tool or not tool.isprintable():
+    if not isinstance(tool, str) or len(tool) > MAX_NAME or "\0" in tool or not tool.isprintable():
         raise ValueError("has a turn without the name of a tool")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
         raise ValueError("has a turn without its seconds")

@@ -32,7 +32,7 @@ from backend.storage.completion import Completion
 from backend.storage.completions import completions_of
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, Run
 
-MOST_VALUES = 4_000_000
+MAX_VALUES = 4_000_000
 """Completions times the longest one's tokens: some gigabyte for the process that computes."""
 
 SECONDS = 60.0
@@ -81,7 +81,7 @@ def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATO
     rows = [row for _, completions, _ in complete for row in completions]
     arrays = [arrays_of_one for _, _, values in complete for arrays_of_one in values]
     longest = max(len(completion["policy_logprob"]) for completion in arrays)
-    if len(rows) * longest > MOST_VALUES:
+    if len(rows) * longest > MAX_VALUES:
         raise _too_large(f"{len(rows):,} completions of up to {longest:,} tokens")
     request = {
         "own": config.objective.model_dump(mode="json"),
@@ -169,13 +169,13 @@ def _check_size(session: Session, run_id: str, step: int) -> None:
         .where(GroupTally.marks.bitwise_and(BIT["left_out"]) == 0)
     )
     count, tokens = session.execute(query).one()
-    if (tokens or 0) > MOST_VALUES:
+    if (tokens or 0) > MAX_VALUES:
         raise _too_large(f"{count:,} completions of {tokens:,} tokens together")
 
 
 def _too_large(size: str) -> Conflict:
     return Conflict(
-        f"{size} are too many to compute again here: at most {MOST_VALUES:,} tokens, each completion counted "
+        f"{size} are too many to compute again here: at most {MAX_VALUES:,} tokens, each completion counted "
         "as the longest one"
     )
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import GrpoLabError, Unavailable
 from backend.runs.deletion import begin_deletion
 from backend.runs.lifecycle import request_wish
-from backend.runs.schemas import MOST_TAGS
+from backend.runs.schemas import MAX_TAGS
 from backend.runs.store import restore_run, trash_run
 from backend.storage.engine import Sessions, db_now
 from backend.storage.models import Run
@@ -24,7 +24,7 @@ from backend.storage.models import Run
 Action = Literal["tag", "untag", "archive", "unarchive", "stop", "trash", "restore", "delete"]
 
 BATCH = 500
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """Of one request."""
 
 
@@ -90,8 +90,8 @@ def _unarchive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _t
 
 def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str) -> list[str]:
     lacking = [row for row in rows if tag not in row.tags]
-    full = [row for row in lacking if len(row.tags) >= MOST_TAGS]
-    outcome.refused += [_refusal(row, f"a run has at most {MOST_TAGS} tags") for row in full]
+    full = [row for row in lacking if len(row.tags) >= MAX_TAGS]
+    outcome.refused += [_refusal(row, f"a run has at most {MAX_TAGS} tags") for row in full]
     return _write_tags(session, {row.id: [*row.tags, tag] for row in lacking if row not in full})
 
 

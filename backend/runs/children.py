@@ -22,7 +22,7 @@ from backend.runs.naming import new_run_names
 from backend.runs.origin import refuse_imported
 from backend.runs.rows import run_row
 from backend.runs.schemas import (
-    MOST_IN_NAME,
+    MAX_IN_NAME,
     CloneRequest,
     EvaluationRequest,
     ForkCheckRequest,
@@ -174,7 +174,7 @@ def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step
 
 
 def _at(name: str, step: int) -> str:
-    return f"{name[: MOST_IN_NAME - 20]}, step {step}"
+    return f"{name[: MAX_IN_NAME - 20]}, step {step}"
 
 
 def _step(session: Session, parent: Run, step: int | None) -> int:

@@ -74,7 +74,7 @@ def mark_file(settings: Settings) -> Path:
 
 
 def read_mark(settings: Settings) -> Mark | None:
-    """The mark of this database; None where there is none, or one of another database."""
+    """The mark of this database; None if there is none, or one of another database."""
     try:
         mark = Mark(**json.loads(mark_file(settings).read_bytes()))
     except (OSError, ValueError, TypeError):

@@ -21,12 +21,12 @@ from backend.runs.check_report import CheckReport
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
-from backend.runs.schemas import MOST_IN_NAME, CheckRequest, ForkCheckRequest
+from backend.runs.schemas import MAX_IN_NAME, CheckRequest, ForkCheckRequest
 from backend.storage.engine import insert_into, reading
 from backend.storage.live_workers import seen_lately
 from backend.storage.models import Run, Worker
 
-DEFAULT_K, MOST_K = 32, 256
+DEFAULT_K, MAX_K = 32, 256
 """Completions per prompt that a check samples where the request does not say how many."""
 
 
@@ -39,7 +39,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     config = runnable(lab.settings, request.base, request.variant, request.seed)
     config = checking(lab.settings, config, request)
     name = str(request.variant.get("name") or config.preset or config.policy.name)
-    row = run_row(f"check of {name}"[:MOST_IN_NAME], "check", config)
+    row = run_row(f"check of {name}"[:MAX_IN_NAME], "check", config)
     row |= {"tags": ["check"], "check_hash": grading_hash(config)}
     row |= {"idempotency_key": key or None, "request_hash": digest}
     with lab.sessions.begin() as session:
@@ -57,7 +57,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
 def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
     """The config of a run that checks `config`; raises InvalidConfig."""
     suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
-    k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MOST_K)
+    k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
     changes: dict[str, Any] = {
         "steps": 0,
         "evaluation": {"every": 1, "prompts": size.prompts, "k": k, "effort": False, "suites": suites},

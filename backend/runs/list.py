@@ -16,7 +16,7 @@ from backend.runs.query.conditions import condition_of, tagged
 from backend.runs.query.fields import must_be_a_path
 from backend.storage.models import Experiment, Run
 
-MOST_IDS = 100_000
+MAX_IDS = 100_000
 """Of one answer."""
 
 COLUMNS = (
@@ -150,7 +150,7 @@ def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
 def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
     """The ids of the runs that a filter lets through, newest first."""
     query = select(Run.id).where(*_conditions(session, run_filter))
-    return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MOST_IDS)).all()
+    return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MAX_IDS)).all()
 
 
 def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:

@@ -11,7 +11,7 @@ from backend.http.dependencies import LabOf, ReadSession, WriteSession
 from backend.http.paging import page_of, split_list
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
-from backend.runs.bulk import MOST_RUNS, act_on
+from backend.runs.bulk import MAX_RUNS, act_on
 from backend.runs.lifecycle import STATUSES
 from backend.runs.list import RunFilter, count_runs, list_runs, run_ids
 from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds
@@ -110,8 +110,8 @@ def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
     with reading(lab.sessions) as session:
         run_filter = RunFilter(query=body.query or "", archived=body.archived, deleted=body.deleted)
         chosen_ids = list(run_ids(session, run_filter)) if body.ids is None else body.ids
-    if len(chosen_ids) > MOST_RUNS:
-        reason = f"matches {len(chosen_ids):,} runs; at most {MOST_RUNS:,} are changed at a time"
+    if len(chosen_ids) > MAX_RUNS:
+        reason = f"matches {len(chosen_ids):,} runs; at most {MAX_RUNS:,} are changed at a time"
         raise InvalidRequest([FieldError("query", reason)])
     outcome = act_on(lab.sessions, body.action, chosen_ids, tag=body.tag)
     if body.action == "restore":

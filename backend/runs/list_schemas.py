@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from backend.base.documented import Documented
-from backend.runs.bulk import MOST_RUNS, Action
+from backend.runs.bulk import MAX_RUNS, Action
 from backend.runs.schemas import Body, KeptRun
 
 
@@ -37,7 +37,7 @@ class ActionRequest(Body):
     action: Action
     tag: Annotated[str, Field(max_length=64)] = ""
     """For `tag` and `untag`."""
-    ids: Annotated[list[Annotated[str, Field(max_length=26)]], Field(max_length=MOST_RUNS)] | None = None
+    ids: Annotated[list[Annotated[str, Field(max_length=26)]], Field(max_length=MAX_RUNS)] | None = None
     """Runs by their ids; null: those of the query."""
     query: Annotated[str, Field(min_length=1)] | None = None
     archived: bool = False

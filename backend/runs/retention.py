@@ -17,7 +17,7 @@ class SavedCheckpoint(NamedTuple):
     step: int
     attempt: int
     accuracy: float | None
-    """Held-out, at this step; None where it was not measured."""
+    """Held-out, at this step; None if it was not measured."""
 
 
 def kept_ids(

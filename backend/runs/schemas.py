@@ -10,14 +10,14 @@ from backend.base.documented import Documented, StrictNumbers
 from backend.base.redaction import secret_errors
 from backend.base.text import clean_text, unstorable
 from backend.config.causes import Verdict
-from backend.config.evaluation import MOST_SUITES
+from backend.config.evaluation import MAX_SUITES
 from backend.runs.check_report import CheckReport
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
-MOST_TAGS = 50
+MAX_TAGS = 50
 """Of one run."""
-MOST_IN_NAME = 200
-Name = Annotated[str, Field(min_length=1, max_length=MOST_IN_NAME)]
+MAX_IN_NAME = 200
+Name = Annotated[str, Field(min_length=1, max_length=MAX_IN_NAME)]
 
 SpelledNumber = float | str
 """A number, or "NaN", "Infinity", "-Infinity"."""
@@ -212,7 +212,7 @@ class RunChanges(Body):
     """The fields of a run that may be changed."""
 
     name: Name | None = None
-    tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] | None = None
+    tags: Annotated[list[Tag], Field(max_length=MAX_TAGS)] | None = None
     notes: Annotated[str, Field(max_length=20_000)] | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     """Higher ones start first."""
@@ -257,7 +257,7 @@ class EvaluationRequest(Body):
     """Also measure `eval/effort_auc`."""
     held_out: bool = True
     """Evaluate on held-out problems; false: only on suites."""
-    suites: Annotated[list[str | Fields], Field(max_length=MOST_SUITES)] = []
+    suites: Annotated[list[str | Fields], Field(max_length=MAX_SUITES)] = []
     """Suites as in a run's config, or names of the run's own. When they are due is left out of account."""
 
 

@@ -11,14 +11,14 @@ from backend.base.documented import Documented
 from backend.base.errors import Conflict, NotFound
 from backend.http.paging import iso
 from backend.runs.order import read_order
-from backend.runs.query.syntax import MOST_CHARACTERS, parse
+from backend.runs.query.syntax import MAX_CHARACTERS, parse
 from backend.runs.schemas import Body
 from backend.storage.engine import insert_into, new_id
 from backend.storage.models import SavedView
 
-MOST_VIEWS = 200
+MAX_VIEWS = 200
 
-MOST_SETTINGS = 50
+MAX_SETTINGS = 50
 SETTINGS_CHARACTERS = 20_000
 """Of all settings together: the ids of some 700 runs."""
 
@@ -31,7 +31,7 @@ def _short(settings: dict[str, str]) -> dict[str, str]:
     return settings
 
 
-Settings = Annotated[dict[Words, str], Field(max_length=MOST_SETTINGS), AfterValidator(_short)]
+Settings = Annotated[dict[Words, str], Field(max_length=MAX_SETTINGS), AfterValidator(_short)]
 
 
 class View(Documented):
@@ -40,7 +40,7 @@ class View(Documented):
     page: Literal["runs", "compare"] = "runs"
     settings: Settings = {}
     """Further parameters of the page's address, as they stand there: `{"x": "tokens", "log": "y"}`."""
-    query: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
+    query: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
     """The runs are those that match when the view is opened."""
     status: Words = ""
     verdict: Words = ""
@@ -87,7 +87,7 @@ def save_view(session: Session, request: ViewRequest) -> dict[str, Any]:
     read_order(request.sort)
     name = request.name.strip()
     count = session.scalar(select(func.count()).select_from(SavedView).where(SavedView.name != name)) or 0
-    if count >= MOST_VIEWS:
+    if count >= MAX_VIEWS:
         raise Conflict(f"there are {count} views already: delete one first")
     view = request.model_dump(exclude={"name"})
     statement = insert_into(session, SavedView).values(id=new_id(), name=name, view=view)

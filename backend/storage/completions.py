@@ -73,7 +73,7 @@ def _notice(group_id: str, reason: str) -> None:
 
 
 def completion_named(session: Session, completion_id: str) -> Completion | None:
-    """The completion with an id; None where there is none, or its group's block is damaged."""
+    """The completion with an id; None if there is none, or its group's block is damaged."""
     if not ID.fullmatch(completion_id):
         return None
     group_id = _group_before(session, completion_id)

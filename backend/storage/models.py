@@ -280,7 +280,7 @@ class MetricBlock(Base):
     """Of its newest point."""
     points: Mapped[int]
     outline: Mapped[bytes]
-    """The points that a thinned curve may show; nothing where these are not few."""
+    """The points that a thinned curve may show; nothing if these are not few."""
     data: Mapped[bytes]
     """All points. The bytes of both: see metrics/block_codec.py."""
 

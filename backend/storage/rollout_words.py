@@ -28,7 +28,7 @@ SHIFT = 16
 
 GROUPS_AT_ONCE = 64
 """Groups that one transaction indexes, fewer where their texts are long."""
-MOST_BYTES_PACKED = 1_000_000
+MAX_BYTES_PACKED = 1_000_000
 """Of one transaction, but for a single group that has more."""
 
 WORD = re.compile(r"[^\W_]+")
@@ -36,11 +36,11 @@ WORD = re.compile(r"[^\W_]+")
 
 LAST_POSITION = 16_383
 """Postgres knows no later positions of a word,"""
-MOST_POSITIONS = 255
+MAX_POSITIONS = 255
 """and no more positions of one word: phrases of longer completions are looked for in their text."""
 LONGEST_WORD = 500
 """Characters of a word that Postgres indexes; a longer one is cut."""
-MOST_BYTES = 900_000
+MAX_BYTES = 900_000
 """Of one tsvector: words behind it are not indexed."""
 
 words_table = table(TABLE, column("number"), column("position"), column("words"), column("is_long"))
@@ -118,7 +118,7 @@ def _next_groups(session: Session) -> Sequence[str]:
     fitting: list[str] = []
     for group_id in ids:
         total += sizes.get(group_id, 0)
-        if fitting and total > MOST_BYTES_PACKED:
+        if fitting and total > MAX_BYTES_PACKED:
             break
         fitting.append(group_id)
     return fitting
@@ -174,13 +174,13 @@ def tsvector_of(content: str) -> dict[str, Any]:
     for position, word in enumerate(words_of(content), 1):
         positions_of_word = positions[word[:LONGEST_WORD]]
         size += 2 if positions_of_word else 2 * len(word[:LONGEST_WORD].encode()) + 8
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             is_long = True
             break
-        if position > LAST_POSITION or len(positions_of_word) >= MOST_POSITIONS or len(word) > LONGEST_WORD:
+        if position > LAST_POSITION or len(positions_of_word) >= MAX_POSITIONS or len(word) > LONGEST_WORD:
             is_long = True
         positions_of_word.append(min(position, LAST_POSITION))
-        del positions_of_word[MOST_POSITIONS:]
+        del positions_of_word[MAX_POSITIONS:]
     words = " ".join(f"'{word}':{','.join(map(str, places))}" for word, places in positions.items() if places)
     return {"words": words, "is_long": is_long}
 

@@ -15,7 +15,7 @@ Change = Callable[[Log, Planted], Log]
 
 GOAL = "reward/accuracy"
 
-FEWEST_EVALUATIONS = 3
+MIN_EVALUATIONS = 3
 
 
 def as_it_is(log: Log, _key: Planted) -> Log:
@@ -61,7 +61,7 @@ def level_window(log: Log) -> Log | None:
     accuracy = log.series["eval/accuracy"].finite()
     best = float(accuracy.values.max(initial=0.0))
     level = np.flatnonzero(best - accuracy.values <= surely_lower(best))
-    if not len(level) or len(accuracy) - level[0] < FEWEST_EVALUATIONS:
+    if not len(level) or len(accuracy) - level[0] < MIN_EVALUATIONS:
         return None
     first = accuracy.steps[level[0]]
     return replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})

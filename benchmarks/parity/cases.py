@@ -17,7 +17,7 @@ class Case(NamedTuple):
     trl: Settings
     """Keyword arguments of TRL's GRPOConfig."""
     ours: Settings | None
-    """Our objective; None where only TRL has it."""
+    """Our objective; None if only TRL has it."""
     note: str = ""
     differs: bool = False
     """Whether the two are known to differ, for the reason in the note."""

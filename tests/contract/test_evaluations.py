@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from backend.analysis.evaluations.results import MOST_STEPS
+from backend.analysis.evaluations.results import MAX_STEPS
 from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
 from backend.config.suite_recipes import SUITE_RECIPES
@@ -86,10 +86,10 @@ def test_several_runs_are_answered_in_their_order_and_strange_ones_refused(clien
 
 
 def test_of_many_steps_the_newest_the_first_and_the_best_are_shown(client, new_run):
-    points = {step: {f"{PATH}/accuracy": 0.9 if step == 3 else 0.1} for step in range(MOST_STEPS + 20)}
+    points = {step: {f"{PATH}/accuracy": 0.9 if step == 3 else 0.1} for step in range(MAX_STEPS + 20)}
     answer = results(client, new_run(points))
     steps = [item["step"] for item in answer["items"]]
-    assert steps == [0, 3, *range(20, MOST_STEPS + 20)]
+    assert steps == [0, 3, *range(20, MAX_STEPS + 20)]
     assert answer["left_out"] == 18
 
 

@@ -23,7 +23,7 @@ from tests.faults.audit import audit
 pytestmark = pytest.mark.both_databases
 
 OPERATIONS = int(os.environ.get("GRPOLAB_MODEL_OPERATIONS", "150"))
-MOST_RUNS = 6
+MAX_RUNS = 6
 AFTER_WISH = {"": "queued", "stop": "stopped", "pause": "paused"}
 
 
@@ -161,7 +161,7 @@ def test_model_and_record_agree_after_every_operation(database, settings, seed):
     chance = random.Random(seed)
     models: dict[str, Model] = {}
     for _ in range(OPERATIONS):
-        if len(models) < MOST_RUNS and (not models or chance.random() < 0.1):
+        if len(models) < MAX_RUNS and (not models or chance.random() < 0.1):
             with database.sessions.begin() as session:
                 models[make_run(session, queued_at=db_now()).id] = Model()
         run_id = chance.choice(sorted(models))

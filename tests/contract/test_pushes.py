@@ -352,7 +352,7 @@ def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_b
 
 
 def test_a_writer_has_so_many_runs_and_keeps_no_other_from_its_own(client, send, monkeypatch):
-    monkeypatch.setattr("backend.exchange.push.store.MOST_RUNS", 2)
+    monkeypatch.setattr("backend.exchange.push.store.MAX_RUNS", 2)
     assert [send(key=key).status_code for key in ("a", "b", "b")] == [200, 200, 200]
     refused = send(key="c")
     (error,) = refused.json()["errors"]

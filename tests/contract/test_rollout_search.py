@@ -100,7 +100,7 @@ def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q,
     [("wait*", [0, 1, 2]), ('"forty t*"', [1]), ('-"let me ch*"', [1, 2, 3]), ("wait* -god*", [0, 1])],
 )
 def test_texts_are_read_for_beginnings_of_very_many_words(client, run, monkeypatch, q, positions):
-    monkeypatch.setattr(hits, "MOST_OF_BEGINNING", 0)
+    monkeypatch.setattr(hits, "MAX_OF_BEGINNING", 0)
     assert places(searched(client, run, q, first_step=2)) == [(2, position) for position in positions]
     steps, _ = counted(client, run, q, first_step=2)
     assert steps == [(2, len(positions), 4)]
@@ -209,7 +209,7 @@ def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, 
     exact, every = counted(client, many[0], "third")
     assert every == 1
     assert exact == [(step, 0 if step % 3 else 2, 2) for step in range(1, 10)]
-    monkeypatch.setattr(search_pages, "MOST_COUNTED", 4)
+    monkeypatch.setattr(search_pages, "MAX_COUNTED", 4)
     sampled, every = counted(client, many[0], "third")
     assert every == 5
     monkeypatch.setattr(search_pages, "SECONDS", 0)  # reading takes too long: those of the probe count
@@ -224,7 +224,7 @@ def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, 
 
 
 def test_fewer_groups_are_counted_where_reading_them_takes_a_little_too_long(client, many, monkeypatch):
-    monkeypatch.setattr(search_pages, "MOST_COUNTED", 4)
+    monkeypatch.setattr(search_pages, "MAX_COUNTED", 4)
     monkeypatch.setattr(search_pages, "SECONDS", 0.625 * search_pages.PROBED)
     seconds = itertools.count()  # the probe takes one: all groups would take 1.6 times as long as they may
     monkeypatch.setattr(search_pages, "time", SimpleNamespace(monotonic=lambda: next(seconds)))

@@ -241,7 +241,7 @@ def test_a_view_that_cannot_be_shown_is_refused(client):
 
 
 def test_there_are_at_most_so_many_views(client, monkeypatch):
-    monkeypatch.setattr("backend.runs.views.MOST_VIEWS", 1)
+    monkeypatch.setattr("backend.runs.views.MAX_VIEWS", 1)
     save(client, **VIEW)
     assert "delete one first" in save(client, 409, name="other")["detail"]
     save(client, **VIEW)

@@ -15,10 +15,10 @@ from sqlalchemy import Select, select
 from backend.runs.list import RunFilter, run_ids
 from backend.runs.query.conditions import condition_of
 from backend.runs.query.syntax import (
-    MOST_CHARACTERS,
-    MOST_COMPARISONS,
-    MOST_DEPTH,
-    MOST_VALUES,
+    MAX_CHARACTERS,
+    MAX_COMPARISONS,
+    MAX_DEPTH,
+    MAX_VALUES,
     QueryError,
     parse,
 )
@@ -333,10 +333,10 @@ UNREADABLE = [
     ("or a", 0, "expected a field or a word, got 'or'"),
     ("a \0 b", 2, "contains NUL"),
     ("a \ud800", 2, "contains NUL or an unpaired surrogate"),
-    ("x" * 100_000, MOST_CHARACTERS, "at most 2,000 characters, got 100,000"),
-    ("(" * 900 + "a" + ")" * 900, MOST_DEPTH + 1, f"nested deeper than {MOST_DEPTH} levels"),
-    ("not " * 400 + "a", 4 * (MOST_DEPTH + 1), f"nested deeper than {MOST_DEPTH} levels"),
-    ("a " * 900, 2 * MOST_COMPARISONS, "at most 100 comparisons"),
+    ("x" * 100_000, MAX_CHARACTERS, "at most 2,000 characters, got 100,000"),
+    ("(" * 900 + "a" + ")" * 900, MAX_DEPTH + 1, f"nested deeper than {MAX_DEPTH} levels"),
+    ("not " * 400 + "a", 4 * (MAX_DEPTH + 1), f"nested deeper than {MAX_DEPTH} levels"),
+    ("a " * 900, 2 * MAX_COMPARISONS, "at most 100 comparisons"),
 ]
 
 
@@ -352,15 +352,15 @@ def test_an_error_points_at_the_character(session):
 def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):
     run = make_run(session, name="%" * 50)
     for query in (
-        " ".join(["a"] * MOST_COMPARISONS),
-        " or ".join(['not lr = "x"'] * MOST_COMPARISONS),
-        "(" * MOST_DEPTH + "seed = 0" + ")" * MOST_DEPTH,
-        "not " * MOST_DEPTH + "seed = 0",
+        " ".join(["a"] * MAX_COMPARISONS),
+        " or ".join(['not lr = "x"'] * MAX_COMPARISONS),
+        "(" * MAX_DEPTH + "seed = 0" + ")" * MAX_DEPTH,
+        "not " * MAX_DEPTH + "seed = 0",
         f"name ~ {quoted('%' * 1_900)}",
-        f"{'not ' * MOST_DEPTH}seed in ({','.join(['0'] * MOST_VALUES)})",
-        f"lr not in ({','.join(['1'] * MOST_VALUES)})",
-        f"tag in ({','.join(['1'] * MOST_VALUES)})",
-        f"{'seed=0 or ' * (MOST_COMPARISONS - 16)}{'not (a ' * 15}tag in ({','.join(['1'] * 400)}){')' * 15}",
+        f"{'not ' * MAX_DEPTH}seed in ({','.join(['0'] * MAX_VALUES)})",
+        f"lr not in ({','.join(['1'] * MAX_VALUES)})",
+        f"tag in ({','.join(['1'] * MAX_VALUES)})",
+        f"{'seed=0 or ' * (MAX_COMPARISONS - 16)}{'not (a ' * 15}tag in ({','.join(['1'] * 400)}){')' * 15}",
     ):
         session.scalars(matching(session, query)).all()
     assert names(session, f"name ~ {quoted('%' * 50)}") == [run.name]
@@ -368,8 +368,8 @@ def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):
 
 
 def test_more_values_than_a_database_nests_are_refused(session):
-    query = f"seed in ({','.join(['0'] * (MOST_VALUES + 1))})"
-    with pytest.raises(QueryError, match=f"at most {MOST_VALUES} values") as caught:
+    query = f"seed in ({','.join(['0'] * (MAX_VALUES + 1))})"
+    with pytest.raises(QueryError, match=f"at most {MAX_VALUES} values") as caught:
         condition_of(session, query)
     assert caught.value.position == len(query) - 2
 

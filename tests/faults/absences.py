@@ -36,7 +36,7 @@ BACK_SECONDS = 2.0
 LAUNCH_SECONDS = 20.0
 """One run is launched about so often."""
 
-MOST_TRIES = 10
+MAX_TRIES = 10
 """Runs that are launched, one after another, until one starts soon again."""
 
 
@@ -56,7 +56,7 @@ def broker_away(kind: Kind, warm: Path | None, *, fault: str, seconds: float) ->
                 launches.one("away")
                 time.sleep(max(0.0, min(LAUNCH_SECONDS, returns_at - time.monotonic())))
         returned = time.monotonic()
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             if launches.one("after") <= BACK_SECONDS:
                 break
         back = time.monotonic() - returned

@@ -20,7 +20,7 @@ CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every":
 BATCHES = 12
 """So often runs are queued for points that no process came to before."""
 
-MOST_KILLS = 100
+MAX_KILLS = 100
 """Of trainers, so that their supervisors come to what they do then."""
 
 Points = dict[str, list[str]]
@@ -105,7 +105,7 @@ def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
     for pid, point in plan.takers().items():
         if pid not in alive:
             plan.give_back(pid)
-        elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MOST_KILLS:
+        elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MAX_KILLS:
             chaos.strike([], "trainer_killed")
         elif "SlotPool.close" in point and pid in [trainer.worker_pid for trainer in plant.trainers()]:
             alive[pid].send_signal(signal.SIGTERM)

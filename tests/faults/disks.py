@@ -75,7 +75,7 @@ def room_for_images() -> Iterator[Path]:
 
 
 def missing() -> str:
-    """Why this machine has no such disks; empty where it has."""
+    """Why this machine has no such disks; empty if it has."""
     if os.geteuid() != 0:
         return "power cuts need root, who alone may mount a file system"
     if absent := [name for name in COMMANDS if shutil.which(name) is None]:

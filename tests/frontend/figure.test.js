@@ -74,7 +74,7 @@ test('a name is text and never markup', () => {
   assert.ok(!trace.hovertemplate.includes('%{y}<'), trace.hovertemplate);
 });
 
-test('a window is empty where no curve crosses it', () => {
+test('a window is empty if no curve crosses it', () => {
   const curve = { x: [1, 2], non_finite: [] };
   for (const [zoom, outside] of [
     [[50, 60], true],

@@ -20,7 +20,7 @@ const importsOf = new Map(
     }),
 );
 
-/** A circle of modules that import each other and that can be reached from a module; empty where there is none. */
+/** A circle of modules that import each other and that can be reached from a module; empty if there is none. */
 function circleFrom(path, trail, acyclic) {
   if (trail.includes(path)) return [...trail.slice(trail.indexOf(path)), path];
   if (acyclic.has(path)) return [];

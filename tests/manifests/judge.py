@@ -39,7 +39,7 @@ def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name
 
 
 def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
-    """Why a manifest is refused; empty where it is valid."""
+    """Why a manifest is refused; empty if it is valid."""
     try:
         judge(manifest)
     except Exception as error:  # noqa: BLE001 - each library has classes of its own

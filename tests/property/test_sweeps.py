@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
-from backend.experiments.sweep import MOST_RUNS, Sweep, expand, value_at
+from backend.experiments.sweep import MAX_RUNS, Sweep, expand, value_at
 from backend.experiments.sweep_values import axis_of
 
 KNOBS = {
@@ -78,7 +78,7 @@ def test_too_many_runs_are_counted_and_refused(sizes, seeds):
         {"path": path, "values": f"0.1..0.9 lin {size}"} for path, size in zip(FLOATS, sizes, strict=False)
     ]
     cells = prod(sizes)
-    assume(cells * seeds > MOST_RUNS)
+    assume(cells * seeds > MAX_RUNS)
     with pytest.raises(InvalidConfig) as refused:
         expand({}, [VARIANT], Sweep.model_validate({"knobs": knobs}), seeds=seeds)
     [error] = refused.value.errors

@@ -16,7 +16,7 @@ IS_LONG = os.environ.get("GRPOLAB_NEWCOMERS") == "all"
 WAYS = [(broker, location) for broker in BROKERS for location in PLACES]
 SHORT = [("path", "letters")]
 BOTH_FINISHED = "2 = (SELECT count(*) FROM run WHERE status = 'finished')"
-MOST_SECONDS = 3000
+MAX_SECONDS = 3000
 
 
 @pytest.mark.timeout(3600 if IS_LONG else 300)
@@ -24,10 +24,10 @@ MOST_SECONDS = 3000
 def test_one_command_leads_a_fresh_user_to_a_run(broker, location):
     settings = {} if IS_LONG else {"WORKER_SLOTS": 1, "OMP_NUM_THREADS": 1}
     with Newcomer(broker, location, **settings) as newcomer:
-        newcomer.wait_until("last_step >= 1", MOST_SECONDS)
+        newcomer.wait_until("last_step >= 1", MAX_SECONDS)
         if IS_LONG:
-            first = newcomer.wait_until("status = 'finished'", MOST_SECONDS)
-            seconds_of_both = newcomer.wait_until(BOTH_FINISHED, MOST_SECONDS)
+            first = newcomer.wait_until("status = 'finished'", MAX_SECONDS)
+            seconds_of_both = newcomer.wait_until(BOTH_FINISHED, MAX_SECONDS)
             whose = f"another user: {newcomer.is_somebody_else}, offline: {newcomer.is_offline}"
             print(f"\n{broker}, {location}: {first:.0f} s, {seconds_of_both:.0f} s, {whose}")
         output = newcomer.output_text()

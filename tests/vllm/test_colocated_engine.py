@@ -18,7 +18,7 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.processes import is_alive
 from tests.faults.verdict import record_of
 from tests.models.architectures import save
-from tests.vllm.test_server_engine import ADAPTERS, MOST_K3, PROMPTS, learn
+from tests.vllm.test_server_engine import ADAPTERS, MAX_K3, PROMPTS, learn
 from tests.vllm.vllm_server import WIDTH, interpreter
 from tests.waiting import wait_for
 from worker.policy.model import load_policy
@@ -64,7 +64,7 @@ def config_of(adapter):
                 "type": "colocated",
                 "memory_share": 0.3 if HAS_GPU else 0.1,
                 "start_seconds": 3600,
-                "largest_mismatch": MOST_K3,
+                "largest_mismatch": MAX_K3,
             },
         },
         "optimizer": {"lr": 1e-3},
@@ -87,7 +87,7 @@ def test_a_run_trains_on_what_vllm_beside_it_samples(plant, capsys, adapter):
     k3 = series(plant, run, "mismatch/k3")
     with capsys.disabled():
         print(f"mismatch/k3 of {STEPS} steps: {min(k3):.1e} to {max(k3):.1e}")
-    assert max(map(abs, k3)) < MOST_K3
+    assert max(map(abs, k3)) < MAX_K3
     assert set(series(plant, run, "sampling/engine_restarts")) == {0.0}
 
 
@@ -106,7 +106,7 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
     wait_for(lambda: not any(is_alive(process.pid) for process in beside), "vLLM is gone")
     plant.wait_until_ended([run], seconds=3600)
     assert (plant.read(run).status, plant.read(run).attempt) == ("finished", 2)
-    assert max(map(abs, series(plant, run, "mismatch/k3"))) < MOST_K3
+    assert max(map(abs, series(plant, run, "mismatch/k3"))) < MAX_K3
 
 
 def check_ports(processes):
@@ -143,7 +143,7 @@ def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, 
     save("qwen3", tmp_path / "small", vocabulary=128, head_dim=WIDTH)
     with_engine = settings.model_copy(update={"engine_python": str(interpreter()), "models_dir": tmp_path})
     policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_engine, device="cuda")
-    config = ColocatedConfig(memory_share=0.3, largest_mismatch=MOST_K3)
+    config = ColocatedConfig(memory_share=0.3, largest_mismatch=MAX_K3)
     engine = ColocatedEngine(
         config, policy, with_engine, model=tmp_path / "small", run_id=new_id(), attempt=1, most_tokens=1024
     )

@@ -30,7 +30,7 @@ VARIABLES = {
 
 
 def interpreter() -> Path | None:
-    """The Python that can import vLLM; None where there is none."""
+    """The Python that can import vLLM; None if there is none."""
     python = ROOT / ".venv-vllm" / "bin" / "python"
     if python.exists():
         return python

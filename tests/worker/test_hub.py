@@ -107,7 +107,7 @@ def test_a_file_without_end_is_left_and_removed(serving, settings, monkeypatch):
 
 @pytest.mark.parametrize("status", [200, 307, 404])
 def test_an_answer_without_end_is_left(serving, monkeypatch, status):
-    monkeypatch.setattr(hub, "MOST_ANSWER_BYTES", 1_000_000)
+    monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
     head = f"HTTP/1.1 {status} So\r\nLocation: /api/elsewhere\r\nConnection: close\r\n\r\n".encode()
     with hostile_server(lambda _: endless(head, b" " * 65536)) as server:
         serving(server)
@@ -117,7 +117,7 @@ def test_an_answer_without_end_is_left(serving, monkeypatch, status):
 
 
 def test_a_listing_of_pages_without_end_is_left(serving, monkeypatch):
-    monkeypatch.setattr(hub, "MOST_ANSWER_BYTES", 10_000)
+    monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 10_000)
     numbers = count()
 
     def answer(_):

@@ -49,7 +49,7 @@ ATTEMPT = re.compile(r"-a(\d+)")
 """Within the name of a checkpoint's directory, or of its draft: the attempt that wrote it."""
 
 
-MOST_FETCHED = 3
+MAX_FETCHED = 3
 """Checkpoints without a row that are fetched, until one is of this run."""
 
 
@@ -169,7 +169,7 @@ class Checkpoints:
         unknown = sorted((name for name in self.uploads.begin() if age_order(name) > newest), key=age_order)
         complete = [name for name in reversed(unknown) if age_order(name)[0] <= recorded]
         beyond = [] if rows else [name for name in unknown if age_order(name)[0] > recorded]
-        for name in [*complete, *beyond][:MOST_FETCHED]:
+        for name in [*complete, *beyond][:MAX_FETCHED]:
             try:
                 is_fresh = self.uploads.fetch(self.root / name)
             except BadCheckpoint as error:

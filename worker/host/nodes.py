@@ -279,7 +279,7 @@ class NodeFollower:
         self._answer(order, "ended", verdict.reason, is_own_fault=verdict.is_own_fault, output=output.text)
 
     def _watch(self, trainer: TrainerProcess, order: Order) -> int | None:
-        """Its exit code; None where the attempt is over and it was ended."""
+        """Its exit code; None if the attempt is over and it was ended."""
         look_at, kill_at = 0.0, float("inf")
         while (code := trainer.wait(0.05)) is None:
             now = time.monotonic()

@@ -41,7 +41,7 @@ def estimate_advantages(
     the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
     `visits` is what is remembered of the prompts (None: nothing), `average` the reward of earlier steps that
     the `ema` baseline subtracts, `lengths` the tokens of each completion, `greedy` the reward of each
-    prompt's greedy completion (NaN where it has none: such a group has advantages of 0).
+    prompt's greedy completion (NaN if it has none: such a group has advantages of 0).
     """
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:

@@ -15,7 +15,7 @@ class RewardTerms(NamedTuple):
     values: Float[Tensor, "K P G"]
     """Each term before its weight."""
     scored: Bool[Tensor, "K P G"]
-    """False where a term says nothing about a completion."""
+    """False if a term says nothing about a completion."""
     weights: Float[Tensor, "K P"]
     """Factor of each term; a prompt's domain may have its own."""
 

@@ -97,7 +97,7 @@ def denominators(
 
 
 def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tensor, "B"] | None:
-    """Completions that the correction does not reject; None where it rejects none.
+    """Completions that the correction does not reject; None if it rejects none.
 
     The tokens of a rejected completion are in no sum and in no divisor, as if they were masked; a mean over
     completions or prompts still counts it. Needs the old and the sampler's log-probabilities. Source: verl's

@@ -158,7 +158,7 @@ def weight_cap(
 def ppo_token_mask(
     ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B M"], *, eps_low: float, eps_high: float
 ) -> Bool[Tensor, "B T"]:
-    """False where PPO's clip would leave no gradient.
+    """False if PPO's clip would leave no gradient.
 
         M = 0 where A > 0 and r > 1 + eps_high, or A < 0 and r < 1 - eps_low
 

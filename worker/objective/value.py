@@ -47,7 +47,7 @@ def explained_variance(
 ) -> float | None:
     """1 - Var(ret - V) / Var(ret) over tokens: 1 is a perfect critic, 0 one that knows only the mean.
 
-    Below 0 it is worse than that. None where all returns are equal: there is nothing to explain.
+    Below 0 it is worse than that. None if all returns are equal: there is nothing to explain.
     """
     targets = returns[mask].double()
     if len(targets) < 2 or bool(targets.max() == targets.min()):

@@ -26,7 +26,7 @@ The first part that fits counts."""
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
-    """FLOP/s that the device reaches at most at this precision; None where that is not known."""
+    """FLOP/s that the device reaches at most at this precision; None if that is not known."""
     if device.type != "cuda":
         return None
     return peak_of(torch.cuda.get_device_name(device), dtype)

@@ -22,7 +22,7 @@ FAMILY = ("llama", "qwen2", "qwen3")
 ROPES = ("default", "linear", "llama3", "yarn")
 """Kinds of rotary embedding whose angles depend on nothing but the position."""
 
-FEWEST_PACKED = 2**19
+MIN_PACKED = 2**19
 """Numbers of a matrix from which packing it pays: 2 MiB, more than the cache of a core holds."""
 
 
@@ -169,7 +169,7 @@ class Joined:
 def suits_packing(weight: Tensor) -> bool:
     """Whether products with this weight (outputs, inputs) are faster once oneDNN has packed it."""
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return on_cpu and weight.numel() >= FEWEST_PACKED and torch.backends.mkldnn.is_available()
+    return on_cpu and weight.numel() >= MIN_PACKED and torch.backends.mkldnn.is_available()
 
 
 def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:

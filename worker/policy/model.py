@@ -54,7 +54,7 @@ class Policy:
     """Tokens that end a completion."""
     token_texts: TokenTexts
     base_sha256: str = ""
-    """Of the frozen weights under an adapter; empty where there is no adapter."""
+    """Of the frozen weights under an adapter; empty if there is no adapter."""
 
     def encode(self, prompt: Prompt | str, *, room: int) -> list[int]:
         """Token ids of a prompt that leaves `room` tokens of the context for the completion.

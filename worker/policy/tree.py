@@ -42,7 +42,7 @@ class PrefixTree(NamedTuple):
     """(B, S) the node after each input token of the batch; -1 on padding."""
 
 
-FEWEST_SAVED = 2**13
+MIN_SAVED = 2**13
 """Scores of a query head that a further block must save; its operations cost about half as much."""
 
 
@@ -93,7 +93,7 @@ def alike(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[
 def _split(
     rows: NDArray[np.int64], first: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    saved, halves = FEWEST_SAVED, None
+    saved, halves = MIN_SAVED, None
     for order in (rows[np.argsort(values[rows], kind="stable")] for values in (first, lengths)):
         before = _scores(first[order], lengths[order])
         after = _scores(first[order][::-1], lengths[order][::-1])[::-1]

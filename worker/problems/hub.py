@@ -27,7 +27,7 @@ from backend.config.rows import (
 from backend.config.sources import offline_reason
 from worker.problems.rows import RowProblem, row_source
 
-MOST_FILE_BYTES = 20_000_000_000
+MAX_FILE_BYTES = 20_000_000_000
 """Unpacked, of one file."""
 
 
@@ -135,7 +135,7 @@ def _lines(file: Path) -> Iterator[Line]:
 def _pieces(file: Path) -> Iterator[bytes]:
     if file.suffix == ".parquet":
         try:
-            yield from table_lines(file.resolve(), ".parquet", most_bytes=MOST_FILE_BYTES)
+            yield from table_lines(file.resolve(), ".parquet", most_bytes=MAX_FILE_BYTES)
         except ValueError as error:
             raise ValueError(f"{file.name} {error}") from error
         return

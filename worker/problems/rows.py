@@ -20,7 +20,7 @@ from backend.config.rows import shown_value
 from worker.problems.base import Split
 from worker.problems.selection import (
     FIELDS,
-    MOST_NAMED,
+    MAX_NAMED,
     Selection,
     difficulty,
     pass_rate,
@@ -117,7 +117,7 @@ class RowProblem:
         if data.contamination != "ignore":
             overlaps = overlapping(self._questions("train"), held_out, data.ngram)
             selection.contaminated = len(overlaps)
-            selection.examples = [self._id("train", number) for number in sorted(overlaps)[:MOST_NAMED]]
+            selection.examples = [self._id("train", number) for number in sorted(overlaps)[:MAX_NAMED]]
             if "contamination" in selection.dropped:
                 self._keep([n for n in range(len(self._rows["train"])) if n not in overlaps])
         if data.near_duplicates != "ignore":
@@ -131,7 +131,7 @@ class RowProblem:
         return selection
 
     def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
-        """The pass rate of each training row; None where it is not known."""
+        """The pass rate of each training row; None if it is not known."""
         if data.pass_rate_field:
             return [pass_rate(row, data) for row in self._read("train")]
         prompts = (self._prompt("train", position) for position in range(len(self._rows["train"])))
@@ -142,7 +142,7 @@ class RowProblem:
         twins = near_duplicates(self._questions("train"), held_out, data.similarity)
         selection.near_held_out = sum(twin.other < 0 for twin in twins)
         selection.near = len(twins) - selection.near_held_out
-        for twin in twins[:MOST_NAMED]:
+        for twin in twins[:MAX_NAMED]:
             counterpart = (
                 self._id("train", twin.other)
                 if twin.other >= 0

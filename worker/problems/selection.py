@@ -10,7 +10,7 @@ from backend.config.columns import cell
 from backend.config.data import DataConfig
 from backend.config.rows import shown_value
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
 Dropped = Literal["near_duplicates", "duplicates", "contamination"]
@@ -47,7 +47,7 @@ class Selection:
 
     @property
     def sentence(self) -> str:
-        """The outcome in words; empty where there is nothing to say."""
+        """The outcome in words; empty if there is nothing to say."""
         near, duplicates, contamination = map(self._outcome, FIELDS)
         parts = [
             (self.duplicates, f"repeat a question ({duplicates})"),
@@ -65,7 +65,7 @@ class Selection:
 
 
 def pass_rate(row: Any, data: DataConfig) -> float | None:
-    """The measured pass rate of a row; None where it is not known. ValueError for what is no rate."""
+    """The measured pass rate of a row; None if it is not known. ValueError for what is no rate."""
     value = cell(row, data.pass_rate_field)
     rate = number_of(value)
     if rate is not None and not 0 <= rate <= 1:
@@ -84,7 +84,7 @@ def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
 
 
 def number_of(value: Any) -> float | None:
-    """A number, or the one at the end of a text; None where there is none."""
+    """A number, or the one at the end of a text; None if there is none."""
     if isinstance(value, str):
         match = LAST_NUMBER.search(value[-100:])
         value = float(match[0]) if match else None

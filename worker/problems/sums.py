@@ -6,7 +6,7 @@ from backend.config.sums import draw_operands
 from worker.problems.base import Split
 from worker.prompt import Prompt
 
-FEWEST_SETS = 200
+MIN_SETS = 200
 """Smaller spaces leave too few held-out sums to evaluate on."""
 
 
@@ -49,8 +49,8 @@ def _check_space(*, operands: int, low: int, high: int) -> None:
     if not 0 <= low < high <= 999_999:
         raise ValueError(f"sums: expected 0 <= low < high <= 999999, got low {low} and high {high}")
     sets = comb(high - low + operands, operands)
-    if sets < FEWEST_SETS:
+    if sets < MIN_SETS:
         raise ValueError(
             f"sums: {operands} operands in [{low}, {high}] make {sets} different sums, "
-            f"expected at least {FEWEST_SETS} so that some can be held out"
+            f"expected at least {MIN_SETS} so that some can be held out"
         )

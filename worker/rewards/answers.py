@@ -191,7 +191,7 @@ def _letter(text: str) -> str | None:
 
 
 def _based_verdict(expected: str, answer: str) -> bool | None:
-    """Digits and base, where one of the answers names a base; None where neither does."""
+    """Digits and base, where one of the answers names a base; None if neither does."""
     expected_digits, answer_digits = _digits_and_base(expected), _digits_and_base(answer)
     if expected_digits is None:
         return (
@@ -216,7 +216,7 @@ def _is_in_base(digits: str, base: int) -> bool:
 
 
 def _bracket_verdict(expected: str, answer: str) -> bool | None:
-    """False where the found answer stands in brackets that the expected one has not, or has otherwise."""
+    """False if the found answer stands in brackets that the expected one has not, or has otherwise."""
     expected_bracket, answer_bracket = outer_bracket(expected), outer_bracket(answer)
     if expected_bracket == answer_bracket or _BUILT_SET.search(answer):
         return None
@@ -228,7 +228,7 @@ def _bracket_verdict(expected: str, answer: str) -> bool | None:
 
 
 def outer_bracket(answer: str) -> str:
-    """The bracket that closes where the answer ends; nothing where there is none."""
+    """The bracket that closes where the answer ends; nothing if there is none."""
     text = _SIZES.sub("", visible(answer))
     first, depth = "", 0
     for bracket in _BRACKET.finditer(text):

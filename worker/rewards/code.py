@@ -30,7 +30,7 @@ BLOCK = re.compile(r"```[ \t]*+([\w+-]*+)[^\n`]*+\n(.*?)```", re.DOTALL)
 """Without a way back: else a long line after ``` takes time that grows with its square."""
 PYTHON = ("", "python", "python3", "py")
 MAX_PROGRAM_CHARS = 100_000
-MOST_CALLS = 100
+MAX_CALLS = 100
 """Calls of the program that one assert test may make."""
 
 CLOCK_SECONDS = 3
@@ -56,7 +56,7 @@ class CodeGrader:
         ]
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """One score from 0 to 1 per (prompt, completion text); None where the row has no tests."""
+        """One score from 0 to 1 per (prompt, completion text); None if the row has no tests."""
         jobs = [(tuple(_tests_of(term, prompt)), last_program(text)) for prompt, text in pairs]
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in self._benches:
@@ -118,7 +118,7 @@ class Examination:
     def _passes_assertion(self, test: AssertTest) -> bool:
         """Run the test, and the program's functions as it asks for them, in processes apart."""
         answered: list[Any] = []
-        for _ in range(MOST_CALLS):
+        for _ in range(MAX_CALLS):
             verdict = self._bench.examiner.ask(
                 "examine", seconds=self._clock, test=test.code, known=answered, **self._limits
             )

@@ -38,7 +38,7 @@ Test = OutputTest | CallTest | AssertTest
 
 
 def read_tests(raw: Any) -> list[Test]:
-    """The tests in a value of a dataset; empty where it holds none.
+    """The tests in a value of a dataset; empty if it holds none.
 
     These are read, also from JSON text: a list of assert statements; a list of {"input", "output"}; and
     {"inputs": [...], "outputs": [...]}, with "fn_name" where inputs are arguments of that function. Other

@@ -48,7 +48,7 @@ class Checkers:
         """Answers that took too long so far; each was graded wrong."""
 
     def ask_all(self, requests: Sequence[dict[str, Any]], *, seconds: float) -> list[Any]:
-        """One value per request; None where the check hung, died or failed.
+        """One value per request; None if the check hung, died or failed.
 
         Each timeout among these requests halves the limit of those after it, so that a policy that has learnt
         to write hanging answers cannot hold up its own training.

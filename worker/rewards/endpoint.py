@@ -18,7 +18,7 @@ import httpx2
 from backend.base.text import read_json
 
 MAX_ANSWER_BYTES = 1_000_000
-MOST_CACHED = 50_000
+MAX_CACHED = 50_000
 """Answers that are kept; beyond, the one that was used least recently goes."""
 
 POOLED = 16
@@ -99,7 +99,7 @@ class Endpoint:
             if not isinstance(answer, NoScore):
                 self._cache[key] = answer
                 self._cache.move_to_end(key)
-        while len(self._cache) > MOST_CACHED:
+        while len(self._cache) > MAX_CACHED:
             self._cache.popitem(last=False)
 
     async def _ask_unknown(self, contents: Mapping[bytes, bytes]) -> dict[bytes, Any]:

@@ -8,7 +8,7 @@ from worker.types import Completion
 
 
 def episode_rewards(completions: Sequence[Sequence[Completion]]) -> list[float | None]:
-    """The environment's reward of each completion; None where it failed, or where there was none."""
+    """The environment's reward of each completion; None if it failed, or if there was none."""
     episodes = [completion.episode for row in completions for completion in row]
     return [None if episode is None else episode.reward for episode in episodes]
 

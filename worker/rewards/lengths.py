@@ -8,7 +8,7 @@ def group_length_rewards(lengths: Sequence[int], correct: Sequence[bool | None])
 
         lambda = 0.5 - (L - min L) / (max L - min L);  lambda where correct, min(0, lambda) where not
 
-    0 where all are equally long; None where nobody knows what is correct.
+    0 where all are equally long; None if nobody knows what is correct.
     Source: Kimi k1.5, arXiv:2501.12599, section 2.3.3.
     """
     shortest, span = min(lengths), max(lengths) - min(lengths)

@@ -94,7 +94,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
-    """A list for each column of the dataset, with None where a row lacks it; `answer` is one of them."""
+    """A list for each column of the dataset, with None if a row lacks it; `answer` is one of them."""
     rows = [{**prompt.columns, "answer": prompt.answer, "domain": prompt.domain} for prompt in prompts]
     names = {name: None for row in rows for name in row if name not in RESERVED}
     return {name: [row.get(name) for row in rows] for name in names}

@@ -37,7 +37,7 @@ from worker.rewards.steps import AGGREGATES
 
 CALLS = "worker.rewards.plugin_calls"
 
-MOST_IN_A_ROW = 5
+MAX_IN_A_ROW = 5
 """Failed calls without a good one between them until the run fails: the plugin itself is broken then."""
 
 
@@ -62,7 +62,7 @@ class PluginTerm:
     def rewards(
         self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]] = ()
     ) -> list[float | None]:
-        """One value per (prompt, completion text), None where the call failed.
+        """One value per (prompt, completion text), None if the call failed.
 
         A function of a batch also gets the completions' `token_ids`, if it asks for `completion_ids`.
 
@@ -167,8 +167,8 @@ class PluginTerm:
         self.failures += completions
         self._in_a_row += 1
         self.last_failure = failure
-        if self._in_a_row >= MOST_IN_A_ROW:
-            raise PluginFailed(f"{failure} ({MOST_IN_A_ROW} failed calls in a row)")
+        if self._in_a_row >= MAX_IN_A_ROW:
+            raise PluginFailed(f"{failure} ({MAX_IN_A_ROW} failed calls in a row)")
 
     def _words(self, prompt: Prompt, error: Exception) -> str:
         return f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"

@@ -103,7 +103,7 @@ class Scorer:
         return [groups[index] for index in range(len(prompts))]
 
     def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
-        """1 where a text's answer is right, else 0; None where nothing is known to compare it with."""
+        """1 where a text's answer is right, else 0; None if nothing is known to compare it with."""
         grades: dict[int, Grade] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
             places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
@@ -235,7 +235,7 @@ def _correctness(grade: Grade) -> float | None:
 def weighted_sums(
     values: Mapping[str, Sequence[float | None]], weights: Mapping[str, float], *, count: int
 ) -> Values:
-    """The reward of `count` completions; None where any term is None, or where no term applies at all."""
+    """The reward of `count` completions; None if any term is None, or if no term applies at all."""
     rows = [[(column[at], weights[label]) for label, column in values.items()] for at in range(count)]
     return [_weighted_sum(row) for row in rows]
 
@@ -272,7 +272,7 @@ def _unless(missed: Sequence[bool], values: Values) -> Values:
 
 
 def _when_correct(values: Values, grades: Sequence[Grade]) -> Values:
-    """The values of correct completions, 0 for the others; None where either is unknown."""
+    """The values of correct completions, 0 for the others; None if either is unknown."""
     return [
         None if value is None or grade.is_correct is None else value * grade.is_correct
         for value, grade in zip(values, grades, strict=True)

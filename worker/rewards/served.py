@@ -50,7 +50,7 @@ class ServedTerm:
         return usage
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """One value per (prompt, completion text), None where the server gave none.
+        """One value per (prompt, completion text), None if the server gave none.
 
         Raises RewardServerFailed when it scored no completion at all.
         """
@@ -67,7 +67,7 @@ class ServedTerm:
 
 
 def served_metrics(usages: Sequence[Usage]) -> dict[str, float]:
-    """judge/* of one step; empty where no server was asked."""
+    """judge/* of one step; empty if no server was asked."""
     requests = sum(usage.requests for usage in usages)
     if not requests:
         return {}

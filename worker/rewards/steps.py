@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-MOST_STEPS = 256
+MAX_STEPS = 256
 """A longer completion is split into as many; what follows belongs to the last one."""
 
 
@@ -29,7 +29,5 @@ def split_steps(text: str, delimiter: str) -> list[str]:
     pieces = [piece.strip() for piece in text.split(delimiter)]
     steps = [piece for piece in pieces if piece]
     return (
-        [*steps[: MOST_STEPS - 1], delimiter.join(steps[MOST_STEPS - 1 :])]
-        if len(steps) > MOST_STEPS
-        else steps
+        [*steps[: MAX_STEPS - 1], delimiter.join(steps[MAX_STEPS - 1 :])] if len(steps) > MAX_STEPS else steps
     )

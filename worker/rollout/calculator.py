@@ -6,9 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-MOST_CHARACTERS = 200
+MAX_CHARACTERS = 200
 
-MOST_BITS = 4096
+MAX_BITS = 4096
 """Of a numerator or a denominator, at any place of the computation."""
 
 WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
@@ -27,8 +27,8 @@ def calculated(expression: str) -> str:
     Raises BadExpression.
     """
     text = expression.strip().translate(WRITTEN_AS)
-    if not text or len(text) > MOST_CHARACTERS:
-        raise BadExpression(f"expected an expression of 1 to {MOST_CHARACTERS} characters")
+    if not text or len(text) > MAX_CHARACTERS:
+        raise BadExpression(f"expected an expression of 1 to {MAX_CHARACTERS} characters")
     try:
         tree = ast.parse(text, mode="eval")
         value = _value(tree.body)
@@ -68,13 +68,13 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     """A whole power; refused before it is computed where it would be too long."""
     if exponent.denominator != 1:
         raise ValueError("expected a whole exponent")
-    if _bits(base) * abs(exponent.numerator) > MOST_BITS and abs(base) != 1 and base:
+    if _bits(base) * abs(exponent.numerator) > MAX_BITS and abs(base) != 1 and base:
         raise BadExpression("the value is too large")
     return Fraction(base**exponent.numerator)
 
 
 def _bounded(value: Fraction) -> Fraction:
-    if _bits(value) > MOST_BITS:
+    if _bits(value) > MAX_BITS:
         raise BadExpression("the value is too large")
     return value
 

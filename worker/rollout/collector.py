@@ -307,7 +307,7 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
 
 
 def greedy_rewards(groups: Sequence[Group]) -> Tensor:
-    """(P,) rewards of the groups' greedy completions in float64, NaN where there is none."""
+    """(P,) rewards of the groups' greedy completions in float64, NaN if there is none."""
     rewards = [math.nan if group.greedy_reward is None else group.greedy_reward for group in groups]
     return torch.tensor(rewards, dtype=torch.float64)
 

@@ -114,7 +114,7 @@ class Episodes(TurnTaking):
 
 
 def episodes_of(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
-    """The episodes of a run; None where a completion is one turn."""
+    """The episodes of a run; None if a completion is one turn."""
     match config.environment:
         case NoEnvironment():
             return None

@@ -22,7 +22,7 @@ from worker.rollout.lean_decoder import LeanDecoder
 
 logger = logging.getLogger(__name__)
 
-FEWEST_PLACES = 64
+MIN_PLACES = 64
 """Places of the cache that a graph attends to at least, and the step in which they grow at first."""
 
 RECORDING = threading.Lock()
@@ -105,7 +105,7 @@ class GraphDecoder(LeanDecoder):
         return super().prefill(ids, mask, max_rows=max_rows, max_new_tokens=max_new_tokens)
 
     def _room(self, tokens: int) -> int:
-        return rounded(tokens, least=FEWEST_PLACES)  # few sizes, because kernels are planned for each
+        return rounded(tokens, least=MIN_PLACES)  # few sizes, because kernels are planned for each
 
     def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
         cache = super()._grown(keys, values, max_rows)
@@ -137,7 +137,7 @@ class GraphDecoder(LeanDecoder):
         """See Decoder. The logits are overwritten by the next step."""
         self.tokens[: len(tokens)] = tokens
         rows = min(self.max_rows, rounded(len(tokens)))
-        span = min(self.capacity, rounded(self.length + 1, least=FEWEST_PLACES))
+        span = min(self.capacity, rounded(self.length + 1, least=MIN_PLACES))
         if self.recorder is None:
             self._token(rows, span)
         else:

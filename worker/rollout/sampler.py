@@ -17,7 +17,7 @@ from worker.prompt import Prompt
 from worker.rollout.alternatives import AlternativesLog
 from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.engine import Interrupted, SamplingLike, completion_of, encoded_prompts
-from worker.rollout.graph_decoder import FEWEST_PLACES, rounded
+from worker.rollout.graph_decoder import MIN_PLACES, rounded
 from worker.rollout.routes import RoutesLog
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampling_log import SamplingMaskLog
@@ -292,7 +292,7 @@ def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int
     """The number of rows of this length whose keys, values and logits fit into a GPU's free memory."""
     if model.device.type != "cuda":
         return sys.maxsize
-    tokens = rounded(tokens, least=FEWEST_PLACES)
+    tokens = rounded(tokens, least=MIN_PLACES)
     config: Any = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -10,8 +10,8 @@ from worker.rollout.engine import SamplingLike
 from worker.rollout.sampler import next_token_logprobs
 from worker.types import Completion
 
-MOST_COMPLETIONS = 4
-MOST_TOKENS = 256
+MAX_COMPLETIONS = 4
+MAX_TOKENS = 256
 """Of each completion: its distributions over the vocabulary have to fit in memory."""
 
 FARTHEST = 20.0
@@ -31,14 +31,14 @@ def mismatch(
 
     Both after temperature, top-k and top-p. A first completion of some groups is looked at, evenly spread.
     """
-    step = max(1, len(groups) // MOST_COMPLETIONS)
-    chosen = list(range(0, len(groups), step))[:MOST_COMPLETIONS]
+    step = max(1, len(groups) // MAX_COMPLETIONS)
+    chosen = list(range(0, len(groups), step))[:MAX_COMPLETIONS]
     values = [_k3(policy, encoded[at], groups[at][0], sampling) for at in chosen]
     return torch.cat(values).mean().item() if values else 0.0
 
 
 def _k3(policy: Policy, prompt: Sequence[int], completion: Completion, sampling: SamplingLike) -> Tensor:
-    count = min(len(completion), MOST_TOKENS)
+    count = min(len(completion), MAX_TOKENS)
     ids = torch.tensor([[*prompt, *completion.ids[:count].tolist()]], device=policy.model.device)
     logits = policy.model(input_ids=ids[:, :-1], logits_to_keep=count).logits[0].float()  # (T, V)
     computed = next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()

@@ -26,7 +26,7 @@ PROGRAMS = "worker.rewards.programs"
 CLOCK_SECONDS = 3
 """Seconds on the clock for each second of processor time: other processes must not decide an answer."""
 
-MOST_CALL_CHARACTERS = 100_000
+MAX_CALL_CHARACTERS = 100_000
 """Of the text of one call."""
 
 
@@ -84,7 +84,7 @@ class Toolbox:
         return answer._replace(seconds=time.perf_counter() - started)
 
     def _answer(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
-        if call.problem or len(call.text) > MOST_CALL_CHARACTERS:
+        if call.problem or len(call.text) > MAX_CALL_CHARACTERS:
             return ToolAnswer(f"error: {call.problem or 'the call is too long'}", "failed")
         tool = next((name for name in self.config.tools if name == call.tool), None)
         match tool:

@@ -59,7 +59,7 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
         mean over prompts of 1 - C(c, G) / C(n, G) - C(n - c, G) / C(n, G)
 
     of prompts with c right of n completions: the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k is of
-    1 - (1-p)^k. Prompts with fewer than G completions say nothing about it; None where all have fewer, or
+    1 - (1-p)^k. Prompts with fewer than G completions say nothing about it; None if all have fewer, or
     where a group is a single completion.
     """
     large_enough = [(n, right) for n, right in counts if n >= size]
@@ -77,7 +77,7 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the values that are known; None where there are none, or where it is not finite."""
+    """Mean of the values that are known; None if there are none, or if it is not finite."""
     present = [value for value in values if value is not None]
     with np.errstate(over="ignore", invalid="ignore"):
         average = float(np.mean(present)) if present else math.nan

@@ -124,7 +124,7 @@ class EntropyControl:
     def weights(self, entropy: Tensor, mask: Tensor) -> Tensor | None:
         """(B,) float64: the weight for completions that were sampled with these entropies (B, T).
 
-        None where the weight is fixed.
+        None if the weight is fixed.
         """
         if not isinstance(self.knob, knobs.AdaptiveEntropy):
             return None

@@ -21,7 +21,7 @@ from worker.types import Group
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the thinking, by characters, after which the answer is forced."""
 
-MOST_ANSWER_TOKENS = 256
+MAX_ANSWER_TOKENS = 256
 
 
 class CutThought(NamedTuple):
@@ -40,7 +40,7 @@ def effort_auc(
     once more; answers are greedy and graded without the thinking. None: no completion has the tags, or none
     could be graded.
     """
-    answer_tokens = min(max_new_tokens, MOST_ANSWER_TOKENS)
+    answer_tokens = min(max_new_tokens, MAX_ANSWER_TOKENS)
     thoughts = [
         (group.prompt, parts)
         for group in groups
@@ -58,7 +58,7 @@ def effort_auc(
 
 
 def thinking_of(text: str) -> tuple[str, str] | None:
-    """The text up to where the thinking begins, and the thinking; None where no tag closes it.
+    """The text up to where the thinking begins, and the thinking; None if no tag closes it.
 
     A chat template may open the thinking itself: without an opening tag it begins with the text.
     """

@@ -40,9 +40,9 @@ class Evaluation(NamedTuple):
     metrics: Metrics
     groups: tuple[GroupRecord, ...]
     accuracy: float | None
-    """Of the held-out set; None where it was not due or nothing could be graded."""
+    """Of the held-out set; None if it was not due or nothing could be graded."""
     score: float | None
-    """The accuracy by which the best checkpoint is chosen; None where it was not measured."""
+    """The accuracy by which the best checkpoint is chosen; None if it was not measured."""
 
 
 class Evaluator:

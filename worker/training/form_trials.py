@@ -15,10 +15,10 @@ from worker.policy.prompt_form import PromptForm, prompt_form
 from worker.prompt import Prompt
 from worker.types import Completion
 
-MOST_PROMPTS, COMPLETIONS = 8, 4
+MAX_PROMPTS, COMPLETIONS = 8, 4
 """Of each form."""
 
-MOST_CHARACTERS = 2_000
+MAX_CHARACTERS = 2_000
 """Of each text that the report repeats."""
 
 THINKING = "enable_thinking"
@@ -40,7 +40,7 @@ def form_trials(
     policy: Policy, config: PolicyConfig, prompts: Sequence[Prompt], sample: Sample
 ) -> list[FormTrial]:
     """Every form that the policy can be asked in, the config's own first."""
-    return [_trial(form, policy, config, prompts[:MOST_PROMPTS], sample) for form in _forms(policy, config)]
+    return [_trial(form, policy, config, prompts[:MAX_PROMPTS], sample) for form in _forms(policy, config)]
 
 
 def _forms(policy: Policy, config: PolicyConfig) -> Iterator[Form]:
@@ -71,7 +71,7 @@ def _known_forms(template: str) -> Iterator[Form]:
 def shortened(text: str) -> str:
     """A text as the report repeats it: storable and not too long."""
     text = clean_text(text)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
 
 def _form(policy: Policy, config: PolicyConfig) -> PromptForm:

@@ -43,13 +43,13 @@ from worker.training.timings import peak_bytes
 from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
-MOST_REFERENCES = 256
+MAX_REFERENCES = 256
 """Reference answers that are graded."""
 
-MOST_PROBED = 32
+MAX_PROBED = 32
 """Prompts to which the texts without work are given."""
 
-MOST_EXAMPLES = 10
+MAX_EXAMPLES = 10
 
 SECTIONS = ("reward/", "length/", "text/", "tokens/")
 """Metrics of a step that mean the same in a check."""
@@ -124,10 +124,10 @@ class LaunchCheck:
 
     def _report(self) -> tuple[CheckReport, list[Group]]:
         evaluation = self.config.evaluation
-        prompts = distinct_prompts(self.mixture, max(evaluation.prompts, MOST_REFERENCES))
-        references = self._references(prompts[:MOST_REFERENCES])
+        prompts = distinct_prompts(self.mixture, max(evaluation.prompts, MAX_REFERENCES))
+        references = self._references(prompts[:MAX_REFERENCES])
         groups = self._sample(prompts[: evaluation.prompts])
-        probes = self._probes(prompts[:MOST_PROBED])
+        probes = self._probes(prompts[:MAX_PROBED])
         report = CheckReport(
             **numbers_of(groups, group_size=self.config.sampling.group_size),
             references=references,
@@ -189,7 +189,7 @@ class LaunchCheck:
                     prompt=shortened(prompt.text),
                     answer=shortened(prompt.answer),
                 )
-                for prompt in wrong[:MOST_EXAMPLES]
+                for prompt in wrong[:MAX_EXAMPLES]
             ],
             reward=mean(group.rewards[0] for group in groups),
         )

@@ -79,7 +79,7 @@ class Replica:
         )
 
     def order(self, order_name: str, **knobs: Any) -> None:
-        """Let the other ranks do what this one does now; nothing where it is alone."""
+        """Let the other ranks do what this one does now; nothing if it is alone."""
         if not self.ranks.is_alone:
             self.ranks.order({"what": order_name, **knobs})
 

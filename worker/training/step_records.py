@@ -9,7 +9,7 @@ import numpy as np
 from backend.base.text import clean_text
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.token_values import alternative_names
-from backend.rollouts.turns import MOST_NAME
+from backend.rollouts.turns import MAX_NAME
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected
 from worker.training.update_stats import CONTRIBUTIONS, Arrays, UpdateStats
@@ -98,7 +98,7 @@ def _turns(completion: Completion) -> tuple[dict[str, Any], ...]:
     last = len(completion.text)  # without the token that ended it
     return tuple(
         {
-            "tool": clean_text(turn.tool)[:MOST_NAME],
+            "tool": clean_text(turn.tool)[:MAX_NAME],
             "outcome": turn.outcome,
             "seconds": turn.seconds,
             "is_cut": turn.is_cut,

@@ -228,7 +228,7 @@ class Trainer:
     def _unrecorded_decision(self) -> Outcome | None:
         """The decision of a stop rule that an attempt saved in its checkpoint and did not live to record.
 
-        None where it is recorded, because the user has resumed the run since, and for a fork.
+        None if it is recorded, because the user has resumed the run since, and for a fork.
         """
         decision, self.counters.decision = self.counters.decision, None
         if decision is None:

@@ -17,10 +17,10 @@ SMOOTHED = 5
 ALARM, CALM = 4.0, 2.0
 """Spreads of the healthy window: beyond the first a change counts, within the second it has not begun."""
 
-LEAST_BASELINE = 4
+MIN_BASELINE = 4
 """Points of a healthy window."""
 
-LEAST_SPREAD = 0.05
+MIN_SPREAD = 0.05
 """Of a spread, as a share of the healthy value."""
 
 
@@ -59,12 +59,12 @@ def change(
     finite = series.finite()
     values = np.log(np.maximum(finite.values, 1e-12)) if is_log else finite.values
     is_base = (finite.steps >= healthy.healthy) & (finite.steps <= healthy.sick)
-    if is_base.sum() < LEAST_BASELINE:
+    if is_base.sum() < MIN_BASELINE:
         return None
     middle, spread = _baseline(values[is_base], floor, is_log=is_log)
     smooth = running_median(values, smoothed)
     away = (smooth - middle) / spread * (1.0 if direction == "up" else -1.0)
-    away[: int(np.flatnonzero(is_base)[0]) + LEAST_BASELINE] = 0.0
+    away[: int(np.flatnonzero(is_base)[0]) + MIN_BASELINE] = 0.0
     index = next((at for at in np.flatnonzero(away > ALARM) if (away[at : at + 3] > CALM).all()), None)
     if index is None:
         return None
@@ -84,7 +84,7 @@ def change(
 def _baseline(values: Floats, floor: float, *, is_log: bool) -> tuple[float, float]:
     middle = float(np.median(values))
     spread = MAD_TO_SIGMA * float(np.median(np.abs(values - middle)))
-    least = 0.1 if is_log else max(floor, LEAST_SPREAD * abs(middle))
+    least = 0.1 if is_log else max(floor, MIN_SPREAD * abs(middle))
     return middle, max(spread, least)
 
 

@@ -12,7 +12,7 @@ class Remedy(NamedTuple):
 
     words: str
     changes: dict[str, object]
-    """Fields of a run's config by their dotted paths; empty where the remedy is no knob."""
+    """Fields of a run's config by their dotted paths; empty if the remedy is no knob."""
     source: str
 
 

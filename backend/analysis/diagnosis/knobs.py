@@ -18,7 +18,7 @@ Changes = dict[str, Any]
 """Fields by dotted path."""
 Remedies = Iterator[Changes]
 
-MOST_KL = 0.04
+MAX_KL = 0.04
 """Coefficient of k3 in DeepSeekMath (arXiv:2402.03300), section 4.1; that of a sum is no measure for it."""
 
 CLIP_HIGHER = 1.4
@@ -34,7 +34,7 @@ NO_RATE = 1e-8
 
 
 def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
-    """The first change of a config, as RunConfig writes it; empty where nothing fits."""
+    """The first change of a config, as RunConfig writes it; empty if nothing fits."""
     try:
         config = RunConfig.model_validate(fields)
     except ValidationError:
@@ -108,7 +108,7 @@ def _other_pull(config: RunConfig) -> Remedies:
     yield {
         "objective.kl": {
             "type": "k3",
-            "coef": _changed_coef(kl.coef, lambda coef: min(coef or 0.01, MOST_KL)),
+            "coef": _changed_coef(kl.coef, lambda coef: min(coef or 0.01, MAX_KL)),
         }
     }
     yield {"objective.kl.coef": _changed_coef(kl.coef, lambda coef: _rounded(coef / 4))}

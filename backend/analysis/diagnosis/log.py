@@ -58,7 +58,7 @@ METRICS = (
 )
 """Metrics that a detector reads."""
 
-MOST_POINTS = 5_000
+MAX_POINTS = 5_000
 """Of a series; longer ones are judged by the medians of equal parts."""
 
 
@@ -89,20 +89,20 @@ class Series:
         return Series(self.steps[is_inside], self.values[is_inside])
 
     def thinned(self) -> "Series":
-        """The same with at most MOST_POINTS points, each the median of a part; one not finite value shows."""
-        if len(self) <= MOST_POINTS:
+        """The same with at most MAX_POINTS points, each the median of a part; one not finite value shows."""
+        if len(self) <= MAX_POINTS:
             return self
-        size, longer = divmod(len(self), MOST_POINTS)
+        size, longer = divmod(len(self), MAX_POINTS)
         cut = longer * (size + 1)
         parts = (self.values[:cut].reshape(longer, size + 1), self.values[cut:].reshape(-1, size))
-        lengths = np.repeat([size + 1, size], [longer, MOST_POINTS - longer])
+        lengths = np.repeat([size + 1, size], [longer, MAX_POINTS - longer])
         return Series(
             self.steps[np.cumsum(lengths) - 1], np.concatenate([_middles(piece) for piece in parts])
         )
 
 
 def _middles(parts: Floats) -> Floats:
-    """(N,) medians of the rows; NaN where a value is not finite, so that it shows."""
+    """(N,) medians of the rows; NaN if a value is not finite, so that it shows."""
     is_finite = np.asarray(np.isfinite(parts).all(axis=1))
     middles: Floats = np.median(np.where(is_finite[:, None], parts, 0.0), axis=1)
     return np.where(is_finite, middles, math.nan)
@@ -127,7 +127,7 @@ class Log:
         return None
 
     def setting(self, path: str) -> Any:
-        """A field of the config by its dotted path; None where it is not known."""
+        """A field of the config by its dotted path; None if it is not known."""
         value: Any = self.config
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None

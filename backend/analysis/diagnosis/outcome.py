@@ -12,7 +12,7 @@ from backend.config.causes import Verdict
 GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
 """Training accuracy has a point at every step; the held-out accuracy decides beside it."""
 
-LEAST_POINTS = 12
+MIN_POINTS = 12
 """Of the goal, below which nothing is said."""
 
 FALLEN, STILL_FALLEN, DECLINED = 0.5, 0.6, 0.75
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 def judge(log: Log) -> Outcome:
     """The outcome by the training goal and, where there are evaluations, by the held-out one."""
-    goal_series = log.find(*GOALS, least=LEAST_POINTS)
+    goal_series = log.find(*GOALS, least=MIN_POINTS)
     evaluated = log.find("eval/accuracy", least=3)
     trained = (
         judge_series(*goal_series, log) if goal_series else Outcome("inconclusive", "", note=_too_few(log))
@@ -74,7 +74,7 @@ def judge(log: Log) -> Outcome:
 
 def _too_few(log: Log) -> str:
     most = max((len(series.finite()) for name in GOALS if (series := log.series.get(name))), default=0)
-    return f"{most} points of a goal; {LEAST_POINTS} are needed" if most else "no accuracy and no reward"
+    return f"{most} points of a goal; {MIN_POINTS} are needed" if most else "no accuracy and no reward"
 
 
 def judge_series(name: str, series: Series, log: Log) -> Outcome:

@@ -13,7 +13,7 @@ class RemedyItem(Documented):
 
     words: str
     changes: dict[str, Any]
-    """Fields of the run's config by dotted path; empty where the remedy is not a knob."""
+    """Fields of the run's config by dotted path; empty if the remedy is not a knob."""
     source: str
 
 

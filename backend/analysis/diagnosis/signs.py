@@ -79,7 +79,7 @@ def unjudged(cause: str, needs: str) -> Unjudged:
 
 
 def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
-    """The reason why a cause cannot be judged; None where a metric has at least `least` finite values.
+    """The reason why a cause cannot be judged; None if a metric has at least `least` finite values.
 
     The log lacks `needs` where it has none of the metrics, else values of the one that has the most.
     """
@@ -93,7 +93,7 @@ def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> 
 
 
 def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
-    """The change that a sign asks for; None where the metric is missing or did not change that far."""
+    """The change that a sign asks for; None if the metric is missing or did not change that far."""
     series, healthy = log.series.get(sign.metric), outcome.healthy
     if series is None or healthy is None:
         return None

@@ -30,7 +30,7 @@ def robust_noise(values: Floats) -> float:
 def window_for(sigma: float, *, scale: float, count: int) -> int:
     """Points of a mean whose standard error is a twentieth of `scale`: 3 to an eighth of all."""
     ratio = 20 * sigma / scale if scale > 0 else 0.0
-    points = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN where differences overflow
+    points = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN if differences overflow
     return int(np.clip(points, 3, max(3, count // 8)))
 
 

@@ -16,7 +16,7 @@ from backend.storage.run_lookup import must_exist
 
 router = Router(prefix="/api/v1", tags=["evaluations"])
 
-MOST_RUNS = 50
+MAX_RUNS = 50
 
 
 @router.get("/suite-recipes", response_model=Page)
@@ -42,8 +42,8 @@ def evaluations(
 ) -> Json:
     """Results of the held-out sets and suites of runs, with those of evaluations of their checkpoints."""
     run_ids = list(dict.fromkeys(split_list(runs)))
-    if not 0 < len(run_ids) <= MOST_RUNS:
-        reason = f"holds {len(run_ids)} runs; expected 1 to {MOST_RUNS}"
+    if not 0 < len(run_ids) <= MAX_RUNS:
+        reason = f"holds {len(run_ids)} runs; expected 1 to {MAX_RUNS}"
         raise InvalidRequest([FieldError("runs", reason)])
     for run_id in run_ids:
         must_exist(session, run_id)

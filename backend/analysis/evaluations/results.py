@@ -17,10 +17,10 @@ from backend.storage.models import Checkpoint, Run
 from backend.storage.numbers import spell
 
 PREFIX = "eval/"
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Of one suite of one run, beside the first and the best."""
 
-MOST_CHILDREN = 1_000
+MAX_CHILDREN = 1_000
 """Evaluations of checkpoints that are looked at."""
 
 HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
@@ -57,7 +57,7 @@ def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
     ):
         results = by_suite[run, suite]
         best = max(results, key=lambda step: (_accuracy(results[step][1]), step))
-        shown = set(sorted(results)[-MOST_STEPS:]) | {min(results), best}
+        shown = set(sorted(results)[-MAX_STEPS:]) | {min(results), best}
         left_out += len(results) - len(shown)
         items += [
             _item(suite, *results[step], has_checkpoint=step in saved[run], is_best=step == best)
@@ -76,7 +76,7 @@ def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, 
         Run.deleted_at.is_(None),
         Run.deleting_at.is_(None),
     )
-    newest = session.execute(query.order_by(Run.id.desc()).limit(MOST_CHILDREN)).all()
+    newest = session.execute(query.order_by(Run.id.desc()).limit(MAX_CHILDREN)).all()
     return [(row.id, row.parent_run or "", row.fork_step or 0) for row in reversed(newest)]
 
 

@@ -37,7 +37,7 @@ from backend.base.sandbox.forks import (
 from backend.base.sandbox.operation import Operation, Request
 
 PREPARE_SECONDS = 120.0
-MOST_PROCESSES = 256
+MAX_PROCESSES = 256
 
 
 class Orders(NamedTuple):
@@ -127,7 +127,7 @@ def confine(orders: Orders) -> Any:
     limit(resource.RLIMIT_FSIZE, forks.WRITTEN_BYTES)
     limit(resource.RLIMIT_NOFILE, forks.FILES)
     if "namespaces" in orders.layers:  # the kernel counts processes by user namespace
-        limit(resource.RLIMIT_NPROC, MOST_PROCESSES)
+        limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
     if "landlock" in orders.layers:
         landlock.restrict(
             map(Path, orders.readable),

@@ -15,7 +15,7 @@ from backend.base.errors import Conflict, NotFound
 from backend.base.settings import Settings
 from backend.catalog.datasets.checking import place_upload, preview_upload
 from backend.catalog.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
-from backend.catalog.datasets.guess import MOST_NAME, Mapped
+from backend.catalog.datasets.guess import MAX_NAME, Mapped
 from backend.catalog.datasets.kinds import kind_of
 from backend.catalog.datasets.preview import DatasetPreview
 from backend.catalog.datasets.repeats import Repeats, repeats_of
@@ -35,14 +35,14 @@ TYPES = (
     "application/x-gzip", "application/x-ndjson", "application/zstd", "text/csv",
 )  # fmt: skip
 SHA256 = re.compile(r"[0-9a-f]{64}")
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 CHECK_SECONDS = 900.0
 """How long a client waits while every line of a large file is checked."""
 
 Name = Annotated[
     str, Query(min_length=1, max_length=200, description="A label; its extension says the format.")
 ]
-Column = Annotated[str | None, Query(min_length=1, max_length=MOST_NAME)]
+Column = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME)]
 
 
 def _named(
@@ -92,8 +92,8 @@ class DatasetPage(Documented):
 @router.get("", response_model=DatasetPage)
 def list_all(settings: SettingsOf) -> Json:
     """Uploads, newest first, then the files of DATASETS_DIR by name."""
-    uploads = [shown_upload(upload) for upload in Uploads(settings.datasets_dir).all()[:MOST_LISTED]]
-    files = own_files(settings.datasets_dir, most=MOST_LISTED)
+    uploads = [shown_upload(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
+    files = own_files(settings.datasets_dir, most=MAX_LISTED)
     items = [*uploads, *map(_shown_file, files)]
     return Json({"items": items, "next": None, "most_bytes": settings.upload_bytes})
 

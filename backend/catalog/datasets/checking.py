@@ -14,7 +14,7 @@ from backend.catalog.datasets.tables import table_lines
 from backend.catalog.datasets.unpacking import BadFile, unpacked
 from backend.config.rows import LineError, LineSplitter, RowCheck
 
-MOST_PREVIEWED = 1 << 40
+MAX_PREVIEWED = 1 << 40
 """Bytes of a file of which only the beginning is read."""
 
 _one_at_a_time = threading.Lock()
@@ -66,7 +66,7 @@ def preview_upload(
 ) -> DatasetPreview:
     """The first rows of a file, which may be cut behind them; InvalidRequest where it has none."""
     try:
-        lines, _ = beginning(_pieces(packed, kind, MOST_PREVIEWED), is_cut=is_cut)
+        lines, _ = beginning(_pieces(packed, kind, MAX_PREVIEWED), is_cut=is_cut)
         return preview_of(lines, named)
     except BadFile as error:
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None

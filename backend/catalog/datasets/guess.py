@@ -10,13 +10,13 @@ from backend.config.boxed import last_boxed
 from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of
 from backend.config.rows import check_row
 
-MOST_COLUMNS = 200
+MAX_COLUMNS = 200
 """Columns that are offered."""
 
-MOST_NAME = 128
+MAX_NAME = 128
 """Characters of a name that a problem can hold."""
 
-MOST_IN_OBJECT = 20
+MAX_IN_OBJECT = 20
 """Fields of an object that are offered as `a.b`."""
 
 PROMPTS = (
@@ -39,10 +39,10 @@ BESIDE = ("input", "context", "passage")
 class Mapped(Frozen):
     """The fields of a file problem that say how a row becomes a prompt with its answer."""
 
-    prompt_field: Annotated[str, Field(min_length=1, max_length=MOST_NAME)] = "prompt"
+    prompt_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = "prompt"
     """Column of the question."""
 
-    answer_field: Annotated[str, Field(min_length=1, max_length=MOST_NAME)] = "answer"
+    answer_field: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = "answer"
     """Column of the answer; that of the question for conversations that end with it."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
@@ -62,9 +62,9 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     names: dict[str, None] = {}
     for row in rows:
         for name in _names(row):
-            if 0 < len(name) <= MOST_NAME:
+            if 0 < len(name) <= MAX_NAME:
                 names[name] = None
-            if len(names) >= MOST_COLUMNS:
+            if len(names) >= MAX_COLUMNS:
                 return list(names)
     return list(names)
 
@@ -73,13 +73,13 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
     for name, value in row.items():
         yield name
         if isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in list(value)[:MOST_IN_OBJECT])
+            yield from (f"{name}.{inner}" for inner in list(value)[:MAX_IN_OBJECT])
 
 
 def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
     """The fields that are named, and the likeliest others.
 
-    None where no column is named and no two of them make prompts with answers of most rows.
+    None if no column is named and no two of them make prompts with answers of most rows.
     """
     columns = _columns(rows, named)
     if columns is None:

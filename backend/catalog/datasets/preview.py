@@ -11,10 +11,10 @@ from backend.config.columns import answer_of, prompt_of, stated_answer
 from backend.config.messages import question_text
 from backend.config.rows import Line, LineSplitter, check_row, parse_line
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 """Rows that a guess looks at."""
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 """Bytes that are read for them."""
 
 SHOWN_ROWS = 3
@@ -58,14 +58,14 @@ def beginning(pieces: Iterator[bytes], *, is_cut: bool = False) -> tuple[list[by
             read.append(piece)
             size += len(piece)
             lines += _texts(splitter.feed(piece))
-            if len(lines) >= MOST_ROWS or size >= MOST_BYTES:
-                return lines[:MOST_ROWS], chain(read, pieces)
+            if len(lines) >= MAX_ROWS or size >= MAX_BYTES:
+                return lines[:MAX_ROWS], chain(read, pieces)
     except BadFile:
         if not (is_cut and lines):
             raise
     if not (is_cut and lines):
         lines += _texts(splitter.finish())
-    return lines[:MOST_ROWS], iter(read)
+    return lines[:MAX_ROWS], iter(read)
 
 
 def _texts(lines: Iterator[Line]) -> list[bytes]:
@@ -103,7 +103,7 @@ def preview_of(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPrevi
 
 def _no_row(lines: Sequence[bytes]) -> str:
     if not lines:
-        return f"has no row in its first {MOST_BYTES:,} bytes"
+        return f"has no row in its first {MAX_BYTES:,} bytes"
     try:
         parse_line(lines[0])
     except ValueError as error:

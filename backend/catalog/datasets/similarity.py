@@ -22,20 +22,20 @@ from backend.catalog.datasets.words import WORD, normalised
 RUN = 3
 """Words and signs of a run."""
 
-MOST_RUNS = 2_000
+MAX_RUNS = 2_000
 """Runs of a question that count; what follows them in a longer one does not."""
 
-MOST_QUESTIONS = 200_000
-MOST_WORDS = 40_000_000
+MAX_QUESTIONS = 200_000
+MAX_WORDS = 40_000_000
 """Questions of a source that are compared, and their words together, which take 20 bytes each meanwhile."""
 
-MOST_SHARED = 500
+MAX_SHARED = 500
 """Questions that are compared because of one run: in more of them it is a common phrase."""
 
-MOST_CANDIDATES = 200
+MAX_CANDIDATES = 200
 """Questions that one is compared with, those first that share most of its rarest runs."""
 
-MOST_KNOWN_WORDS = 1_000_000
+MAX_KNOWN_WORDS = 1_000_000
 ROUNDING = 1e-9
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -55,7 +55,7 @@ def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: fl
 
     Two with other numbers in them are different problems, however alike their words are.
     """
-    runs = _shared_runs(*_hashed_runs([*held_out, *islice(questions, MOST_QUESTIONS)]))
+    runs = _shared_runs(*_hashed_runs([*held_out, *islice(questions, MAX_QUESTIONS)]))
     index, first, twins = _Index(runs, limit), len(held_out), []
     for number in range(len(runs.sizes)):
         best = index.most_similar(number)
@@ -94,7 +94,7 @@ class _Index:
     def add(self, number: int) -> None:
         """Let later questions be compared with this one."""
         for run in self._rarest(number):
-            if len(self._by_run[run]) < MOST_SHARED:
+            if len(self._by_run[run]) < MAX_SHARED:
                 self._by_run[run].append(number)
 
     def most_similar(self, number: int) -> tuple[int, float] | None:
@@ -103,8 +103,8 @@ class _Index:
         if not lists:
             return None
         candidates, hits = np.unique(np.concatenate(lists), return_counts=True)
-        if len(candidates) > MOST_CANDIDATES:
-            candidates = np.sort(candidates[np.argsort(-hits, kind="stable")[:MOST_CANDIDATES]])
+        if len(candidates) > MAX_CANDIDATES:
+            candidates = np.sort(candidates[np.argsort(-hits, kind="stable")[:MAX_CANDIDATES]])
         shared = self._shared(number, candidates)
         sizes = self._runs.sizes
         similarity = shared / (sizes[number] + sizes[candidates] - shared)
@@ -133,7 +133,7 @@ class _WordHashes(dict[str, int]):
     """Hashes of 64 bits by word, the same in every process: a resumed run drops the same rows."""
 
     def __missing__(self, word: str) -> int:
-        if len(self) >= MOST_KNOWN_WORDS:
+        if len(self) >= MAX_KNOWN_WORDS:
             self.clear()
         digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         self[word] = value = int.from_bytes(digest)
@@ -144,9 +144,9 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
     """The different runs of one text after the other as hashes, and how many each text has."""
     runs, sizes, words_read, hashes = [], [], 0, _WordHashes()
     for text in texts:
-        words = WORD.findall(normalised(text))[: MOST_RUNS + RUN - 1]
+        words = WORD.findall(normalised(text))[: MAX_RUNS + RUN - 1]
         words_read += len(words)
-        if words_read > MOST_WORDS:
+        if words_read > MAX_WORDS:
             break
         words += [""] * (RUN - len(words))
         own_hashes = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))

@@ -15,16 +15,16 @@ from backend.base.sandbox.operation import Operation, Request
 ANSWER_BYTES = 600_000
 """Lines of one answer; one row is always answered."""
 
-MOST_ROW_BYTES = 400_000
+MAX_ROW_BYTES = 400_000
 """A longer row is cut: it is refused afterwards, and its beginning says which one it was."""
 
-MOST_COLUMNS = 2_000
-MOST_NAMES = 20_000
+MAX_COLUMNS = 2_000
+MAX_NAMES = 20_000
 """Characters of all names together."""
 
 BATCH_ROWS = 256
 ABSENT_IF_EMPTY = ("id", "split", "domain", "tools")
-"""Fields that a row need not have: a table has them in every row, empty where they say nothing."""
+"""Fields that a row need not have: a table has them in every row, empty if they say nothing."""
 
 
 def _import(_request: Request) -> None:
@@ -51,8 +51,8 @@ def parquet_rows(request: Request) -> dict[str, Any]:
 
 
 def _check_schema(fields: list[Any]) -> None:
-    if len(fields) > MOST_COLUMNS:
-        raise ValueError(f"has more than {MOST_COLUMNS:,} columns")
+    if len(fields) > MAX_COLUMNS:
+        raise ValueError(f"has more than {MAX_COLUMNS:,} columns")
     _check_names([field.name for field in fields])
     for field in fields:
         if _holds_bytes(field.type):
@@ -89,7 +89,7 @@ def _batches(file: Any, row: int) -> Iterator[Any]:
 
 def csv_rows(request: Request) -> dict[str, Any]:
     """Rows of a CSV file from a byte on, every value as text; `names` of the first line are given back."""
-    csv.field_size_limit(MOST_ROW_BYTES)
+    csv.field_size_limit(MAX_ROW_BYTES)
     number, names = int(request["row"]), list(request["names"])
     with Path(request["path"]).open("rb") as file:
         file.seek(int(request["at"]))
@@ -128,24 +128,24 @@ class Texts:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(MOST_ROW_BYTES)
+        line = self._file.readline(MAX_ROW_BYTES)
         if not line:
             raise StopIteration
         self.read += len(line)
-        if len(line) == MOST_ROW_BYTES and not line.endswith(b"\n"):
-            raise csv.Error(f"it is longer than {MOST_ROW_BYTES:,} bytes")
+        if len(line) == MAX_ROW_BYTES and not line.endswith(b"\n"):
+            raise csv.Error(f"it is longer than {MAX_ROW_BYTES:,} bytes")
         return str(line.decode())
 
 
 def _check_header(names: list[str]) -> None:
     if not names:
         raise ValueError("has no first line with the names of its columns")
-    if len(names) > MOST_COLUMNS:
-        raise ValueError(f"has more than {MOST_COLUMNS:,} columns")
+    if len(names) > MAX_COLUMNS:
+        raise ValueError(f"has more than {MAX_COLUMNS:,} columns")
     if "\0" in "".join(names):
         raise ValueError("is not text: its first line holds NUL bytes")
-    if sum(map(len, names)) > MOST_NAMES:
-        raise ValueError(f"has a first line of more than {MOST_NAMES:,} characters")
+    if sum(map(len, names)) > MAX_NAMES:
+        raise ValueError(f"has a first line of more than {MAX_NAMES:,} characters")
     _check_names(names)
 
 
@@ -170,7 +170,7 @@ class Lines:
         line = json.dumps(_without_nan(told), ensure_ascii=False, default=_as_json).encode(
             "utf-8", "surrogatepass"
         )
-        line = line[:MOST_ROW_BYTES]
+        line = line[:MAX_ROW_BYTES]
         if self._lines and self._bytes + len(line) > ANSWER_BYTES:
             return False
         self._lines.append(line)
@@ -184,7 +184,7 @@ class Lines:
 
 
 def _without_nan(value: Any) -> Any:
-    """pandas writes NaN where there is no number: null in JSON."""
+    """pandas writes NaN if there is no number: null in JSON."""
     if isinstance(value, dict):
         return {key: _without_nan(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

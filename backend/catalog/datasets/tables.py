@@ -9,7 +9,7 @@ from typing import Any
 from backend.base.errors import Unavailable
 from backend.base.sandbox.errors import Died, Refused, TimedOut, Unusable
 from backend.base.sandbox.process import Sandbox
-from backend.catalog.datasets.unpacking import MOST_RATIO, RATIO_FREE_BYTES, BadFile
+from backend.catalog.datasets.unpacking import MAX_RATIO, RATIO_FREE_BYTES, BadFile
 
 KINDS = (".csv", ".parquet")
 OPERATIONS = "backend.catalog.datasets.table_operations"
@@ -35,8 +35,8 @@ def table_lines(path: Path, kind: str, *, most_bytes: int) -> Iterator[bytes]:
             size += len(piece)
             if size > most_bytes:
                 raise BadFile(f"is larger than {most_bytes:,} bytes when unpacked")
-            if size > RATIO_FREE_BYTES and size > MOST_RATIO * packed:
-                raise BadFile(f"unpacks to more than {MOST_RATIO} times its size")
+            if size > RATIO_FREE_BYTES and size > MAX_RATIO * packed:
+                raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
             yield piece
             request |= {"row": request["row"] + piece.count(b"\n"), **told}
 

@@ -18,7 +18,7 @@ ZSTD_PIECE_BYTES = 512
 WINDOW_BYTES = 1 << 25
 """Memory that a zstd frame may ask for; levels up to 19 ask for a quarter of it."""
 
-MOST_RATIO = 250
+MAX_RATIO = 250
 RATIO_FREE_BYTES = 1_000_000
 """Text that is packed better than 1 to 250, beyond the first MB, was made to fill a disk."""
 
@@ -35,8 +35,8 @@ def unpacked(file: IO[bytes], kind: str, *, most_bytes: int) -> Iterator[bytes]:
             size += len(piece)
             if size > most_bytes:
                 raise BadFile(f"is larger than {most_bytes:,} bytes when unpacked")
-            if size > RATIO_FREE_BYTES and size > MOST_RATIO * file.tell():
-                raise BadFile(f"unpacks to more than {MOST_RATIO} times its size")
+            if size > RATIO_FREE_BYTES and size > MAX_RATIO * file.tell():
+                raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
             yield piece
     except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise BadFile(f"is not what {kind} stands for ({error})") from None

@@ -19,13 +19,13 @@ CONFIG_FILES = (
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 
-MOST_CONFIG_BYTES = 4_000_000
+MAX_CONFIG_BYTES = 4_000_000
 
 
 def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | None:
-    """A JSON object of the directory; None where there is none that can be read."""
+    """A JSON object of the directory; None if there is none that can be read."""
     try:
-        if (directory / name).stat().st_size > MOST_CONFIG_BYTES:
+        if (directory / name).stat().st_size > MAX_CONFIG_BYTES:
             return None
         return parsed_config((directory / name).read_bytes())
     except OSError:
@@ -33,8 +33,8 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
 
 
 def parsed_config(content: bytes) -> dict[str, Any] | None:
-    """A config of at most MOST_CONFIG_BYTES and DEEPEST levels; None where it is no such JSON object."""
-    if len(content) > MOST_CONFIG_BYTES:
+    """A config of at most MAX_CONFIG_BYTES and DEEPEST levels; None if it is no such JSON object."""
+    if len(content) > MAX_CONFIG_BYTES:
         return None
     try:
         config = json.loads(content.decode())
@@ -46,7 +46,7 @@ def parsed_config(content: bytes) -> dict[str, Any] | None:
 def config_error(name: str, config: dict[str, Any] | None) -> str:
     """An error in a config that was read; empty if there is none."""
     if config is None:
-        return f"its {name} is not a JSON object of at most {MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
+        return f"its {name} is not a JSON object of at most {MAX_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
     if _names_code(config):
         return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
     return ""

@@ -27,7 +27,7 @@ class Change(NamedTuple):
 def changes_that_fit(
     config: RunConfig, peak: Peak, capacity: float, *, row_tokens: int
 ) -> list[Change] | None:
-    """Changes after which a run takes at most `capacity` bytes; none where it does already, None where no
+    """Changes after which a run takes at most `capacity` bytes; none where it does already, None if no
     changes do.
 
     Measures are tried in the order of docs/one-gpu.md; one that is not needed in the end is left out.
@@ -98,7 +98,7 @@ def _measures(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
 
 
 def _with(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConfig | None:
-    """The config with some changes; None where they contradict it."""
+    """The config with some changes; None if they contradict it."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:
         nested: Any = value

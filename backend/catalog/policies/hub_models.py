@@ -16,10 +16,10 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from backend.catalog.policies.directories import MOST_CONFIG_BYTES, parsed_config, read_config
+from backend.catalog.policies.directories import MAX_CONFIG_BYTES, parsed_config, read_config
 from backend.catalog.policies.weight_files import (
-    MOST_FILES,
-    MOST_HEADER_BYTES,
+    MAX_FILES,
+    MAX_HEADER_BYTES,
     UnreadableWeights,
     Weight,
     joined,
@@ -37,7 +37,7 @@ ASK_SECONDS = 8.0
 FAILURE_SECONDS = 60.0
 """How long a failure is not tried again: the form validates at every key press."""
 
-MOST_ANSWERS = 64
+MAX_ANSWERS = 64
 FIRST_BYTES = 2**18
 """Of a weight file: the headers of most files are shorter."""
 
@@ -66,7 +66,7 @@ def hub_model(name: str, commit: str) -> HubModel:
         ):
             _answers.pop(key, None)
             cached_answer = _answers[key] = _answer(name, commit)
-            while len(_answers) > MOST_ANSWERS:
+            while len(_answers) > MAX_ANSWERS:
                 del _answers[next(iter(_answers))]
     if isinstance(cached_answer.answer, str):
         raise HubModelError(cached_answer.answer)
@@ -98,7 +98,7 @@ def cache_directory() -> Path:
 
 
 def cached_model(name: str, commit: str) -> HubModel | None:
-    """The model as the cache of this machine has it; None where it is not there, or not all of it."""
+    """The model as the cache of this machine has it; None if it is not there, or not all of it."""
     directory = cache_directory() / f"models--{name.replace('/', '--')}" / "snapshots" / commit
     config = read_config(directory)
     if config is None:
@@ -115,7 +115,7 @@ def _files_of(index: Mapping[str, Any] | None) -> list[str]:
         return [ONE_FILE]
     places = index.get("weight_map")
     named = set(places.values()) if isinstance(places, dict) and _are_names(places.values()) else set()
-    if not 0 < len(named) <= MOST_FILES:
+    if not 0 < len(named) <= MAX_FILES:
         raise HubModelError(f"{INDEX} names no weight files")
     return sorted(named)
 
@@ -139,12 +139,12 @@ class _Question:
 
     def model(self) -> HubModel:
         """The model; raises HubModelError or UnreadableWeights."""
-        config = parsed_config(self._read("config.json", MOST_CONFIG_BYTES) or b"")
+        config = parsed_config(self._read("config.json", MAX_CONFIG_BYTES) or b"")
         if config is None:
             raise HubModelError(
                 f"the hub has no public model {self.name!r} with a config.json at this commit"
             )
-        index = self._read(INDEX, MOST_HEADER_BYTES)
+        index = self._read(INDEX, MAX_HEADER_BYTES)
         files = _files_of(None if index is None else _json_object(index))
         return HubModel(config, joined(self._headers(files)))
 
@@ -157,13 +157,13 @@ class _Question:
         if first is None:
             raise HubModelError(f"the hub has no {file[:80]} of {self.name!r} at this commit")
         end = 8 + int.from_bytes(first[:8], "little")
-        if len(first) < 8 or not 10 <= end <= MOST_HEADER_BYTES + 8:
+        if len(first) < 8 or not 10 <= end <= MAX_HEADER_BYTES + 8:
             raise UnreadableWeights(f"{file[:80]} has no header of a safetensors file")
         content = first if end <= len(first) else self._read(file, end) or b""
         return parsed_header(content[8:end], file)
 
     def _read(self, file: str, most: int) -> bytes | None:
-        """The first bytes of a file, at most so many; None where the hub says that there is no such file."""
+        """The first bytes of a file, at most so many; None if the hub says that there is no such file."""
         address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{most - 1}"}
         try:
             status, content = ask_hub(address, most_bytes=most, seconds=self._seconds_left(), headers=headers)

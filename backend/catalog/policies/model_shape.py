@@ -8,11 +8,11 @@ from typing import Any
 from backend.catalog.policies.text_model import is_beside_text, is_loaded, text_config
 from backend.catalog.policies.weight_files import Weight
 
-MOST_SIZE = 10**7
+MAX_SIZE = 10**7
 """Larger numbers of a config are no sizes."""
 
-MOST_LAYERS = 1_000
-MOST_WEIGHTS = 20_000
+MAX_LAYERS = 1_000
+MAX_WEIGHTS = 20_000
 """Larger than any model, the routed experts of a layer counted as one: the estimate would take minutes."""
 
 NO_LINEAR = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
@@ -57,9 +57,9 @@ class ModelShape:
                 raise UnknownShape(f"its config.json has no {name}")
         if not shape.layers:
             raise UnknownShape("its weights name no layers")
-        if len(shape.layers) > MOST_LAYERS or len(shape.weights) > MOST_WEIGHTS:
+        if len(shape.layers) > MAX_LAYERS or len(shape.weights) > MAX_WEIGHTS:
             count = f"{len(shape.layers):,} layers and {len(shape.weights):,} weights"
-            limits = f"{MOST_LAYERS:,} and {MOST_WEIGHTS:,}"
+            limits = f"{MAX_LAYERS:,} and {MAX_WEIGHTS:,}"
             raise UnknownShape(f"it has {count}; at most {limits} are estimated")
         return shape
 
@@ -67,7 +67,7 @@ class ModelShape:
         """The first of some fields that holds a size; 0 where none does."""
         for name in names:
             value = self.config.get(name)
-            if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_SIZE:
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE:
                 return value
         return 0
 

@@ -87,7 +87,7 @@ def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def context_of(policy: str, settings: Settings) -> int | None:
-    """Most tokens of prompt and completion together; None where only the loaded policy knows."""
+    """Most tokens of prompt and completion together; None if only the loaded policy knows."""
     if is_built_in(policy):
         return TINY_CONTEXT
     context = text_config(read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")

@@ -81,7 +81,7 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
 
 
 def _ruler(name: str, new_tokens: int, settings: Settings) -> Ruler | None:
-    """The ruler of a policy and a length cap; None where the context is not known."""
+    """The ruler of a policy and a length cap; None if the context is not known."""
     if (context := context_of(name, settings)) is None:
         return None
     room, limit = context - new_tokens, f"context {context} less max_new_tokens {new_tokens}"

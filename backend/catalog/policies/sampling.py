@@ -25,7 +25,7 @@ LEAN = ("llama", "qwen2", "qwen3")
 JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("o_proj",), ("down_proj",))
 """Linear layers whose products it makes as one on a CPU."""
 
-FEWEST_PACKED = 2**19
+MIN_PACKED = 2**19
 """Values of a float32 matrix from which it keeps a copy in the order in which oneDNN reads it."""
 
 Parts = dict[str, float]
@@ -170,12 +170,12 @@ def copied_values(shape: ModelShape, is_adapted: Callable[[Weight], bool], *, is
     if not is_lean(shape):
         return 0
     head = shape.vocabulary * shape.hidden
-    total = head if is_packed and head >= FEWEST_PACKED else 0
+    total = head if is_packed and head >= MIN_PACKED else 0
     for weights in shape.layers.values():
         for parts in JOINED:
             joined = [weight for weight in weights if is_linear(weight) and weight.module_name in parts]
             values = sum(weight.values for weight in joined)
-            is_copied = len(joined) > 1 or (is_packed and values >= FEWEST_PACKED)
+            is_copied = len(joined) > 1 or (is_packed and values >= MIN_PACKED)
             if is_copied and not any(map(is_adapted, joined)):
                 total += values
     return total

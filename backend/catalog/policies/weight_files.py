@@ -11,11 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MOST_HEADER_BYTES = 64 * 2**20
-MOST_FILES = 1000
-MOST_WEIGHTS = 500_000
-MOST_DIMENSIONS = 8
-MOST_VALUES = 10**14
+MAX_HEADER_BYTES = 64 * 2**20
+MAX_FILES = 1000
+MAX_WEIGHTS = 500_000
+MAX_DIMENSIONS = 8
+MAX_VALUES = 10**14
 """Of one weight, and of a model."""
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d{1,5})\.")
@@ -54,8 +54,8 @@ def read_weights(directory: Path) -> tuple[Weight, ...]:
     try:
         files = sorted(directory.glob("*.safetensors"))
         key = tuple((path, (status := path.stat()).st_size, status.st_mtime_ns) for path in files)
-        if not key or len(key) > MOST_FILES:
-            raise UnreadableWeights(f"{len(key)} weight files; expected 1 to {MOST_FILES}")
+        if not key or len(key) > MAX_FILES:
+            raise UnreadableWeights(f"{len(key)} weight files; expected 1 to {MAX_FILES}")
         return _weights_of(key)
     except OSError as error:
         raise UnreadableWeights(f"the weights cannot be read: {error.strerror}") from error
@@ -73,17 +73,17 @@ def joined(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
         for name, entry in header.items():
             if name != "__metadata__":
                 weights_by_name[name] = _weight(file, name, entry)
-        if len(weights_by_name) > MOST_WEIGHTS:
-            raise UnreadableWeights(f"more than {MOST_WEIGHTS:,} weights")
-    if sum(weight.values for weight in weights_by_name.values()) > MOST_VALUES:
-        raise UnreadableWeights(f"more than {MOST_VALUES:,} values")
+        if len(weights_by_name) > MAX_WEIGHTS:
+            raise UnreadableWeights(f"more than {MAX_WEIGHTS:,} weights")
+    if sum(weight.values for weight in weights_by_name.values()) > MAX_VALUES:
+        raise UnreadableWeights(f"more than {MAX_VALUES:,} values")
     return tuple(weights_by_name.values())
 
 
 def _header(path: Path, size: int) -> dict[str, Any]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= min(MOST_HEADER_BYTES, size - 8):
+        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise UnreadableWeights(f"{path.name[:80]} has no header of a safetensors file")
         return parsed_header(file.read(length), path.name)
 
@@ -101,15 +101,15 @@ def parsed_header(text: bytes, file: str) -> dict[str, Any]:
 
 def _weight(file: str, name: str, entry: Any) -> Weight:
     shape = entry.get("shape") if isinstance(entry, dict) else None
-    if not isinstance(shape, list) or len(shape) > MOST_DIMENSIONS or not all(map(_is_size, shape)):
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(map(_is_size, shape)):
         raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} has no shape")
     kind = str(entry.get("dtype"))[:20]
     if kind not in FLOATING:
         raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} holds {kind}, not floating-point numbers")
-    if math.prod(shape) > MOST_VALUES:
+    if math.prod(shape) > MAX_VALUES:
         raise UnreadableWeights(f"{file[:80]}: {name[:80]!r} is larger than any model")
     return Weight(name, tuple(shape))
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_VALUES
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_VALUES

@@ -52,7 +52,7 @@ class Share(NamedTuple):
 
     terms: Sequence[RewardTerm]
     whose: tuple[Math | str, ...]
-    """For which domain; nothing where it is for all."""
+    """For which domain; nothing if it is for all."""
 
 
 def reward_rows(config: RunConfig) -> list[Math]:

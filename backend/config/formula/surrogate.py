@@ -210,7 +210,7 @@ def _ratio(objective: Objective) -> Math:
 
 
 def kl_definitions(objective: Objective) -> list[Math]:
-    """The estimate of the KL with its limits; nothing where the KL is not in the loss."""
+    """The estimate of the KL with its limits; nothing if the KL is not in the loss."""
     kl = objective.kl
     if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
         return []

@@ -5,7 +5,7 @@ Contradictions inside the objective are refused by the objective itself.
 
 from collections.abc import Iterator, Mapping
 
-from backend.config.base import MOST_COMPLETIONS, Problem
+from backend.config.base import MAX_COMPLETIONS, Problem
 from backend.config.knobs import NoKl, Opsm, PpoClip
 from backend.config.policies import TINY
 from backend.config.problems import ReasoningGymProblem, SumsProblem
@@ -48,11 +48,11 @@ def _budget_errors(config: RunSections) -> Iterator[Problem]:
 
 def _size_errors(config: RunSections) -> Iterator[Problem]:
     sampling, evaluation = config.sampling, config.evaluation
-    most = f"expected at most {MOST_COMPLETIONS:,} completions"
-    if (rows := sampling.prompts_per_step * sampling.group_size) > MOST_COMPLETIONS:
+    most = f"expected at most {MAX_COMPLETIONS:,} completions"
+    if (rows := sampling.prompts_per_step * sampling.group_size) > MAX_COMPLETIONS:
         factors = f"is {sampling.group_size}, times prompts_per_step = {sampling.prompts_per_step}"
         yield "sampling.group_size", f"{factors} makes {rows:,} a step: {most}"
-    if (rows := evaluation.prompts * evaluation.k) > MOST_COMPLETIONS:
+    if (rows := evaluation.prompts * evaluation.k) > MAX_COMPLETIONS:
         factors = f"is {evaluation.prompts}, times k = {evaluation.k}"
         yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {most}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import lcm
 
-from backend.config.base import MOST_COMPLETIONS, Problem
+from backend.config.base import MAX_COMPLETIONS, Problem
 from backend.config.problems import FileProblem, HubProblem, ProblemSource
 from backend.config.sections import RunSections
 
@@ -16,9 +16,9 @@ def suite_errors(config: RunSections) -> Iterator[Problem]:
         if suite.name in names:
             yield f"{path}.name", f"{suite.name!r} is the name of two suites: their metrics would be mixed up"
         names.add(suite.name)
-        if (rows := suite.prompts * suite.n) > MOST_COMPLETIONS:
+        if (rows := suite.prompts * suite.n) > MAX_COMPLETIONS:
             reason = f"is {suite.prompts}, times n = {suite.n} makes {rows:,} completions"
-            yield f"{path}.prompts", f"{reason}: expected at most {MOST_COMPLETIONS:,}"
+            yield f"{path}.prompts", f"{reason}: expected at most {MAX_COMPLETIONS:,}"
         if late := [step for step in suite.steps if step > config.steps]:
             yield f"{path}.steps", f"holds {late[0]}, but the run has {config.steps} steps"
         if suite.rows == "all" and (same := _trained_alike(config, suite.problem)):
@@ -42,7 +42,7 @@ def _trained_alike(config: RunSections, problem: ProblemSource) -> str:
 
 
 def _rows_of(source: ProblemSource) -> tuple[str, ...]:
-    """Name of a source's training rows; empty where it has no fixed ones."""
+    """Name of a source's training rows; empty if it has no fixed ones."""
     if isinstance(source, FileProblem):
         return (source.path,)
     return (source.dataset, source.subset, source.split) if isinstance(source, HubProblem) else ()

@@ -44,14 +44,14 @@ from backend.exchange.archives.tables import write_metrics, write_rollouts
 from backend.exchange.archives.tar import Member, tar_stream
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.origin import ARCHIVED
-from backend.runs.schemas import MOST_IN_NAME
+from backend.runs.schemas import MAX_IN_NAME
 from backend.storage.artifacts.reading import open_artifact, read_manifest
 from backend.storage.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
 from backend.storage.run_lookup import must_exist
 
-MOST_MISSING = 1_000
+MAX_MISSING = 1_000
 EVENTS_AT_ONCE = 1_000
 
 
@@ -88,7 +88,7 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
         members = [_member(RUN, BytesIO(document)), *(_member(name, file) for name, file in tables.items())]
         for _, files in checkpoints_found.values():
             members += files
-        missing = [*lost_points(sessions, run_id), *gone, *damaged][:MOST_MISSING]
+        missing = [*lost_points(sessions, run_id), *gone, *damaged][:MAX_MISSING]
         first = _manifest(run_id, members, missing)
         opened.pop_all()  # the stream closes them
         return Archive(tar_stream([first, *(member for member, _ in members)]), missing)
@@ -134,7 +134,7 @@ def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheck
     return ArchivedRun.model_validate(
         {
             **{name: getattr(run, name) for name in (*same, *later_names)},
-            "name": run.name[:MOST_IN_NAME],
+            "name": run.name[:MAX_IN_NAME],
             "experiment": experiment.name if experiment else "",
             "origin": "" if run.origin == ARCHIVED else run.origin,
             "attempts": attempts,

@@ -130,7 +130,7 @@ def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
 
 
 def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
-    """The prompt and the answer of a group, and why they are empty where they cannot be read."""
+    """The prompt and the answer of a group, and why they are empty if they cannot be read."""
     read = {name: text_or_damage(getattr(group, name)) for name in ("prompt", "answer")}
     return {name: text for name, (text, _) in read.items()}, {name: why for name, (_, why) in read.items()}
 

@@ -21,7 +21,7 @@ ROWS = 10
 """Steps of the table of curves, at most."""
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-MOST_VALUE = 120
+MAX_VALUE = 120
 """Characters of a value in the table of knobs; the config below has all of it."""
 
 
@@ -114,7 +114,7 @@ def _settings(fields: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MOST_VALUE else text[:MOST_VALUE] + "..."
+    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "..."
 
 
 def _recipe(config: RunConfig) -> str:

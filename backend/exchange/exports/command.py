@@ -31,7 +31,7 @@ from backend.storage.models import Checkpoint, Run
 
 Engine = Literal["transformers", "vllm"]
 
-MOST_LISTED = 5
+MAX_LISTED = 5
 
 
 class Source(NamedTuple):
@@ -55,12 +55,12 @@ def _reading(settings: Settings) -> Iterator[Session]:
 def run_called(session: Session, word: str) -> str:
     """Id of the run with this id or name; raises InvalidRequest where there is none or more than one."""
     query = select(Run.id).where((Run.id == word) | (Run.name == word), Run.deleting_at.is_(None))
-    run_ids = session.scalars(query.order_by(Run.created_at).limit(MOST_LISTED + 1)).all()
+    run_ids = session.scalars(query.order_by(Run.created_at).limit(MAX_LISTED + 1)).all()
     if word in run_ids:
         return word
     if len(run_ids) == 1:
         return run_ids[0]
-    several = f"several runs are called {word!r:.60}: {', '.join(run_ids[:MOST_LISTED])}"
+    several = f"several runs are called {word!r:.60}: {', '.join(run_ids[:MAX_LISTED])}"
     raise InvalidRequest([FieldError("run", several if run_ids else f"there is no run {word!r:.60}")])
 
 

@@ -15,14 +15,14 @@ from typing import IO, Literal, NamedTuple
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile, no_sense
-from backend.exchange.imports.operations import MOST_RUNS
-from backend.exchange.imports.table import MOST_POINTS, BadLog, Table, TooMany, shown, too_many_values
+from backend.exchange.imports.operations import MAX_RUNS
+from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, shown, too_many_values
 from backend.exchange.imports.tensorboard import merged_events
 
-MOST_FILES = 2_000
-MOST_UNPACKED = 1_000_000_000
+MAX_FILES = 2_000
+MAX_UNPACKED = 1_000_000_000
 """Bytes of all files together."""
-MOST_MEMBERS = 100_000
+MAX_MEMBERS = 100_000
 """Of a gzip file: it has one more for each time that somebody has appended to it."""
 CHUNK = 1 << 20
 GZIP_CHUNK = 1 << 16
@@ -71,7 +71,7 @@ class _Contents:
 
     def __init__(self) -> None:
         self.found: list[LogInArchive] = []
-        self.left = MOST_POINTS
+        self.left = MAX_POINTS
         """Values that the import still takes."""
         self._longest: dict[str, LogInArchive] = {}
         """Of the states of TRL in each directory."""
@@ -88,7 +88,7 @@ class _Contents:
             raise too_many_values()
         if not log_in_archive.log.is_derived:
             self._runs.add((directory, kind) if kind in MERGED else number)
-        if len(self._runs) > MOST_RUNS:
+        if len(self._runs) > MAX_RUNS:
             raise _too_many_runs()
 
     def _keep_longest(self, log_in_archive: LogInArchive) -> None:
@@ -103,7 +103,7 @@ class _Contents:
 
 
 def _too_many_runs() -> TooMany:
-    return TooMany(f"holds more than {MOST_RUNS} runs; at most that many are imported at once")
+    return TooMany(f"holds more than {MAX_RUNS} runs; at most that many are imported at once")
 
 
 def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
@@ -111,7 +111,7 @@ def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
     path = file.sandbox.new_path()
     with path.open("w+b") as unpacked:
         file.content.seek(0)
-        _gunzip(file.content, unpacked, MOST_UNPACKED)
+        _gunzip(file.content, unpacked, MAX_UNPACKED)
         unpacked.flush()
         return read(LogFile(unpacked, file.sandbox, file.name.removesuffix(".gz"), path))
 
@@ -142,12 +142,12 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
         other_files = int(answer["others"])  # type: ignore[call-overload]
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    if len(files) > MOST_FILES:
-        raise BadLog(f"is an archive of more than {MOST_FILES:,} files")
+    if len(files) > MAX_FILES:
+        raise BadLog(f"is an archive of more than {MAX_FILES:,} files")
     if any(min(member.offset, member.packed, member.size) < 0 for member in files):
         raise no_sense()
-    if (total := sum(member.size for member in files)) > MOST_UNPACKED:
-        raise BadLog(f"is an archive of {total:,} bytes; at most {MOST_UNPACKED:,} are unpacked")
+    if (total := sum(member.size for member in files)) > MAX_UNPACKED:
+        raise BadLog(f"is an archive of {total:,} bytes; at most {MAX_UNPACKED:,} are unpacked")
     return sorted(files), other_files
 
 
@@ -228,9 +228,9 @@ def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
                     if not data:
                         break
                     inflater, members = zlib.decompressobj(31), members + 1
-                    if members > MOST_MEMBERS:
+                    if members > MAX_MEMBERS:
                         raise BadLog(
-                            f"has more than {MOST_MEMBERS:,} gzip members; at most that many are read"
+                            f"has more than {MAX_MEMBERS:,} gzip members; at most that many are read"
                         )
                 written = _take(data, inflater, to, written, most)
                 data = inflater.unused_data
@@ -275,7 +275,7 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     ]
     placed += [(log_file.member.directory, log_file.log) for log_file in alone]
     placed += _add_completions(placed, completions)
-    if len(placed) > MOST_RUNS:
+    if len(placed) > MAX_RUNS:
         raise _too_many_runs()
     several = len(placed) > 1
     for directory, log in placed:

@@ -6,8 +6,8 @@ from typing import Any
 
 from backend.base.sandbox.operation import Operation, Request
 
-MOST_MEMBERS = 5_000
-MOST_NAME = 500
+MAX_MEMBERS = 5_000
+MAX_NAME = 500
 
 
 def zip_members(request: Request) -> dict[str, Any]:
@@ -22,12 +22,12 @@ def zip_members(request: Request) -> dict[str, Any]:
         is_readable = (
             info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and not info.flag_bits & 1
         )
-        if is_link or not is_readable or len(files) >= MOST_MEMBERS:
+        if is_link or not is_readable or len(files) >= MAX_MEMBERS:
             other_files += 1
             continue
         is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
         files.append(
-            [info.filename[:MOST_NAME], info.header_offset, info.compress_size, info.file_size, is_deflated]
+            [info.filename[:MAX_NAME], info.header_offset, info.compress_size, info.file_size, is_deflated]
         )
     return {"files": files, "others": other_files}
 
@@ -39,10 +39,10 @@ def tar_members(request: Request) -> dict[str, Any]:
         for member in archive:
             if member.isdir():
                 continue
-            if not member.isreg() or member.issparse() or len(files) >= MOST_MEMBERS:
+            if not member.isreg() or member.issparse() or len(files) >= MAX_MEMBERS:
                 other_files += 1
                 continue
-            files.append([member.name[:MOST_NAME], member.offset_data, member.size, member.size, False])
+            files.append([member.name[:MAX_NAME], member.offset_data, member.size, member.size, False])
     return {"files": files, "others": other_files}
 
 

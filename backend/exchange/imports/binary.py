@@ -8,11 +8,11 @@ import numpy as np
 
 from backend.base.sandbox.errors import Died, Refused, TimedOut
 from backend.exchange.imports.log_file import LogFile, no_sense
-from backend.exchange.imports.operations import MOST_PART_NAMES
+from backend.exchange.imports.operations import MAX_PART_NAMES
 from backend.exchange.imports.table import BadLog, Floats, Ints, Table, too_many_values
 
 PART_BYTES = 1 << 18
-MOST_RECORD_BYTES = 1 << 23
+MAX_RECORD_BYTES = 1 << 23
 """A record must fit into a part of at most this size."""
 KINDS = (np.int32, np.int64, np.float64, np.float64)
 
@@ -46,7 +46,7 @@ class BinaryReader:
         self._left = file.most_values
 
     def read(self, offset: int) -> Answer | None:
-        """The part at a place of the file; None where no complete record is left. Raises BadLog."""
+        """The part at a place of the file; None if no complete record is left. Raises BadLog."""
         size = PART_BYTES
         while True:
             self._file.seek(offset)
@@ -60,8 +60,8 @@ class BinaryReader:
             if len(data) < size:
                 return None
             size *= 2
-            if size > MOST_RECORD_BYTES:
-                raise BadLog(f"has a record of more than {MOST_RECORD_BYTES:,} bytes at byte {offset:,}")
+            if size > MAX_RECORD_BYTES:
+                raise BadLog(f"has a record of more than {MAX_RECORD_BYTES:,} bytes at byte {offset:,}")
 
     def _ask(self, data: bytes, offset: int) -> Answer:
         document = {"data": b64encode(data).decode(), "offset": offset}
@@ -84,7 +84,7 @@ def checked(answer: Any, size: int) -> Answer:
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
     is_whole = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
-    in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MOST_PART_NAMES)
+    in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
     if not (is_whole and in_range):
         raise no_sense()
     return Answer(used, Points(names, name.astype(np.int64), step, value, time), facts)

@@ -8,7 +8,7 @@ from backend.exchange.imports.table import Table, shown
 
 BOUNDS = ("__MIN", "__MAX")
 _SEPARATOR = " - "
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 class ChartColumn(NamedTuple):
@@ -35,7 +35,7 @@ def from_charts(table: Table, charts: Sequence[ChartColumn]) -> Log:
             table.columns.pop(f"{chart.column}{bound}", None)
     runs = list(dict.fromkeys(chart.run for chart in charts))
     if len(runs) > 1:
-        named = ", ".join(map(shown, runs[:MOST_NAMED])) + (", ..." if len(runs) > MOST_NAMED else "")
+        named = ", ".join(map(shown, runs[:MAX_NAMED])) + (", ..." if len(runs) > MAX_NAMED else "")
         note = (
             f"The file holds curves of {len(runs)} runs ({named}): keep those of one, leave out the others."
         )

@@ -14,7 +14,7 @@ from backend.exchange.imports.run_archive.store import import_any
 from backend.exchange.imports.schemas import ImportAnswer
 from backend.storage.engine import open_engine, open_sessions
 
-MOST_SEED = 2**31
+MAX_SEED = 2**31
 
 
 def import_into(
@@ -27,7 +27,7 @@ def import_into(
     **names: Any,
 ) -> Iterator[str]:
     """Import the file; yields the lines of the report. Raises InvalidRequest where it cannot be imported."""
-    if seed is not None and not (seed.isdecimal() and int(seed) < MOST_SEED):
+    if seed is not None and not (seed.isdecimal() and int(seed) < MAX_SEED):
         raise InvalidRequest([FieldError("seed", f"is {seed!r:.40}; expected a whole number below 2^31")])
     request = replace(
         ImportRequest(clean_text(path.name)[:200], dry_run=dry_run),

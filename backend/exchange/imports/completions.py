@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 from backend.base.redaction import redact_document
 from backend.base.text import clean_text
 from backend.exchange.imports.table import as_number
-from backend.exchange.imports.texts import MOST_TEXT
-from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
+from backend.exchange.imports.texts import MAX_TEXT
+from backend.rollouts.foreign import MAX_COMPLETIONS as MAX_OF_GROUP
 from backend.rollouts.foreign import Split, pack_foreign
 from backend.rollouts.foreign_metrics import Places, foreign_metrics
 from backend.rollouts.records import CompletionRecord, GroupRecord, foreign_group
 from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import Written
 
-MOST_COMPLETIONS = 50_000
-MOST_CHARACTERS = 100_000_000
-MOST_TERMS = 64
-MOST_NAME = 128
+MAX_COMPLETIONS = 50_000
+MAX_CHARACTERS = 100_000_000
+MAX_TERMS = 64
+MAX_NAME = 128
 LAST_STEP = 2**31 - 2
 
 
@@ -53,17 +53,17 @@ class Completions:
     @property
     def is_full(self) -> bool:
         """Whether no further one is taken."""
-        return len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS
+        return len(self.samples) >= MAX_COMPLETIONS or self._characters > MAX_CHARACTERS
 
     def add(self, sample: Sample) -> None:
         """One more, without secrets; a long text is cut."""
         sample = Sample(**redact_document(sample._asdict()))
         texts = [sample.prompt, sample.completion, sample.answer]
-        if any(len(text) > MOST_TEXT for text in texts):
+        if any(len(text) > MAX_TEXT for text in texts):
             self.cut += 1
-            prompt, completion, answer = (text[:MOST_TEXT] for text in texts)
+            prompt, completion, answer = (text[:MAX_TEXT] for text in texts)
             sample = sample._replace(prompt=prompt, completion=completion, answer=answer)
-        self._characters += sum(min(len(text), MOST_TEXT) for text in texts)
+        self._characters += sum(min(len(text), MAX_TEXT) for text in texts)
         if self.is_full:
             self.beyond += 1
         else:
@@ -82,12 +82,12 @@ class Completions:
         sizes = sum(len(group.completions) for group in groups)
         notes = [f"{sizes:,} completions of {len(groups):,} prompts are stored as rollouts."]
         if self.beyond:
-            limit = f"{MOST_COMPLETIONS:,} completions and {MOST_CHARACTERS:,} characters"
+            limit = f"{MAX_COMPLETIONS:,} completions and {MAX_CHARACTERS:,} characters"
             notes.append(f"{self.beyond:,} further completions are left out: at most {limit} are stored.")
         if (surplus := len(self.samples) - sizes) > 0:
-            notes.append(f"{surplus:,} completions are left out: a group has at most {MOST_OF_GROUP:,}.")
+            notes.append(f"{surplus:,} completions are left out: a group has at most {MAX_OF_GROUP:,}.")
         if self.cut:
-            notes.append(f"{self.cut:,} completions are cut: a text has at most {MOST_TEXT:,} characters.")
+            notes.append(f"{self.cut:,} completions are cut: a text has at most {MAX_TEXT:,} characters.")
         return notes
 
     def steps(self) -> Iterator[tuple[int, list[GroupRecord]]]:
@@ -100,7 +100,7 @@ class Completions:
             seen = dict.fromkeys(("train", "eval"), 0)
             records = []
             for (split, prompt, answer), samples in groups.items():
-                completions = [_completion(sample) for sample in samples[:MOST_OF_GROUP]]
+                completions = [_completion(sample) for sample in samples[:MAX_OF_GROUP]]
                 records.append(foreign_group(split, seen[split], prompt, answer, completions))
                 seen[split] += 1
             yield step, records
@@ -159,5 +159,5 @@ def step_of(value: Any) -> int | None:
 def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """The numbers among some cells: terms of the reward."""
     numbers = ((name, as_number(value)) for name, value in cells if type(value) in (int, float, bool))
-    terms = {name[:MOST_NAME]: number for name, number in numbers if number is not None}
-    return dict(list(terms.items())[:MOST_TERMS])
+    terms = {name[:MAX_NAME]: number for name, number in numbers if number is not None}
+    return dict(list(terms.items())[:MAX_TERMS])

@@ -66,23 +66,23 @@ class Suggestion(NamedTuple):
     reason: str
 
 
-FEWEST_VALUES = 12
+MIN_VALUES = 12
 """Of a column whose values say anything."""
 
-LEAST_RISE = 0.1
+MIN_RISE = 0.1
 LARGEST_RATE = 0.01
 
 
 def suggestion(values: Floats) -> Suggestion | None:
-    """The metric that a column in the order of its steps looks like; None where its values say nothing."""
-    if len(values) < FEWEST_VALUES or not np.isfinite(values).all():
+    """The metric that a column in the order of its steps looks like; None if its values say nothing."""
+    if len(values) < MIN_VALUES or not np.isfinite(values).all():
         return None
     if values.min() < 0 or values.max() > 1:
         return None
     third = len(values) // 3
     first, last = values[:third], values[-third:]
     doubt = float(np.hypot(first.std(), last.std())) / third**0.5
-    if float(last.mean() - first.mean()) > max(LEAST_RISE, 3 * doubt):
+    if float(last.mean() - first.mean()) > max(MIN_RISE, 3 * doubt):
         return Suggestion("reward/accuracy", "its values lie between 0 and 1 and rise")
     top = int(values.argmax())
     is_ramp = bool((np.diff(values[: top + 1]) >= 0).all() and (np.diff(values[top:]) <= 0).all())

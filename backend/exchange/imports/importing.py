@@ -25,7 +25,7 @@ from backend.http.idempotency import digest_of, made_before
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Experiment, Run
 
-MOST_NAME = 180
+MAX_NAME = 180
 """Characters of a name that the log gives; a number may follow."""
 
 _one_at_a_time = threading.Lock()
@@ -134,7 +134,7 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
     """The runs of a file by a name that no other one of it has."""
     labelled: dict[str, Log] = {}
     for log in logs:
-        name = clean_text(log.facts.name)[:MOST_NAME] or clean_text(PurePath(file).stem)
+        name = clean_text(log.facts.name)[:MAX_NAME] or clean_text(PurePath(file).stem)
         labelled[next(label for label in _numbered(name) if label not in labelled)] = log
     return labelled
 
@@ -229,11 +229,11 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
         facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
         wanted_name = clean_text(facts.name) or stem
         name = request.name or next(
-            candidate for candidate in _numbered(wanted_name[:MOST_NAME]) if candidate not in taken
+            candidate for candidate in _numbered(wanted_name[:MAX_NAME]) if candidate not in taken
         )
         variant = name
         if facts.variant is not None:  # seeds of one another, but not of runs that are there already
-            shared = (clean_text(facts.variant) or stem)[:MOST_NAME]
+            shared = (clean_text(facts.variant) or stem)[:MAX_NAME]
             free = next(candidate for candidate in _numbered(shared) if candidate not in taken)
             variant = variants.setdefault(shared, free)
         taken.add(name)

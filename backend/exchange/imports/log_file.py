@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 
 from backend.base.sandbox.errors import Died, Refused, TimedOut
 from backend.base.sandbox.process import Sandbox
-from backend.exchange.imports.table import MOST_POINTS, BadLog
+from backend.exchange.imports.table import MAX_POINTS, BadLog
 
 OPERATIONS = "backend.exchange.imports.sandbox_operations"
 ANSWER_SECONDS = 20.0
@@ -83,7 +83,7 @@ class LogFile:
         sandbox: ImportSandbox,
         name: str = "",
         path: Path | None = None,
-        most_values: int = MOST_POINTS,
+        most_values: int = MAX_POINTS,
     ) -> None:
         self.content = content
         self.sandbox = sandbox

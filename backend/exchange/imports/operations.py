@@ -16,11 +16,11 @@ from backend.base.sandbox.operation import Operation, Request
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.protobuf import Value, fields, float32, float64, signed, varint
 
-MOST_RUNS = 100
+MAX_RUNS = 100
 """Of one import."""
-MOST_TEXT = 100_000
+MAX_TEXT = 100_000
 """Bytes of a config that are passed on."""
-MOST_PART_NAMES = 5_000
+MAX_PART_NAMES = 5_000
 
 
 class Point(NamedTuple):
@@ -50,8 +50,8 @@ class LogPart:
         if not -(2**63) <= point.step < 2**63:
             return
         number = self._names.setdefault(point.name, len(self._names))
-        if len(self._names) > MOST_PART_NAMES:
-            raise ValueError(f"more than {MOST_PART_NAMES:,} names of metrics")
+        if len(self._names) > MAX_PART_NAMES:
+            raise ValueError(f"more than {MAX_PART_NAMES:,} names of metrics")
         self._numbers.append(number)
         self._steps.append(point.step)
         self._values.append(point.value)
@@ -125,7 +125,7 @@ def _take_summary_value(log_part: LogPart, content: bytes, step: int, time: floa
             number_found, text = _tensor(value)
     if number_found is not None:
         log_part.add(Point(tag, step, number_found, time))
-    elif text and tag in TEXTS and len(text) <= MOST_TEXT:
+    elif text and tag in TEXTS and len(text) <= MAX_TEXT:
         log_part.facts[tag] = text.decode(errors="replace")
 
 
@@ -239,7 +239,7 @@ def _take_config(log_part: LogPart, content: bytes) -> None:
     """A `ConfigRecord`: update = 1 {key = 1, nested_key = 2, value_json = 16}."""
     config = log_part.facts.setdefault("config", {})
     for number, update in fields(content):
-        if number != 1 or not isinstance(update, bytes) or len(update) > MOST_TEXT:
+        if number != 1 or not isinstance(update, bytes) or len(update) > MAX_TEXT:
             continue
         config_item = {name: value for name, value in fields(update) if isinstance(value, bytes)}
         key = config_item.get(1, config_item.get(2, b"")).decode(errors="replace")

@@ -14,7 +14,7 @@ from backend.exchange.imports.completions import Completions, Sample, step_of, t
 from backend.exchange.imports.log import Log, log_of
 from backend.exchange.imports.log_file import LogFile, no_sense
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MOST_POINTS, BadLog, Floats, Table, as_number
+from backend.exchange.imports.table import MAX_POINTS, BadLog, Floats, Table, as_number
 
 CELLS = 150_000
 """Of one answer: as base64 they fit into one of the sandbox."""
@@ -45,8 +45,8 @@ def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
         columns = [(str(name), str(kind), str(example)) for name, kind, example in answer["columns"]]
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    if rows > MOST_POINTS:
-        raise BadLog(f"has {rows:,} rows; at most {MOST_POINTS:,} are imported")
+    if rows > MAX_POINTS:
+        raise BadLog(f"has {rows:,} rows; at most {MAX_POINTS:,} are imported")
     if not rows or not columns:
         raise BadLog("has no rows")
     if len({name for name, _, _ in columns}) < len(columns):

@@ -10,17 +10,17 @@ import numpy as np
 
 from backend.base.sandbox.operation import Operation, Request
 from backend.config.messages import question_text
-from backend.exchange.imports.texts import MOST_TEXT
+from backend.exchange.imports.texts import MAX_TEXT
 
-MOST_COLUMNS = 2_000
-MOST_LABEL = 200
-MOST_DISTINCT = 200
+MAX_COLUMNS = 2_000
+MAX_LABEL = 200
+MAX_DISTINCT = 200
 """Different labels in one answer; a column with more names no runs."""
 REPLY_BYTES = 600_000
 """Text of one answer, before it becomes JSON; a row is always answered."""
 ROWS_AT_ONCE = 256
 """Of texts: a row is looked at alone, but passed over together with others."""
-MOST_ROW_BYTES = 700_000
+MAX_ROW_BYTES = 700_000
 """Exact texts of a row: as base64 they fit into an answer of the sandbox."""
 
 
@@ -48,14 +48,14 @@ def schema(request: Request) -> dict[str, Any]:
     """Columns with their kind and the number of rows; an example of a column of text."""
     file = _open(request)
     fields = list(file.schema_arrow)
-    if len(fields) > MOST_COLUMNS:
-        raise ValueError(f"more than {MOST_COLUMNS:,} columns")
+    if len(fields) > MAX_COLUMNS:
+        raise ValueError(f"more than {MAX_COLUMNS:,} columns")
     first = next(file.iter_batches(batch_size=1, use_threads=False), None)
     examples = first.to_pylist()[0] if first is not None and first.num_rows else {}
     columns = []
     for field in fields:
         kind = _kind(field.type)
-        example = "" if kind == "number" else str(examples.get(field.name))[:MOST_LABEL]
+        example = "" if kind == "number" else str(examples.get(field.name))[:MAX_LABEL]
         columns.append([field.name, kind, example])
     return {"rows": file.metadata.num_rows, "columns": columns}
 
@@ -131,11 +131,11 @@ def _labels(column: Any) -> dict[str, Any]:
     """Different texts, and of each row the place of its own; no texts where there are too many."""
     texts: dict[str, int] = {}
     codes = [
-        texts.setdefault("" if text is None else str(text)[:MOST_LABEL], len(texts))
+        texts.setdefault("" if text is None else str(text)[:MAX_LABEL], len(texts))
         for text in column.to_pylist()
     ]
     return (
-        {"texts": list(texts), "codes": codes} if len(texts) <= MOST_DISTINCT else {"texts": [], "codes": []}
+        {"texts": list(texts), "codes": codes} if len(texts) <= MAX_DISTINCT else {"texts": [], "codes": []}
     )
 
 
@@ -168,8 +168,8 @@ def cells(request: Request) -> dict[str, Any]:
     used, total = batch.num_rows, 0
     for number, values in enumerate(zip(*columns, strict=True)):
         size = sum(len(value or b"") for value in values)
-        if not number and size > MOST_ROW_BYTES:
-            raise ValueError(f"row {row} has texts of {size:,} bytes; expected at most {MOST_ROW_BYTES:,}")
+        if not number and size > MAX_ROW_BYTES:
+            raise ValueError(f"row {row} has texts of {size:,} bytes; expected at most {MAX_ROW_BYTES:,}")
         total += size
         if number and total > REPLY_BYTES:
             used = number
@@ -195,7 +195,7 @@ def _bytes(value: Any) -> bytes | None:
 def _cell(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return question_text(value)[: MOST_TEXT + 1]
+    return question_text(value)[: MAX_TEXT + 1]
 
 
 OPERATIONS = {

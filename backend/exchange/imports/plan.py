@@ -14,11 +14,11 @@ from backend.config.metrics import canonical_name, find_metric
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.guess import is_step_name, step_candidates, steps_of, suggestion
 from backend.exchange.imports.log import Log
-from backend.exchange.imports.table import MOST_SHOWN, BadLog, Floats, Ints, Table, shown
+from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, shown
 from backend.metrics.store import NAME
 
-MOST_METRICS = 1_000
-MOST_CHARACTERS = 128
+MAX_METRICS = 1_000
+MAX_CHARACTERS = 128
 """Of a metric's name."""
 LATEST = 1e11
 """Seconds since 1970, in the year 5138: what is larger is no such time."""
@@ -131,8 +131,8 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     plan.series |= {
         name: series for name, series in text_series(log.completions).items() if name not in taken
     }
-    if len(plan.series) > MOST_METRICS:
-        raise BadLog(f"has {len(plan.series):,} metrics; at most {MOST_METRICS:,} are imported")
+    if len(plan.series) > MAX_METRICS:
+        raise BadLog(f"has {len(plan.series):,} metrics; at most {MAX_METRICS:,} are imported")
     return plan
 
 
@@ -187,22 +187,22 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
     if twice := next((name for name, count in times.items() if count > 1), None):
         errors.append(FieldError("mapping", f"two columns are to be called {shown(twice)}"))
     if errors:
-        raise InvalidRequest(errors[:MOST_SHOWN])
+        raise InvalidRequest(errors[:MAX_SHOWN])
 
 
 def _note_rows(plan: Plan, steps: Ints) -> None:
     """Rows without a step, and places where the step goes back."""
     table = plan.log.table
     without = np.flatnonzero(steps < 0)
-    for row in without[:MOST_SHOWN]:
+    for row in without[:MAX_SHOWN]:
         table.bad.add(table.lines[row], f"has no step in {shown(plan.step)}: expected a whole number")
-    table.bad.count += max(0, len(without) - MOST_SHOWN)
+    table.bad.count += max(0, len(without) - MAX_SHOWN)
     rows = np.flatnonzero(steps >= 0)
     back = np.flatnonzero(np.diff(steps[rows]) < 0) + 1
     plan.restart_count = len(back)
     plan.restarts = [
         Restart(table.lines[rows[row]], int(steps[rows[row - 1]]), int(steps[rows[row]]))
-        for row in back[:MOST_SHOWN]
+        for row in back[:MAX_SHOWN]
     ]
 
 
@@ -243,7 +243,7 @@ def _decide(
 
 
 def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
-    """Why a column is no metric; empty where it is one."""
+    """Why a column is no metric; empty if it is one."""
     table_column = plan.log.table.columns[column]
     if wanted_name == "":
         return "left out by you"
@@ -286,10 +286,10 @@ def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
         if NAME.fullmatch(ours):
             return ours, "the same quantity"
     clean = re.sub(r"[^\w./@-]+", "_", column)
-    if len(clean) > MOST_CHARACTERS:
+    if len(clean) > MAX_CHARACTERS:
         mark = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
-        cut = f"{clean[: MOST_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
-        return cut, f"a name has at most {MOST_CHARACTERS} characters"
+        cut = f"{clean[: MAX_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
+        return cut, f"a name has at most {MAX_CHARACTERS} characters"
     return clean, "only letters, digits and _ . / @ - stand in a name"
 
 

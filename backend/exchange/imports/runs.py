@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from backend.exchange.imports.log import Log
-from backend.exchange.imports.operations import MOST_RUNS
+from backend.exchange.imports.operations import MAX_RUNS
 from backend.exchange.imports.table import Ints, Table, as_number
 
 RUN_NAMES = ("run_name", "run name", "run", "run_id")
@@ -19,8 +19,8 @@ def split_runs(log: Log) -> list[Log]:
     labels = {name: log.table.labels[name] for name in LABELS if log.table.labels.get(name)}
     keys = list(zip(*labels.values(), strict=True))
     distinct = list(dict.fromkeys(keys))
-    if len(distinct) > MOST_RUNS:
-        note = f"The columns {', '.join(labels)} name more than {MOST_RUNS} runs: all rows are taken as one."
+    if len(distinct) > MAX_RUNS:
+        note = f"The columns {', '.join(labels)} name more than {MAX_RUNS} runs: all rows are taken as one."
         log.facts.notes.append(note)
         return [log]
     if not distinct:

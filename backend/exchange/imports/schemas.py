@@ -50,7 +50,7 @@ class ImportReport(Documented):
     first_step: int
     last_step: int
     step: str
-    """Column of the steps; empty where rows are counted."""
+    """Column of the steps; empty if rows are counted."""
     step_candidates: list[str]
     """Columns that may count the steps, the surest first."""
     columns: list[ColumnItem]

@@ -57,7 +57,7 @@ def prepare_run(plan: Plan) -> PreparedRun:
 def store_run(
     session: Session, plan: Plan, names: Names, prepared: PreparedRun, *, key: str = "", digest: str = ""
 ) -> str | None:
-    """Enter the run; its id, or None where there is a run with this idempotency key."""
+    """Enter the run; its id, or None if there is a run with this idempotency key."""
     facts = plan.log.facts
     experiment = experiment_of(session, names)
     row = {

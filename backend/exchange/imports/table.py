@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_POINTS = 2_000_000
-MOST_COLUMNS = 2_000
-MOST_NAME = 512
+MAX_POINTS = 2_000_000
+MAX_COLUMNS = 2_000
+MAX_NAME = 512
 """Characters of a column's name."""
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Bad lines that a report names one by one."""
 
 Ints = NDArray[np.int64]
@@ -32,11 +32,11 @@ class TooMany(BadLog):
 
 def too_many_values() -> TooMany:
     """The error of a log with more values than an import takes."""
-    return TooMany(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+    return TooMany(f"holds more than {MAX_POINTS:,} values; at most that many are imported at once")
 
 
 def _too_many_rows() -> TooMany:
-    return TooMany(f"holds more than {MOST_POINTS:,} rows; at most that many are imported at once")
+    return TooMany(f"holds more than {MAX_POINTS:,} rows; at most that many are imported at once")
 
 
 class BadLine(NamedTuple):
@@ -57,7 +57,7 @@ class BadLines:
     def add(self, line: int, reason: str) -> None:
         """One more."""
         self.count += 1
-        if len(self.first) < MOST_SHOWN:
+        if len(self.first) < MAX_SHOWN:
             self.first.append(BadLine(line, reason))
 
 
@@ -80,7 +80,7 @@ class Column:
 class Table:
     """Rows of named values, at most `most` of the rows, which may be empty, and of the values."""
 
-    def __init__(self, most: int = MOST_POINTS) -> None:
+    def __init__(self, most: int = MAX_POINTS) -> None:
         self.columns: dict[str, Column] = {}
         self.lines = array("q")
         """Of each row, the line of the file."""
@@ -131,9 +131,9 @@ class Table:
     def column(self, name: str) -> Column:
         """The column of this name, made where there is none yet."""
         if name not in self.columns:
-            if len(self.columns) >= MOST_COLUMNS:
-                raise BadLog(f"has more than {MOST_COLUMNS:,} columns")
-            if len(name) > MOST_NAME:
+            if len(self.columns) >= MAX_COLUMNS:
+                raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
+            if len(name) > MAX_NAME:
                 raise BadLog(f"has a column whose name has {len(name):,} characters: {shown(name)}")
             self.columns[name] = Column()
         return self.columns[name]
@@ -160,11 +160,11 @@ class Table:
                 own_column.example or column.example,
             )
         self.bad.count += table.bad.count
-        self.bad.first = [*self.bad.first, *table.bad.first][:MOST_SHOWN]
+        self.bad.first = [*self.bad.first, *table.bad.first][:MAX_SHOWN]
 
 
 def as_number(value: Any) -> float | None:
-    """The number in a cell; None where it holds none. NaN and the infinities are numbers."""
+    """The number in a cell; None if it holds none. NaN and the infinities are numbers."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]

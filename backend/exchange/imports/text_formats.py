@@ -9,18 +9,18 @@ from backend.exchange.imports.lines import document, parse, text_lines
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MOST_COLUMNS, BadLog, Table, flat, shown
+from backend.exchange.imports.table import MAX_COLUMNS, BadLog, Table, flat, shown
 
 DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
-MOST_LABEL = 200
+MAX_LABEL = 200
 
 _SERVICE = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
 
 
 def delimiter_of(header: str) -> str | None:
-    """Separator of the columns of a header; None where there is none."""
+    """Separator of the columns of a header; None if there is none."""
     best = max(DELIMITERS, key=header.count)
     return best if best in header else None
 
@@ -59,8 +59,8 @@ def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
 
 
 def _checked_header(cells: list[str]) -> list[str]:
-    if len(cells) > MOST_COLUMNS:
-        raise BadLog(f"has more than {MOST_COLUMNS:,} columns")
+    if len(cells) > MAX_COLUMNS:
+        raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
     names = [cell.strip() for cell in cells]
     if not names or not any(names):
         raise BadLog("is empty")
@@ -94,7 +94,7 @@ def read_jsonl(file: LogFile) -> list[Log]:
 
 
 def _label(value: Any) -> str:
-    return "" if value is None or isinstance(value, dict | list) else str(value)[:MOST_LABEL]
+    return "" if value is None or isinstance(value, dict | list) else str(value)[:MAX_LABEL]
 
 
 def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,4 +1,4 @@
 """Prompts and completions of other trainers as plain text."""
 
-MOST_TEXT = 100_000
+MAX_TEXT = 100_000
 """Characters of one prompt or completion; the rest is cut and reported."""

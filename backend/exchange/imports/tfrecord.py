@@ -37,7 +37,7 @@ def is_framed(head: bytes) -> bool:
 
 
 def record_bytes(head: bytes, at: int = 0) -> int | None:
-    """Size of the record at a place, its frame included; None where none begins there."""
+    """Size of the record at a place, its frame included; None if none begins there."""
     header = head[at : at + HEADER_BYTES]
     return _size(header) if len(header) == HEADER_BYTES else None
 

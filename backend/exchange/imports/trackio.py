@@ -15,7 +15,7 @@ from backend.exchange.imports.log_file import LogFile, no_sense
 from backend.exchange.imports.parquet import add_completion
 from backend.exchange.imports.table import BadLog, Table, too_many_values
 
-MOST_ROW = 2**62
+MAX_ROW = 2**62
 
 
 def read_trackio(file: LogFile) -> list[Log]:
@@ -42,7 +42,7 @@ def read_trackio(file: LogFile) -> list[Log]:
 def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
     parts, completions, rows, row, done = list[Points](), Completions(), Table(), 0, 0
     while True:
-        answer = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MOST_ROW)
+        answer = checked(file.ask("trackio-values", key=key, run=run, row=row, done=done), MAX_ROW)
         further = answer.facts.get("done")
         if not answer.used and not further:
             break

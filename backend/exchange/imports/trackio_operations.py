@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 from backend.base.sandbox.operation import Operation, Request
 from backend.config.messages import question_text
-from backend.exchange.imports.operations import MOST_RUNS, WORDS, LogPart, Point
-from backend.exchange.imports.texts import MOST_TEXT
+from backend.exchange.imports.operations import MAX_RUNS, WORDS, LogPart, Point
+from backend.exchange.imports.texts import MAX_TEXT
 
-MOST_CONFIG = 100_000
-MOST_ROW_BYTES = 16_000_000
-MOST_POINTS = 18_000
+MAX_CONFIG = 100_000
+MAX_ROW_BYTES = 16_000_000
+MAX_POINTS = 18_000
 """Of one answer."""
 REPLY_BYTES = 400_000
 """Text of completions in one answer."""
@@ -48,7 +48,7 @@ ROWS = {
 def _open(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda data: data.decode(errors="replace")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_ROW_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.set_authorizer(_authorize)
@@ -80,9 +80,9 @@ def runs(request: Request) -> dict[str, Any]:
             raise ValueError("there is no table of metrics as Trackio makes it")
         key = "run_id" if "run_id" in columns else "run_name"
         query = LIST[key]
-        run_rows = connection.execute(query, (MOST_RUNS + 1,)).fetchall()
-        if len(run_rows) > MOST_RUNS:
-            raise ValueError(f"more than {MOST_RUNS} runs")
+        run_rows = connection.execute(query, (MAX_RUNS + 1,)).fetchall()
+        if len(run_rows) > MAX_RUNS:
+            raise ValueError(f"more than {MAX_RUNS} runs")
         config_columns = _check_table(connection, "configs")
         configs = _configs(connection, key) if {key, "config"} <= set(config_columns) else {}
     listed = [[str(run), str(name)[:200], rows, configs.get(str(run), {})] for run, name, rows, _ in run_rows]
@@ -93,7 +93,7 @@ def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
     configs, size = {}, 0
     for run, config in connection.execute(CONFIGS[key]):
         size += len(config or "")
-        if size <= 5 * MOST_CONFIG and isinstance(read := _json(config), dict):
+        if size <= 5 * MAX_CONFIG and isinstance(read := _json(config), dict):
             configs[str(run)] = {name: value for name, value in read.items() if not name.startswith("_")}
     return configs
 
@@ -132,7 +132,7 @@ def values(request: Request) -> dict[str, Any]:
                     size += len(json.dumps(sample))
                     done += 1
             last, done = row, 0
-            if len(log_part) >= MOST_POINTS or size > REPLY_BYTES or rows >= MOST_POINTS:
+            if len(log_part) >= MAX_POINTS or size > REPLY_BYTES or rows >= MAX_POINTS:
                 break
     log_part.facts = {"samples": samples, "done": 0}
     return log_part.answer(last)
@@ -164,7 +164,7 @@ def _samples(cells: dict[str, Any]) -> list[Any]:
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict) and row.keys() >= COMPLETION:
                 plain = {name: cell for name, cell in row.items() if isinstance(cell, int | float)}
-                texts = {name: question_text(row[name])[: MOST_TEXT + 1] for name in COMPLETION}
+                texts = {name: question_text(row[name])[: MAX_TEXT + 1] for name in COMPLETION}
                 samples.append(plain | texts)
     return samples
 

@@ -6,14 +6,14 @@ from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
 from backend.base.documented import Documented, StrictNumbers
 from backend.base.redaction import redact_document
-from backend.rollouts.foreign import MOST_COMPLETIONS, as_finish_reason
+from backend.rollouts.foreign import MAX_COMPLETIONS, as_finish_reason
 from backend.runs.origin import PushOrigin
 
 LAST_STEP = 2**31 - 2
-MOST_RECORDS = 20_000
-MOST_VALUES = 1_000
-MOST_VALUES_OF_BATCH = 100_000
-MOST_COMPLETIONS_OF_BATCH = 20_000
+MAX_RECORDS = 20_000
+MAX_VALUES = 1_000
+MAX_VALUES_OF_BATCH = 100_000
+MAX_COMPLETIONS_OF_BATCH = 20_000
 PROCESS_DIGITS = 16
 """Sessions of a process, and of its forks, begin with the same digits."""
 
@@ -76,7 +76,7 @@ class MetricsRecord(PushModel):
 
     kind: Literal["metrics"]
     step: Step
-    values: Annotated[dict[Label, Number], Field(max_length=MOST_VALUES)]
+    values: Annotated[dict[Label, Number], Field(max_length=MAX_VALUES)]
 
 
 class Completion(PushModel):
@@ -102,7 +102,7 @@ class CompletionsRecord(PushModel):
     """Position of the prompt within its step; the same place again replaces what is there."""
     prompt: ExactText
     answer: ExactText = ""
-    completions: Annotated[list[Completion], Field(min_length=1, max_length=MOST_COMPLETIONS)]
+    completions: Annotated[list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS)]
 
 
 class FinishRecord(PushModel):
@@ -116,11 +116,11 @@ class FinishRecord(PushModel):
 def _brief(records: "list[Record | None]") -> "list[Record | None]":
     """What is stored while nobody else can write."""
     values = sum(len(record.values) for record in records if isinstance(record, MetricsRecord))
-    if values > MOST_VALUES_OF_BATCH:
-        raise ValueError(f"expected at most {MOST_VALUES_OF_BATCH:,} values, got {values:,}")
+    if values > MAX_VALUES_OF_BATCH:
+        raise ValueError(f"expected at most {MAX_VALUES_OF_BATCH:,} values, got {values:,}")
     count = sum(len(record.completions) for record in records if isinstance(record, CompletionsRecord))
-    if count > MOST_COMPLETIONS_OF_BATCH:
-        raise ValueError(f"expected at most {MOST_COMPLETIONS_OF_BATCH:,} completions, got {count:,}")
+    if count > MAX_COMPLETIONS_OF_BATCH:
+        raise ValueError(f"expected at most {MAX_COMPLETIONS_OF_BATCH:,} completions, got {count:,}")
     if sum(isinstance(record, FinishRecord) for record in records) > 1:
         raise ValueError("a run ends once: expected at most one record of kind finish")
     return records
@@ -147,9 +147,7 @@ class Batch(PushModel):
     run: RunHead | None = None
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
     """Number of the first of these records."""
-    records: Annotated[
-        list[Record | None], Field(max_length=MOST_RECORDS), FailFast(), AfterValidator(_brief)
-    ]
+    records: Annotated[list[Record | None], Field(max_length=MAX_RECORDS), FailFast(), AfterValidator(_brief)]
     """Null stands for a record that was refused before. None at all is a sign of life."""
 
 

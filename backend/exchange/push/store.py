@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
 from backend.base.text import clean_text
 from backend.exchange.imports.guess import is_step_name
-from backend.exchange.imports.plan import MOST_METRICS, TIMES, metric_name
+from backend.exchange.imports.plan import MAX_METRICS, TIMES, metric_name
 from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.exchange.push.schemas import (
     PROCESS_DIGITS,
@@ -39,7 +39,7 @@ from backend.storage.engine import Sessions, db_now, insert_into, new_id, readin
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, PushSession, Run
 from backend.storage.sort_values import sort_values
 
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """Of one writer, with those in the trash: a token that is lost fills no database."""
 
 
@@ -184,9 +184,9 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
 def _check_quota(session: Session, writer: str) -> None:
     """Raise InvalidRequest where a writer has as many runs as it may; the operator has no such limit."""
     count = select(func.count()).select_from(Run).where(Run.writer == writer)
-    if writer and (session.scalar(count) or 0) >= MOST_RUNS:
+    if writer and (session.scalar(count) or 0) >= MAX_RUNS:
         reason = (
-            f"the writer {writer} has {MOST_RUNS:,} runs, as many as it may: ask the operator to delete some"
+            f"the writer {writer} has {MAX_RUNS:,} runs, as many as it may: ask the operator to delete some"
         )
         raise InvalidRequest([FieldError("run", reason)])
 
@@ -282,8 +282,8 @@ def _store(
 
 
 def _check_number(names: Collection[str]) -> None:
-    if (count := len(names)) > MOST_METRICS:
-        reason = f"the run would have {count:,} metrics; at most {MOST_METRICS:,} are stored"
+    if (count := len(names)) > MAX_METRICS:
+        reason = f"the run would have {count:,} metrics; at most {MAX_METRICS:,} are stored"
         raise InvalidRequest([FieldError("records", reason)])
 
 

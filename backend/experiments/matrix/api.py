@@ -25,9 +25,9 @@ from backend.storage.models import Experiment, Run
 
 router = Router(prefix="/api/v1", tags=["experiments"])
 
-MOST_RUNS = 500
-MOST_COLUMNS = 16
-MOST_CURVES = 2_000
+MAX_RUNS = 500
+MAX_COLUMNS = 16
+MAX_CURVES = 2_000
 """Runs x metrics."""
 
 COLUMNS = (
@@ -103,8 +103,8 @@ def _columns(text: str) -> list[Column]:
             errors.append(FieldError("metrics", str(error)))
     if not columns and not errors:
         errors.append(FieldError("metrics", "is empty; expected at least one column"))
-    if len(columns) > MOST_COLUMNS:
-        errors.append(FieldError("metrics", f"has {len(columns)} columns; expected at most {MOST_COLUMNS}"))
+    if len(columns) > MAX_COLUMNS:
+        errors.append(FieldError("metrics", f"has {len(columns)} columns; expected at most {MAX_COLUMNS}"))
     if errors:
         raise InvalidRequest(errors)
     return list(dict.fromkeys(columns))
@@ -150,9 +150,9 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
         raise InvalidRequest([FieldError("experiment", "has no runs; they may have been deleted")])
     groups = [group for group in (split_list(group_text) for group_text in runs.split(";")) if group]
     ids = [run for group in groups for run in group]
-    if len(set(ids)) > MOST_RUNS:
+    if len(set(ids)) > MAX_RUNS:
         raise InvalidRequest(
-            [FieldError("runs", f"names {len(set(ids))} runs; at most {MOST_RUNS} are allowed")]
+            [FieldError("runs", f"names {len(set(ids))} runs; at most {MAX_RUNS} are allowed")]
         )
     if twice := sorted({run for run in ids if ids.count(run) > 1}):
         raise InvalidRequest([FieldError("runs", f"{twice[0]!r} is in several groups; name each run once")])
@@ -195,8 +195,8 @@ def _mark(run: Run) -> str:
 
 def _check_size(runs: int, columns: Sequence[Column]) -> None:
     metrics = len({column.metric for column in columns})
-    if runs * metrics > MOST_CURVES:
-        reason = f"{runs} runs x {metrics} metrics are more than the {MOST_CURVES} curves of a matrix"
+    if runs * metrics > MAX_CURVES:
+        reason = f"{runs} runs x {metrics} metrics are more than the {MAX_CURVES} curves of a matrix"
         raise InvalidRequest([FieldError("metrics", reason)])
 
 

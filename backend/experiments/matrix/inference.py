@@ -21,11 +21,11 @@ POWER = 0.8
 EFFECT_VARIANCE = 4.0
 """Variance of the normal mixture over standardised differences: chosen before any data, for 4 to 20 seeds."""
 
-MOST_SEEDS = 200
+MAX_SEEDS = 200
 """No forecast goes beyond so many seeds."""
 
-LEAST_SEEDS = 2
-LEAST_AT_ANY_TIME = 4
+MIN_SEEDS = 2
+MIN_AT_ANY_TIME = 4
 """Seeds from which on the intervals at 95 % are finite."""
 
 
@@ -39,7 +39,7 @@ class Contrast:
     """Pairs; without pairs the smaller number of seeds."""
     mean: float
     low: float | None
-    """Lower end of the 95 % interval, before the correction; None where there is none."""
+    """Lower end of the 95 % interval, before the correction; None if there is none."""
     high: float | None
     p: float | None
     """Two-sided, before the correction; None without an interval, and where nothing varies."""
@@ -52,14 +52,14 @@ class Contrast:
 
 
 def contrast(values: Mapping[int, float], base: Mapping[int, float], looks: Looks) -> Contrast | None:
-    """Compare values by seed, own minus base; None where one side has no value.
+    """Compare values by seed, own minus base; None if one side has no value.
 
     Seeds are paired where the smaller side has at least two and shares all of them; others are left out.
     """
     if not values or not base:
         return None
     shared = sorted(values.keys() & base.keys())
-    is_paired = len(shared) >= LEAST_SEEDS and len(shared) == min(len(values), len(base))
+    is_paired = len(shared) >= MIN_SEEDS and len(shared) == min(len(values), len(base))
     if is_paired:
         mine, theirs = [values[seed] for seed in shared], [base[seed] for seed in shared]
     else:
@@ -169,13 +169,13 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 def forecast(mean: float, std: float, n: int, alpha: float, looks: Looks) -> float:
     """Power of n pairs at a level, if the true difference and spread are these."""
-    if n < LEAST_SEEDS or std <= 0:
+    if n < MIN_SEEDS or std <= 0:
         return 0.0
     return power(threshold(n, alpha, looks), n - 1, mean / std * math.sqrt(n))
 
 
 def seeds_needed(observed: Contrast, alpha: float) -> int | None:
-    """The least number of pairs with a power of 80 % at a level; None beyond MOST_SEEDS.
+    """The least number of pairs with a power of 80 % at a level; None beyond MAX_SEEDS.
 
     It takes the difference and spread for those seen, and looks at any time: more seeds mean another look.
     """
@@ -185,7 +185,7 @@ def seeds_needed(observed: Contrast, alpha: float) -> int | None:
     def decides(n: int) -> bool:
         return forecast(observed.mean, observed.std or 0.0, n, alpha, "any time") >= POWER
 
-    low, high = LEAST_SEEDS, MOST_SEEDS
+    low, high = MIN_SEEDS, MAX_SEEDS
     if not decides(high):
         return None
     while high - low > 1:

@@ -8,8 +8,8 @@ from typing import Any
 from backend.config.metrics import find_metric
 from backend.experiments.matrix.inference import (
     ALPHA,
-    LEAST_AT_ANY_TIME,
-    LEAST_SEEDS,
+    MIN_AT_ANY_TIME,
+    MIN_SEEDS,
     Contrast,
     Looks,
     contrast,
@@ -22,7 +22,7 @@ from backend.metrics.statistics import LARGEST
 UNTESTED = ("baseline", "not comparable")
 """Words of cells over which p-values are not corrected."""
 
-MOST_MORE_SEEDS = 20
+MAX_MORE_SEEDS = 20
 """Beyond so many the word is `no difference shown`, though the number may be larger."""
 
 
@@ -80,7 +80,7 @@ def judge(
     planned: int | None,
     apart: Mapping[tuple[Column, int], str],
 ) -> dict[tuple[Column, int], Judgement]:
-    """A judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty where it can.
+    """A judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty if it can.
 
     P-values are corrected over all cells that compare with the baseline, also those without a claim.
     """
@@ -128,9 +128,9 @@ def _unclaimed(
 ) -> Judgement:
     """No claim; with seeds to add where their number is the reason and none are under way."""
     is_waiting = planned is not None and min(len(entry.ended), len(base.ended)) < planned
-    is_short = contrast_ is not None and contrast_.low is None and contrast_.n < LEAST_AT_ANY_TIME
+    is_short = contrast_ is not None and contrast_.low is None and contrast_.n < MIN_AT_ANY_TIME
     more_seeds = (
-        LEAST_AT_ANY_TIME - contrast_.n if contrast_ is not None and is_short and not is_waiting else None
+        MIN_AT_ANY_TIME - contrast_.n if contrast_ is not None and is_short and not is_waiting else None
     )
     return Judgement("no claim", reason, contrast_, more_seeds=more_seeds)
 
@@ -142,7 +142,7 @@ def _tested(column: Column, contrast_: Contrast | None, p: float | None, level: 
         return Judgement(_word(column, contrast_.mean), "", contrast_, p)
     needed = seeds_needed(contrast_, level)
     more_seeds = None if needed is None else max(1, needed - contrast_.n)
-    word = "more seeds" if more_seeds is not None and more_seeds <= MOST_MORE_SEEDS else "no difference shown"
+    word = "more seeds" if more_seeds is not None and more_seeds <= MAX_MORE_SEEDS else "no difference shown"
     return Judgement(word, "", contrast_, p, more_seeds)
 
 
@@ -155,7 +155,7 @@ def _word(column: Column, mean: float) -> str:
 
 
 def _barred(column: Column, entry: Entry, planned: int | None) -> str:
-    """Why nothing may be claimed with this row, in one sentence; empty where something may."""
+    """Why nothing may be claimed with this row, in one sentence; empty if something may."""
     ended = [entry.values[seed] for seed in entry.ended]
     if planned is not None and len(ended) < planned:
         done = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
@@ -185,8 +185,8 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
 def _untestable(contrast_: Contrast | None, looks: Looks) -> str:
     if contrast_ is None or (contrast_.p is not None and contrast_.low is not None):
         return ""
-    if contrast_.n < LEAST_SEEDS:
+    if contrast_.n < MIN_SEEDS:
         return "One seed says nothing about how far another one would lie."
     if contrast_.p is None:
         return "The differences do not vary over the seeds, so nothing says how far another one would lie."
-    return f"An always-valid interval needs {LEAST_AT_ANY_TIME} seeds; there are {contrast_.n}."
+    return f"An always-valid interval needs {MIN_AT_ANY_TIME} seeds; there are {contrast_.n}."

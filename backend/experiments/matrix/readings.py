@@ -67,7 +67,7 @@ def until(curve: Curve, x: Floats, most: float) -> Curve:
 def area(curve: Curve, last_step: int) -> float | None:
     """The mean height of the curve up to a step: the area under it over its width, by trapezoids.
 
-    NaN where a value on the way is not finite.
+    NaN if a value on the way is not finite.
     """
     curve = curve.at(curve.steps <= last_step)
     if not len(curve):
@@ -82,7 +82,7 @@ def area(curve: Curve, last_step: int) -> float | None:
 def reached(
     curve: Curve, x: Floats, threshold: float, direction: Better, *, is_evaluation: bool
 ) -> float | None:
-    """The position `x` at which the curve first reaches a threshold; None where it never does.
+    """The position `x` at which the curve first reaches a threshold; None if it never does.
 
     A metric of training reaches it with the mean of its last 10 points: a single step is noise.
     """
@@ -92,7 +92,7 @@ def reached(
 
 
 def sparkline(curves: Sequence[Curve]) -> list[float | None]:
-    """The mean curve in at most 40 values, evenly along the steps; None where no curve has a value."""
+    """The mean curve in at most 40 values, evenly along the steps; None if no curve has a value."""
     curves = [curve.at(np.isfinite(curve.values)) for curve in curves]
     curves = [curve for curve in curves if len(curve)]
     if not curves:

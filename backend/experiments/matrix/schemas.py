@@ -69,10 +69,10 @@ class MatrixCell(Documented):
     """Lower end of Student's 95 % interval of the mean."""
     high: float | None
     values: list[float | str | None]
-    """One per run of the row, in the order of `runs`; null where a run has none."""
+    """One per run of the row, in the order of `runs`; null if a run has none."""
     reached: int | None
     """Of a threshold: how many of the runs that count have reached it, also those that do not record what it
-    took; null where none of them records the metric."""
+    took; null if none of them records the metric."""
     sparkline: list[float | None]
     """The mean curve of the metric, at most 40 values evenly over the steps."""
     versus: Versus | None

@@ -151,7 +151,7 @@ def _curve(points: Points) -> Curve:
 
 
 def _common(runs: Sequence[Run], curves: Curves) -> float | None:
-    """The largest number of tokens that every run has reached; None where one has recorded none."""
+    """The largest number of tokens that every run has reached; None if one has recorded none."""
     ends = [
         float(np.nanmax(curve.values))
         for run in runs
@@ -206,7 +206,7 @@ class _Reader:
         return final(curve, is_evaluation=is_evaluation)
 
     def unrecorded(self, run: Run, column: Column) -> str:
-        """The first metric that the column reads and the run does not record; empty where it records all."""
+        """The first metric that the column reads and the run does not record; empty if it records all."""
         needed = (column.metric, AXES.get(column.reading, column.metric))
         return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
 

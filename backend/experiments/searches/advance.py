@@ -280,7 +280,7 @@ def _why_none(search: SearchRow) -> str:
 
 
 def _config_of(session: Session, trial: TrialRow) -> RunConfig | None:
-    """The config of a configuration's run; None where it is not one of this version any more."""
+    """The config of a configuration's run; None if it is not one of this version any more."""
     document = session.scalar(select(Run.config).where(Run.id == trial.run.id)) if trial.run else None
     try:
         return RunConfig.model_validate(document) if document else None

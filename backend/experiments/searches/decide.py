@@ -8,9 +8,9 @@ from backend.experiments.search_settings import SearchSettings
 from backend.experiments.searches.trial import DONE, LIVE, RunRow, TrialRow
 from backend.experiments.sweep import Sweep
 
-MOST_REFUSED = 20
+MAX_REFUSED = 20
 """Configurations in a row that cannot be run, after which a search ends."""
-MOST_FAILED = 5
+MAX_FAILED = 5
 """Runs without a value, after which a search ends that has found none."""
 FALLEN = ("collapsed", "declining")
 HALF = 0.5
@@ -44,7 +44,7 @@ class SearchRow(NamedTuple):
 
 
 def sickness(trial: TrialRow, settings: SearchSettings) -> str:
-    """The reason to stop a live run by its diagnosis or its values; empty where there is none."""
+    """The reason to stop a live run by its diagnosis or its values; empty if there is none."""
     run = trial.run
     if run is None or run.status not in LIVE or trial.pruned or run.wish:
         return ""
@@ -81,11 +81,11 @@ def end_of_trials(trials: Sequence[TrialRow], sweep: Sweep) -> str:
     """The sentence that says why no further configuration is tried; empty while one may be."""
     if len(trials) >= sweep.cells:
         return f"{sweep.cells} configurations were tried, as asked"
-    newest = trials[-MOST_REFUSED:]
-    if len(newest) == MOST_REFUSED and all(trial.state == "refused" for trial in newest):
-        return f"the last {MOST_REFUSED} configurations cannot be run: {newest[-1].refused}"
+    newest = trials[-MAX_REFUSED:]
+    if len(newest) == MAX_REFUSED and all(trial.state == "refused" for trial in newest):
+        return f"the last {MAX_REFUSED} configurations cannot be run: {newest[-1].refused}"
     without = [trial for trial in trials if trial.state in ("failed", "no value")]
-    if len(without) >= MOST_FAILED and not any(trial.reports for trial in trials if trial not in without):
+    if len(without) >= MAX_FAILED and not any(trial.reports for trial in trials if trial not in without):
         return (
             f"none of the first {len(without)} runs has a value of {sweep.search.metric}: {_why(without[-1])}"
         )

@@ -9,12 +9,12 @@ from backend.metrics.series import Points
 
 MEAN_STEPS = 10
 """Steps over which a metric of training is averaged; an evaluation counts as it is."""
-MOST_REPORTS = 100
+MAX_REPORTS = 100
 """Values of a run of a metric of training."""
 LAST = 3
 
 Reports = dict[int, float]
-"""Value of a run by the step at which it was reached, in order; NaN where it is not finite."""
+"""Value of a run by the step at which it was reached, in order; NaN if it is not finite."""
 
 
 def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
@@ -30,7 +30,7 @@ def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> R
 
 
 def value_of(reports: Reports) -> float | None:
-    """The value of a run; None where it has none that is finite."""
+    """The value of a run; None if it has none that is finite."""
     last = next(reversed(reports.values()), math.nan)
     return last if math.isfinite(last) else None
 
@@ -45,7 +45,7 @@ def _evaluations(points: Points) -> list[tuple[int, float]]:
 
 def _means(points: Points, steps: int) -> list[tuple[int, float]]:
     """Means of the last ten steps at regular steps, the same in all runs, and at the end."""
-    every = max(MEAN_STEPS, math.ceil(steps / MOST_REPORTS))
+    every = max(MEAN_STEPS, math.ceil(steps / MAX_REPORTS))
     last = int(points.steps[-1])
     means = []
     for step in [*range(every, last, every), last]:

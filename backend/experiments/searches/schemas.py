@@ -101,7 +101,7 @@ class SearchItem(Documented):
 
 
 class SearchList(Documented):
-    """The search of an experiment; empty where it is none."""
+    """The search of an experiment; empty if it is none."""
 
     items: list[SearchItem]
 

@@ -28,12 +28,12 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 TRIES = 30
 """Proposals of the sampler that may be known already before one is drawn at random."""
 DRAWS = 2000
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 STARTUP = 10
 """Configurations that are drawn at random before TPE follows the results; Optuna's default."""
 REDUCTION = 3
 """Of successive halving: the share of runs that go on at a rung is a third."""
-LEAST_FINISHED = 3
+MIN_FINISHED = 3
 """Finished runs before the median is asked."""
 
 
@@ -112,7 +112,7 @@ def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
     first = max(1, round(settings.first_rung * steps))
     match settings.pruner:
         case "median":
-            return optuna.pruners.MedianPruner(n_startup_trials=LEAST_FINISHED, n_warmup_steps=first)
+            return optuna.pruners.MedianPruner(n_startup_trials=MIN_FINISHED, n_warmup_steps=first)
         case "halving":
             return optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=REDUCTION)
     return optuna.pruners.NopPruner()
@@ -153,7 +153,7 @@ def _value(axis: Axis, index: Any) -> Any:
 
 
 def _index_of(axis: Axis, value: Any) -> Any:
-    """The place of a value; None where it is none of the knob."""
+    """The place of a value; None if it is none of the knob."""
     if axis.range is not None:
         return axis.range.place(value)
     key = value_key(value)
@@ -192,7 +192,7 @@ def _finite(trial: TrialRow) -> dict[int, float]:
 def _unknown(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
     """A combination that was not tried, at random; all of them are gone through where they are few."""
     combinations = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
-    if 0 < combinations <= MOST_LISTED:
+    if 0 < combinations <= MAX_LISTED:
         listed = [[_value(axis, index) for index in range(axis.count)] for axis in axes]
         free = [point for point in product(*listed) if value_key(list(point)) not in tried]
         return rng.choice(free) if free else None

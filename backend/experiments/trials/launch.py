@@ -21,7 +21,7 @@ from backend.runs.lifecycle import locked_run
 from backend.storage.engine import new_id, reading
 from backend.storage.models import Run, Trial
 
-MOST_NAME = 150
+MAX_NAME = 150
 """Characters of the run's name in the name of the experiment."""
 
 
@@ -81,7 +81,7 @@ def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
 
 def _experiment(plan: TrialPlan) -> dict[str, Any]:
     """The experiment's row, with a request that says what its variants are."""
-    name = f"Trial of {plan.run.name[:MOST_NAME]}"
+    name = f"Trial of {plan.run.name[:MAX_NAME]}"
     variants = [{"name": REPEAT}, {"name": NO_CHANGE}]
     variants += [{**nested(arm.changes), "name": arm.name} for arm in plan.arms]
     base = plan.base.model_dump(mode="json") if plan.base else {}

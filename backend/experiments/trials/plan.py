@@ -16,7 +16,7 @@ from backend.base.settings import Settings
 from backend.config.merge import merge, nested
 from backend.config.run import RunConfig
 from backend.experiments.estimates import estimates
-from backend.experiments.launch import MOST_STEPS_TOGETHER
+from backend.experiments.launch import MAX_STEPS_TOGETHER
 from backend.experiments.trials.fork_point import ForkPoint, fork_point
 from backend.experiments.trials.schemas import ArmRequest, TrialRequest
 from backend.runs.checks import runnable
@@ -51,7 +51,7 @@ class TrialPlan:
     point: ForkPoint
     steps: int
     base: RunConfig | None
-    """The run's config up to `steps`; None where these steps are refused."""
+    """The run's config up to `steps`; None if these steps are refused."""
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
@@ -85,8 +85,8 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
     together = (steps - point.step) * _runs(request.seeds, len(arms))
-    if together > MOST_STEPS_TOGETHER:
-        reason = f"makes {together:,} steps in total; expected at most {MOST_STEPS_TOGETHER:,}"
+    if together > MAX_STEPS_TOGETHER:
+        reason = f"makes {together:,} steps in total; expected at most {MAX_STEPS_TOGETHER:,}"
         errors.append(FieldError("steps", reason))
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
@@ -98,7 +98,7 @@ def _lasting_rules(run: Run) -> list[dict[str, Any]]:
 
 
 def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
-    """The cause of this name, or the first; None where the diagnosis has none."""
+    """The cause of this name, or the first; None if the diagnosis has none."""
     root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
     if not name:
         return root_causes[0] if root_causes else None

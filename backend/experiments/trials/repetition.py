@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(session: Session, run: Run, again: Run, *, after: int) -> Difference | None:
-    """The first difference behind a step, up to the last step of both; None where they are equal."""
+    """The first difference behind a step, up to the last step of both; None if they are equal."""
     names = sorted(
         name
         for name in {*run.summary.get("last", {}), *again.summary.get("last", {})}

@@ -6,11 +6,11 @@ from pydantic import Field, field_validator
 
 from backend.analysis.diagnosis.schemas import RemedyItem
 from backend.base.documented import Documented
-from backend.config.base import MOST_STEPS
+from backend.config.base import MAX_STEPS
 from backend.config.causes import Verdict
 from backend.runs.schemas import Body, Fields, Steps
 
-MOST_PARTS = 12
+MAX_PARTS = 12
 """Of a dotted path; a config is not as deep."""
 
 NO_CHANGE, REPEAT = "no change", "repeat"
@@ -27,8 +27,8 @@ class ArmRequest(Body):
     @field_validator("changes")
     @classmethod
     def _short_paths(cls, changes: dict[str, Any]) -> dict[str, Any]:
-        if any(path.count(".") >= MOST_PARTS for path in changes):
-            raise ValueError(f"a path has at most {MOST_PARTS} parts")
+        if any(path.count(".") >= MAX_PARTS for path in changes):
+            raise ValueError(f"a path has at most {MAX_PARTS} parts")
         return changes
 
 
@@ -41,7 +41,7 @@ class TrialRequest(Body):
     """Left out: the cause's remedy, and that of its first rival that is a change of the config."""
     seeds: Annotated[int, Field(ge=1, le=20)] = 5
     """Runs of each arm; their seeds follow that of the run."""
-    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
     """Step at which every run ends; left out: twice as many steps past the onset as the diagnosis needed."""
 
     @field_validator("arms")

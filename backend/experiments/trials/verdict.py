@@ -32,7 +32,7 @@ class JudgedRun(NamedTuple):
     outcome: Outcome
     goal: str = ""
     end: float | None = None
-    """Of the goal; None where the run has not ended."""
+    """Of the goal; None if the run has not ended."""
 
 
 def judge(session: Session, trial: Trial) -> TrialVerdict:

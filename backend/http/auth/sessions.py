@@ -36,7 +36,7 @@ SEEN_SECONDS = 60.0
 KEPT_SECONDS = 30 * 86400.0
 """How long the row of a session that is over is kept."""
 
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 AGENT_CHARACTERS = 300
 
 
@@ -81,7 +81,7 @@ class BrowserSessions:
             logger.warning("cannot check the session: the database does not answer", exc_info=True)
 
     def _remember(self, session_id: str, *, is_open: bool) -> None:
-        if len(self._remembered) >= MOST_REMEMBERED:
+        if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[session_id] = _Remembered(is_open, time.monotonic())
 

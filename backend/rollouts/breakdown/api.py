@@ -15,13 +15,13 @@ from backend.metrics.lineage import stamps_of
 from backend.rollouts.breakdown.cells import By
 from backend.rollouts.breakdown.change import Window, breakdown_of
 from backend.rollouts.breakdown.schemas import BreakdownAnswer, SignalBudgets
-from backend.rollouts.signal_budget import MOST_BINS, signal_budgets
+from backend.rollouts.signal_budget import MAX_BINS, signal_budgets
 from backend.storage.models import Run
 from backend.storage.run_lookup import must_exist
 
 router = Router(prefix="/api/v1", tags=["rollouts"])
 
-MOST_RUNS = 100
+MAX_RUNS = 100
 
 
 @router.get("/signal-budget", response_model=SignalBudgets)
@@ -30,12 +30,12 @@ def signal_budget(
     session: ReadSession,
     answers: SharedAnswersOf,
     runs: Annotated[str, Query(min_length=1, max_length=20_000, description="Ids of runs, with commas.")],
-    bins: Annotated[int, Query(ge=0, le=MOST_BINS, description="Stretches of steps at most.")] = 0,
+    bins: Annotated[int, Query(ge=0, le=MAX_BINS, description="Stretches of steps at most.")] = 0,
 ) -> Response:
     """Parts of what runs sampled, by whether they moved the policy, and why not. Has an `ETag`."""
     run_ids = split_list(runs)
-    if not 0 < len(run_ids) <= MOST_RUNS:
-        raise InvalidRequest([FieldError("runs", f"names {len(run_ids)} runs; expected 1 to {MOST_RUNS}")])
+    if not 0 < len(run_ids) <= MAX_RUNS:
+        raise InvalidRequest([FieldError("runs", f"names {len(run_ids)} runs; expected 1 to {MAX_RUNS}")])
     for run in run_ids:
         must_exist(session, run)
     return answers.answer(

@@ -18,10 +18,10 @@ from backend.rollouts.repetition import distinct_gram_share
 from backend.storage.completions import in_pieces
 from backend.storage.models import GroupTally, RolloutGroup
 
-MOST_CELLS = 200_000
+MAX_CELLS = 200_000
 """Rows that are read of both windows together."""
 
-MOST_TEXTS = 20_000
+MAX_TEXTS = 20_000
 """The same where texts are read."""
 
 By = Literal["prompt", "group", "flag", "length", "term"]
@@ -232,7 +232,7 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     with_terms = mean.is_term or by == "term"
     with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
     with_texts = mean.of == "repetition"
-    most = MOST_TEXTS if with_texts else MOST_CELLS
+    most = MAX_TEXTS if with_texts else MAX_CELLS
     columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
     cells: list[Cell] = []
     for chunk in _chunks(steps):
@@ -274,10 +274,10 @@ def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> d
 
 
 def _limited(session: Session, query: Any, before: int) -> Iterator[Any]:
-    room = MOST_CELLS - before
+    room = MAX_CELLS - before
     rows = session.execute(query.limit(room + 1)).all()
     if len(rows) > room:
-        raise _too_many(MOST_CELLS)
+        raise _too_many(MAX_CELLS)
     return iter(rows)
 
 

@@ -23,7 +23,7 @@ from backend.rollouts.breakdown.cells import By, Cell, Cells, GroupPlace, Mean, 
 from backend.rollouts.packing import text_or_damage
 from backend.storage.models import Run
 
-MOST_ROWS = 50
+MAX_ROWS = 50
 EXCERPT_CHARS = 200
 LOG_ROUNDING = 1e-12
 
@@ -191,7 +191,7 @@ def _ranked(
 ) -> list[dict[str, Any]]:
     """The rows that weigh most, and all others as one."""
     order = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
-    shown, small = order[:MOST_ROWS], order[MOST_ROWS:]
+    shown, small = order[:MAX_ROWS], order[MAX_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
     texts = {
         prompt_id: text_or_damage(row.prompt)[0][:EXCERPT_CHARS]

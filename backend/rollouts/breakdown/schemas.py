@@ -22,7 +22,7 @@ class BreakdownSide(Documented):
     share: float
     """Of the window's mean."""
     mean: float | None
-    """Of the category's completions; null where there are none."""
+    """Of the category's completions; null if there are none."""
     completions: int
 
 
@@ -128,7 +128,7 @@ class Mismatch(Documented):
     low: float | None
     """Smallest rho that a mask lets through."""
     own_cap: float | None
-    """The run's cap; null where the run uses another correction."""
+    """The run's cap; null if the run uses another correction."""
     tokens: int
     completions: int
     groups: int

@@ -13,7 +13,7 @@ from backend.rollouts.packing import arrays_or_damage
 from backend.rollouts.reading import valid_groups
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 
-MOST_TOKENS = 4_000_000
+MAX_TOKENS = 4_000_000
 """That are read of both windows together."""
 
 
@@ -40,8 +40,8 @@ def values_of_tokens(
         marked(BIT["stored"]),
     )
     totals = session.execute(counted.group_by(GroupTally.step))
-    if sum(row[1] for row in totals if row[0] in inside) > MOST_TOKENS:
-        raise Conflict(f"the two windows hold more than {MOST_TOKENS:,} tokens: choose shorter ones")
+    if sum(row[1] for row in totals if row[0] in inside) > MAX_TOKENS:
+        raise Conflict(f"the two windows hold more than {MAX_TOKENS:,} tokens: choose shorter ones")
     query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutTokens.data).join(
         RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
     )

@@ -13,7 +13,7 @@ from backend.http.routing import Router
 from backend.http.timeout import take_time
 from backend.rollouts import labels
 from backend.rollouts.api import Kind, Number
-from backend.rollouts.judgements import MOST_BYTES, import_judgements
+from backend.rollouts.judgements import MAX_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
 from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
 from backend.rollouts.search import lift
@@ -179,7 +179,7 @@ def used_labels(session: ReadSession, scope: ScopeOf) -> Json:
 @router.post("/labels/import", response_model=ImportedJudgements)
 async def import_labels(request: Request, lab: LabOf) -> Json:
     """Store judgements, a JSON line each: `rollout`, `label` and perhaps `note`. Reports what was refused."""
-    return Json(await import_judgements(request, lab.sessions, most_bytes=MOST_BYTES))
+    return Json(await import_judgements(request, lab.sessions, most_bytes=MAX_BYTES))
 
 
 @router.post("/{completion_id}/labels", response_model=labels.LabelList)

@@ -36,12 +36,12 @@ from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_
 
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
-MOST_MARKS = 50
+MAX_MARKS = 50
 
 CompletionPlace = tuple[int, str, int]
 """Step, group and position of a completion."""
 
-MOST_OF_BEGINNING = 50_000
+MAX_OF_BEGINNING = 50_000
 """Places of the words with a beginning up to which SQLite's index is asked for them."""
 
 
@@ -100,7 +100,7 @@ def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
     """The terms, those marked for which texts are read in place of the index."""
     return [
         replace(term, is_read=True)
-        if term.is_prefix and is_common_beginning(session, term.words[-1], MOST_OF_BEGINNING)
+        if term.is_prefix and is_common_beginning(session, term.words[-1], MAX_OF_BEGINNING)
         else term
         for term in terms
     ]
@@ -236,7 +236,7 @@ def snippet_of(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, A
     at = min(firsts, default=0)
     start, end = max(0, at - BEFORE), min(len(content), at + BEHIND)
     piece = content[start:end]
-    places = [match.span() for pattern in patterns for match in islice(pattern.finditer(piece), MOST_MARKS)]
+    places = [match.span() for pattern in patterns for match in islice(pattern.finditer(piece), MAX_MARKS)]
     return {
         "text": piece,
         "marks": [list(span) for span in _joined(places)],

@@ -26,12 +26,12 @@ from backend.storage.models import GroupTally, RolloutGroup
 from backend.storage.rollout_words import words_of
 
 PRIOR = 10.0
-MOST_COMPARED = 2_000
+MAX_COMPARED = 2_000
 """Phrases, the surest first, among which the longest are looked for."""
 
 LONGEST_PHRASE = 4
-MOST_COMPLETIONS = 2_000
-MOST_WORDS = 400_000
+MAX_COMPLETIONS = 2_000
+MAX_WORDS = 400_000
 """Of each set: a random sample of its groups is read until one of the limits is reached."""
 LEAST = 3
 """Completions of both sets together that contain a phrase which is shown."""
@@ -74,10 +74,10 @@ def sample(session: Session, scope: Scope) -> Sample:
         for completion in (member for group in sorted(chunk) for member in by_group.get(group, ())):
             if test is not None and not test(completion):
                 continue
-            text_words = words_of(completion.clean_text)[: MOST_WORDS - words]
+            text_words = words_of(completion.clean_text)[: MAX_WORDS - words]
             texts.append(text_words)
             words += len(text_words)
-            if len(texts) >= MOST_COMPLETIONS or words >= MOST_WORDS:
+            if len(texts) >= MAX_COMPLETIONS or words >= MAX_WORDS:
                 return Sample(texts, _total(session, scope))
     return Sample(texts, _total(session, scope))
 
@@ -152,7 +152,7 @@ def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> lis
 def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
     """The first ones; of phrases that repeat a part of one another the longest, in the first one's place."""
     chosen: list[Phrase] = []
-    for phrase in phrases[:MOST_COMPARED]:
+    for phrase in phrases[:MAX_COMPARED]:
         places = [index for index, longer in enumerate(chosen) if _repeats(phrase, longer)]
         if not places:
             chosen += [phrase] if len(chosen) < most else []

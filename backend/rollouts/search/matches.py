@@ -175,7 +175,7 @@ def _groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> S
 
 
 def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
-    """The test of a completion itself; None where nothing is asked of it."""
+    """The test of a completion itself; None if nothing is asked of it."""
     labelled = scope.labelled(session) if scope.label else None
     exact = [term for term in terms if term.is_exact]
     read = [(term.pattern(), term.is_not) for term in terms if term.is_read]

@@ -24,7 +24,7 @@ from backend.storage.models import GroupTally, RolloutGroup
 
 RARE = 5_000
 """Completions of all runs that the index is asked for at once."""
-MOST_COUNTED = 20_000
+MAX_COUNTED = 20_000
 """Completions that are counted of a search whose words are common."""
 PROBED = 16
 """One of so many groups of a count is read first, for its pace."""
@@ -46,7 +46,7 @@ class FoundPage(NamedTuple):
     next: CompletionPlace | None
     """Behind which the next page begins; None: there is none."""
     searched_to: int | None
-    """Step at which the time was over; None where it was not."""
+    """Step at which the time was over; None if it was not."""
 
 
 class Counts(NamedTuple):
@@ -131,7 +131,7 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     sampled = WHOLE
     terms = planned(session, terms)
     if not is_rare(session, terms, RARE):
-        sampled = replace(WHOLE, every=math.ceil(sum(stored.values()) / MOST_COUNTED) or 1)
+        sampled = replace(WHOLE, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
         groups = _counted(session, scope, sampled)
         sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):

@@ -15,8 +15,8 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.base.text import REFUSED
 from backend.storage.rollout_words import WORD, words_of
 
-MOST_CHARACTERS = 1_000
-MOST_TERMS = 20
+MAX_CHARACTERS = 1_000
+MAX_TERMS = 20
 
 BEGIN = re.compile(r"\s*(-?)(?=\S)")
 PIECES = {
@@ -70,9 +70,9 @@ class Term:
 
 def parse(text: str) -> tuple[Term, ...]:
     """The terms of a search; none for an empty one. Raises SearchError."""
-    if len(text) > MOST_CHARACTERS:
-        reason = f"a search has at most {MOST_CHARACTERS:,} characters, got {len(text):,}"
-        raise SearchError(reason, MOST_CHARACTERS)
+    if len(text) > MAX_CHARACTERS:
+        reason = f"a search has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
+        raise SearchError(reason, MAX_CHARACTERS)
     if refused := REFUSED.search(text):
         raise SearchError("contains NUL or an unpaired surrogate", refused.start())
     return tuple(_terms(text))
@@ -83,8 +83,8 @@ def _terms(text: str) -> Iterator[Term]:
     while begin := BEGIN.match(text, at):
         is_not, at = bool(begin[1]), begin.end()
         count += 1
-        if count > MOST_TERMS:
-            raise SearchError(f"a search has at most {MOST_TERMS} terms", at)
+        if count > MAX_TERMS:
+            raise SearchError(f"a search has at most {MAX_TERMS} terms", at)
         match = (PIECES.get(text[at]) or PLAIN).match(text, at)
         if match is None:
             name = "quotation mark" if text[at] == '"' else "backquote"

@@ -14,10 +14,10 @@ from backend.rollouts.reading import RolloutFilter
 from backend.storage.models import Experiment, GroupTally, RolloutGroup, RolloutLabel, Run
 from backend.storage.run_lookup import must_exist
 
-MOST_RUNS = 500
+MAX_RUNS = 500
 """Runs of one search."""
 
-MOST_STEPS = 500
+MAX_STEPS = 500
 """Steps that a search is narrowed to by name; where more can have what is looked for, it is everywhere."""
 
 
@@ -53,8 +53,8 @@ class Scope:
         if not conditions or self.steps is not None:
             return self
         query = select(GroupTally.step).where(*self.of_tallies(session), *conditions).distinct()
-        steps = session.scalars(query.limit(MOST_STEPS + 1)).all()
-        return self if len(steps) > MOST_STEPS else replace(self, steps=sorted(steps))
+        steps = session.scalars(query.limit(MAX_STEPS + 1)).all()
+        return self if len(steps) > MAX_STEPS else replace(self, steps=sorted(steps))
 
     def labelled(self, session: Session) -> set[str]:
         """The completions that have the label."""
@@ -107,9 +107,9 @@ def runs_of(session: Session, runs: Sequence[str], experiment: str) -> Sequence[
         if session.get(Experiment, experiment) is None:
             raise ExperimentNotFound(experiment)
         listed = Run.experiment_id == experiment, Run.deleting_at.is_(None), Run.deleted_at.is_(None)
-        runs = session.scalars(select(Run.id).where(*listed).order_by(Run.id).limit(MOST_RUNS + 1)).all()
-    if len(runs) > MOST_RUNS:
-        raise InvalidRequest([FieldError("runs", f"a search covers at most {MOST_RUNS} runs")])
+        runs = session.scalars(select(Run.id).where(*listed).order_by(Run.id).limit(MAX_RUNS + 1)).all()
+    if len(runs) > MAX_RUNS:
+        raise InvalidRequest([FieldError("runs", f"a search covers at most {MAX_RUNS} runs")])
     if not experiment:
         for run in runs:
             must_exist(session, run)

@@ -10,9 +10,9 @@ from backend.runs.query.fields import COLUMNS, CONFIG, config_paths
 from backend.storage.engine import is_postgres
 from backend.storage.models import Experiment, MetricKey, Run
 
-MOST_VALUES = 200
+MAX_VALUES = 200
 """Values of one field."""
-MOST_METRICS = 5_000
+MAX_METRICS = 5_000
 
 
 def shown_fields(session: Session) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def shown_fields(session: Session) -> list[dict[str, Any]]:
         {"name": field.name, "type": field.type, "values": list(field.values) or stored.get(field.name, [])}
         for field in COLUMNS.values()
     ]
-    metrics = session.scalars(select(MetricKey.name).order_by(MetricKey.name).limit(MOST_METRICS))
+    metrics = session.scalars(select(MetricKey.name).order_by(MetricKey.name).limit(MAX_METRICS))
     config = [
         {"name": f"{CONFIG}{path}", "type": "config", "values": sorted(PRESETS) if path == "preset" else []}
         for path in config_paths()
@@ -36,7 +36,7 @@ def shown_fields(session: Session) -> list[dict[str, Any]]:
 
 
 def _distinct(session: Session, query: Select[Any]) -> list[str]:
-    return list(session.scalars(query.distinct().order_by(query.selected_columns[0]).limit(MOST_VALUES)))
+    return list(session.scalars(query.distinct().order_by(query.selected_columns[0]).limit(MAX_VALUES)))
 
 
 def _tags(session: Session) -> Select[Any]:

@@ -22,7 +22,7 @@ from backend.storage.models import Run
 
 CONFIG = "config."
 LONGEST_NAME = 128
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Fields that an error names, at most."""
 
 FieldType = Literal["text", "number", "date", "tags", "config", "metric"]
@@ -141,8 +141,8 @@ def _of_config(path: str) -> Field:
 
 def _first_names(paths: Sequence[str]) -> str:
     """The first of these paths."""
-    shown = [f"{CONFIG}{path}" for path in paths[:MOST_NAMED]]
-    return ", ".join(shown) + (f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else "")
+    shown = [f"{CONFIG}{path}" for path in paths[:MAX_NAMED]]
+    return ", ".join(shown) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
 
 def _unknown(text: str) -> str:

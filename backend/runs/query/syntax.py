@@ -18,12 +18,12 @@ from typing import NamedTuple
 from backend.base.errors import FieldError, InvalidRequest
 from backend.base.text import REFUSED
 
-MOST_CHARACTERS = 2_000
-MOST_DEPTH = 30
+MAX_CHARACTERS = 2_000
+MAX_DEPTH = 30
 """Parentheses and `not` within each other."""
-MOST_COMPARISONS = 100
+MAX_COMPARISONS = 100
 """Comparisons and words of one query: SQLite nests expressions no deeper than 1,000 levels."""
-MOST_VALUES = 700
+MAX_VALUES = 700
 """Values of one query, for the same reason."""
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "~", "!~")
@@ -130,9 +130,9 @@ Query = Word | Comparison | Not | All | Any
 
 def parse(text: str) -> Query | None:
     """The tree of a query; None for an empty one. Raises QueryError."""
-    if len(text) > MOST_CHARACTERS:
-        reason = f"a query has at most {MOST_CHARACTERS:,} characters, got {len(text):,}"
-        raise QueryError(reason, MOST_CHARACTERS)
+    if len(text) > MAX_CHARACTERS:
+        reason = f"a query has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
+        raise QueryError(reason, MAX_CHARACTERS)
     if refused := REFUSED.search(text):
         raise QueryError("contains NUL or an unpaired surrogate", refused.start())
     tokens = list(_tokens(text))
@@ -202,8 +202,8 @@ class _Parser:
 
     def _not(self, depth: int) -> Query:
         token = self._next
-        if depth > MOST_DEPTH:
-            raise QueryError(f"is nested deeper than {MOST_DEPTH} levels", token.at)
+        if depth > MAX_DEPTH:
+            raise QueryError(f"is nested deeper than {MAX_DEPTH} levels", token.at)
         if token.keyword == "not":
             self._take()
             inner = self._not(depth + 1)
@@ -220,8 +220,8 @@ class _Parser:
 
     def _comparison(self) -> Query:
         self._comparisons += 1
-        if self._comparisons > MOST_COMPARISONS:
-            raise QueryError(f"a query has at most {MOST_COMPARISONS} comparisons and words", self._next.at)
+        if self._comparisons > MAX_COMPARISONS:
+            raise QueryError(f"a query has at most {MAX_COMPARISONS} comparisons and words", self._next.at)
         name = self._name()
         operator = self._next
         if operator.kind == "operator":
@@ -268,8 +268,8 @@ class _Parser:
             raise QueryError("expected a value; quote one that contains spaces or operators", token.at)
         self._take()
         self._values += 1
-        if self._values > MOST_VALUES:
-            raise QueryError(f"a query has at most {MOST_VALUES} values", token.at)
+        if self._values > MAX_VALUES:
+            raise QueryError(f"a query has at most {MAX_VALUES} values", token.at)
         return Value(token.text, token.at, token.kind == "string")
 
     def _expect(self, mark: str, reason: str) -> None:

@@ -24,7 +24,7 @@ DEEPEST = 200
 DOCUMENTS = 500
 """Documents in memory at a time."""
 
-MOST_GENERATIONS = 1_000
+MAX_GENERATIONS = 1_000
 """Runs that come from each other, one after the other."""
 
 _ID = re.compile(r"[0-9A-Za-z_-]{1,26}")
@@ -119,7 +119,7 @@ def check_rows(connection: Connection) -> None:
 
 def _check_origins(connection: Connection) -> None:
     rows = connection.execute(select(Run.id, Run.parent_run).where(Run.parent_run.is_not(None)))
-    check_lines({row.id: row.parent_run for row in rows}, MOST_GENERATIONS)
+    check_lines({row.id: row.parent_run for row in rows}, MAX_GENERATIONS)
 
 
 def check_lines(parents: Mapping[str, str], most: int) -> None:

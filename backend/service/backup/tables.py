@@ -15,8 +15,8 @@ from backend.storage.models import Base, BrowserSession, Checkpoint
 
 CHUNK_BYTES = 1 << 20
 
-MOST_UNPACKED = 1 << 30
-MOST_RATIO = 1_000
+MAX_UNPACKED = 1 << 30
+MAX_RATIO = 1_000
 """What a table may hold unpacked: so many bytes, or so many times its packed size. A few kilobytes of zeros
 packed by a stranger fill no disk."""
 
@@ -72,7 +72,7 @@ def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Sav
 def _unpacked(directory: Path, name: str) -> Iterator[bytes]:
     size = 0
     with open_below(directory, name) as raw:
-        most = max(MOST_UNPACKED, MOST_RATIO * os.fstat(raw.fileno()).st_size)
+        most = max(MAX_UNPACKED, MAX_RATIO * os.fstat(raw.fileno()).st_size)
         try:
             with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as unpacked:
                 while block := unpacked.read(CHUNK_BYTES):

@@ -43,7 +43,7 @@ OLDEST_SQLITE = (3, 35)
 
 OLDEST_POSTGRES = 140000
 
-FEWEST_CONNECTIONS = 50
+MIN_CONNECTIONS = 50
 
 
 def examine_services(settings: Settings) -> Iterator[Finding]:
@@ -215,10 +215,10 @@ def postgres(settings: dict[str, Any]) -> Finding:
             "synchronous_commit is off: a crash of the server loses the last committed changes; "
             "`ALTER SYSTEM SET synchronous_commit = on`, then `SELECT pg_reload_conf()`",
         )
-    if int(settings["max_connections"]) < FEWEST_CONNECTIONS:
+    if int(settings["max_connections"]) < MIN_CONNECTIONS:
         return warn(
             "postgres",
-            f"max_connections is {settings['max_connections']}: set {FEWEST_CONNECTIONS} or more "
+            f"max_connections is {settings['max_connections']}: set {MIN_CONNECTIONS} or more "
             "where several workers run",
         )
     return ok("postgres", f"version {int(settings['server_version_num']) // 10000}, UTF8")

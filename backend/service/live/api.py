@@ -29,7 +29,7 @@ from backend.service.live.broadcaster import Broadcaster
 
 router = Router(prefix="/api/v1", tags=["live"])
 
-MOST_LISTENERS = 200
+MAX_LISTENERS = 200
 
 
 def end_streams_at_signals(broadcaster: Broadcaster) -> None:
@@ -77,8 +77,8 @@ async def stream(
     most, role = settings.streams_per_token, request.state.role
     if most and streams[role] >= most:
         raise TooMany(f"{most} live pages of {role}s are open already: close some")
-    if broadcaster.listeners >= MOST_LISTENERS:
-        raise Unavailable(f"{MOST_LISTENERS} live pages are open already: close some")
+    if broadcaster.listeners >= MAX_LISTENERS:
+        raise Unavailable(f"{MAX_LISTENERS} live pages are open already: close some")
     return StreamingResponse(
         _counted(broadcaster.listen(header or last_event_id), streams, role),
         media_type="text/event-stream",

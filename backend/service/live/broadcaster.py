@@ -41,13 +41,13 @@ KEEPALIVE_SECONDS = 15.0
 
 STREAM_SECONDS = 3600.0
 
-MOST_WAITING = 5000
+MAX_WAITING = 5000
 """Messages, shared by all pages, that wait for one that does not read; then its stream ends."""
 
-MOST_MISSED = 5000
+MAX_MISSED = 5000
 """Events that a page which comes back is told one by one."""
 
-MOST_RUNS = MOST_WAITING // 2
+MAX_RUNS = MAX_WAITING // 2
 """Changed runs that are told one by one: each may take two messages."""
 
 PAGE = 100
@@ -118,7 +118,7 @@ class Broadcaster:
 
     async def listen(self, last_id: str) -> AsyncGenerator[bytes]:
         """The stream of one page, from where it left off."""
-        queue: Queue = asyncio.Queue(MOST_WAITING)
+        queue: Queue = asyncio.Queue(MAX_WAITING)
         self._listeners.add(queue)
         try:
             if self._task is None or self._task.done():
@@ -161,13 +161,13 @@ class Broadcaster:
                 return _beginning(session, "hello")
             now = current_place(session)
             events = events_after(session, position.event, PAGE)
-            changed = changes_after(session, position.changed, most=MOST_RUNS + 1)
+            changed = changes_after(session, position.changed, most=MAX_RUNS + 1)
             # else too old, of another database, or of a clock that was set back
             is_known = (
-                0 <= now.event - position.event <= MOST_MISSED
+                0 <= now.event - position.event <= MAX_MISSED
                 and position.changed <= now.changed + CLOCK_SLACK
             )
-            if not is_known or len(changed) > MOST_RUNS:
+            if not is_known or len(changed) > MAX_RUNS:
                 return _beginning(session, "reset")
             is_all = len(events) < PAGE
             runs = these_runs(session, list(changed)) if is_all else ()
@@ -237,7 +237,7 @@ class Broadcaster:
             events = events_after(session, self._place.event, PAGE)
             changed_at = changes_after(session, self._place.changed)
             news = [run for run, at in changed_at.items() if self._told.get(run) != at]
-            if len(news) > MOST_RUNS:
+            if len(news) > MAX_RUNS:
                 return None
             runs = these_runs(session, news)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()

@@ -14,7 +14,7 @@ from backend.http.auth.tokens import token_of
 
 DEMO = ("demo_healthy", "demo_collapse")
 
-MOST_BYTES = 16_000_000
+MAX_BYTES = 16_000_000
 """Of the service's answer."""
 
 
@@ -50,7 +50,7 @@ def _request(
     }
     data = None if body is None else json.dumps(body).encode()
     try:
-        status, content = fetch(address, body=data, headers=headers, most_bytes=MOST_BYTES, seconds=30.0)
+        status, content = fetch(address, body=data, headers=headers, most_bytes=MAX_BYTES, seconds=30.0)
     except (OSError, HTTPException) as error:
         raise Unavailable(f"the demo was not launched: {error}") from None
     try:

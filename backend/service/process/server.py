@@ -78,7 +78,7 @@ class Protocol(H11Protocol):
         self._refuse(400, "Bad request", detail)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been silent longest; False where the service works for all others.
+        """Close the connection that has been silent longest; False if the service works for all others.
 
         Silence needs no token: whoever only connects must not keep others out.
         """

@@ -17,7 +17,7 @@ Format = Literal["json", "slack", "discord"]
 
 UNSIGNED = "GRPOLAB_WEBHOOK_SECRET is empty: a webhook in JSON is sent only with a signature"
 
-MOST_CHARACTERS = 1_900
+MAX_CHARACTERS = 1_900
 """Of a chat message; Discord refuses more than 2,000."""
 
 SUPPRESS_EMBEDS = 4
@@ -53,11 +53,11 @@ def body_of(event: Event, run: RunNames | None, form: Format) -> bytes:
     """The request's body. Names and messages may hold anything; no chat reads markup or mentions in them."""
     if form == "json":
         return orjson.dumps(_document(event, run))
-    text = redact(f"{_title(run)}{event.message}")[:MOST_CHARACTERS]
+    text = redact(f"{_title(run)}{event.message}")[:MAX_CHARACTERS]
     if form == "slack":
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         return orjson.dumps({"text": escaped, "mrkdwn": False, "link_names": False})
-    quoted = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MOST_CHARACTERS]
+    quoted = re.sub(r"([\\`*_~|<>\[\]()#:@])", r"\\\1", text)[:MAX_CHARACTERS]
     return orjson.dumps({"content": quoted, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS})
 
 

@@ -35,7 +35,7 @@ LEVELS = ("info", "warning", "error")
 LOOK_SECONDS = 1.0
 LEASE_SECONDS = 30.0
 PAGE = 100
-MOST_REASON = 500
+MAX_REASON = 500
 """Characters of a failure that are kept."""
 
 BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 28_800.0)
@@ -144,7 +144,7 @@ class Sender:
     def _fail(self, event_id: int, event: Event, failures: int, error: Exception) -> None:
         is_known = isinstance(error, Unreachable)
         error_text = str(error) if is_known else f"{type(error).__name__}: {error}"
-        reason = redact(clean_text(error_text))[:MOST_REASON]  # an endpoint may answer anything
+        reason = redact(clean_text(error_text))[:MAX_REASON]  # an endpoint may answer anything
         trace = None if is_known else error
         logger.warning("the webhook of event %d failed: %s", event.id, reason, exc_info=trace)
         with self._sessions.begin() as session:

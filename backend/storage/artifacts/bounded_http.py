@@ -10,10 +10,10 @@ from aiobotocore.httpsession import AIOHTTPSession
 
 from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
 
-MOST_PAGE_BYTES = 4_000_000
+MAX_PAGE_BYTES = 4_000_000
 """Of an answer to a request that asks for no range of a file: a page of a listing has 1,000 keys."""
 
-MOST_CALL_BYTES = 3 * BLOCK_BYTES
+MAX_CALL_BYTES = 3 * BLOCK_BYTES
 """Of all answers of one call of the file system together: a block that is read three times, or a listing of
 more than 100,000 files."""
 
@@ -24,13 +24,13 @@ class Allowance:
     """Bytes that the answers of one call may have."""
 
     def __init__(self) -> None:
-        self.left = MOST_CALL_BYTES
+        self.left = MAX_CALL_BYTES
 
     def take(self, size: int) -> None:
         """Count bytes that came. Raises BadAnswer."""
         self.left -= size
         if self.left < 0:
-            raise BadAnswer(f"it answers with more than {MOST_CALL_BYTES:,} bytes in all")
+            raise BadAnswer(f"it answers with more than {MAX_CALL_BYTES:,} bytes in all")
 
 
 _allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
@@ -78,7 +78,7 @@ class _Requests:
 def _most_bytes(asked: str) -> int:
     """Bytes of an answer to a request with this Range."""
     span = RANGE.fullmatch(asked)
-    return int(span[2]) - int(span[1]) + 1 if span else MOST_PAGE_BYTES
+    return int(span[2]) - int(span[1]) + 1 if span else MAX_PAGE_BYTES
 
 
 class _Body:

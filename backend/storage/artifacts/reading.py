@@ -7,7 +7,7 @@ from typing import IO
 
 from backend.base.settings import Settings
 from backend.storage.artifacts.answers import BLOCK_BYTES
-from backend.storage.artifacts.store import MANIFEST, MOST_MANIFEST_BYTES, artifact_store
+from backend.storage.artifacts.store import MANIFEST, MAX_MANIFEST_BYTES, artifact_store
 from backend.storage.models import Checkpoint
 
 
@@ -32,7 +32,7 @@ def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
     directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
     try:
         with (directory / MANIFEST).open("rb") as file:
-            content = file.read(MOST_MANIFEST_BYTES + 1)
+            content = file.read(MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
         if (store := artifact_store(settings)) is None:
             raise

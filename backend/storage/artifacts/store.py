@@ -43,8 +43,8 @@ STORAGE_VARIABLES = (
 
 RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
-MOST_MANIFEST_BYTES = 4_000_000
-MOST_FILES = 10_000
+MAX_MANIFEST_BYTES = 4_000_000
+MAX_FILES = 10_000
 
 
 RESERVE_BYTES = 8_000_000
@@ -121,8 +121,8 @@ class ArtifactStore:
         """Manifest of a checkpoint's copy, at most 4 MB; raises FileNotFoundError and ArtifactFault."""
         key = f"{self._key(directory)}/{MANIFEST}"
         size = self._call(self._files.size, key)
-        if not size or size > MOST_MANIFEST_BYTES:
-            expected = f"expected 1 to {MOST_MANIFEST_BYTES:,}"
+        if not size or size > MAX_MANIFEST_BYTES:
+            expected = f"expected 1 to {MAX_MANIFEST_BYTES:,}"
             raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, {expected}"))
         return self._read(key, 0, size)
 
@@ -388,13 +388,13 @@ def _seconds_for(size: int) -> float:
 
 
 def _sizes(manifest: bytes) -> dict[str, int] | None:
-    """Bytes of each file that a manifest names; None where that is no manifest of ours."""
+    """Bytes of each file that a manifest names; None if that is no manifest of ours."""
     try:
         files: dict[Any, Any] = json.loads(manifest)["files"]
         sizes = {name: entry["bytes"] for name, entry in files.items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    is_ours = 0 < len(sizes) <= MOST_FILES and all(
+    is_ours = 0 < len(sizes) <= MAX_FILES and all(
         FILE_NAME.fullmatch(name) and name != MANIFEST and type(size) is int and 0 <= size < 2**50
         for name, size in sizes.items()
     )

@@ -10,7 +10,7 @@ import { plural } from '../lib/text/format.js';
 /** @typedef {'tag' | 'untag' | 'archive' | 'unarchive' | 'stop' | 'trash' | 'restore' | 'delete'} Action */
 
 /** Runs of one request; the service works on them in batches. */
-const MOST_PER_CALL = 10_000;
+const MAX_PER_CALL = 10_000;
 
 /** @type {Record<Action, (tag: string) => string>} */
 const DONE = {
@@ -49,8 +49,8 @@ export async function actOnRuns(action, ids, reload, tag = '') {
   const undo = opposite && { label: 'Undo', run: () => actOnRuns(opposite, changed, reload, tag) };
   const doneText = () => `${plural(changed.length, 'run')} ${DONE[action](tag)}`;
   try {
-    for (let first = 0; first < ids.length; first += MOST_PER_CALL) {
-      const done = await post('/runs/actions', { action, tag, ids: ids.slice(first, first + MOST_PER_CALL) });
+    for (let first = 0; first < ids.length; first += MAX_PER_CALL) {
+      const done = await post('/runs/actions', { action, tag, ids: ids.slice(first, first + MAX_PER_CALL) });
       changed.push(...done.changed);
       refused.push(...done.refused);
       missing += done.missing;

@@ -21,7 +21,7 @@ export const menu = PAGES.filter(({ label }) => label);
 /** Where the address `/` leads. */
 export const home = PAGES[0]?.path;
 
-/** The page at an address and the props of its view; null where there is none. @param {string} path */
+/** The page at an address and the props of its view; null if there is none. @param {string} path */
 export function pageAt(path) {
   for (const page of PAGES) {
     const match = path.match(page.pattern);

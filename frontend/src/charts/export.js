@@ -18,7 +18,7 @@ const PLOT_HEIGHT = 460;
 const LINE = 19;
 const SMALL = 14;
 const TOP = 78;
-const MOST_NAME = 60;
+const MAX_NAME = 60;
 const PER_LINE = 150;
 /** Beyond every axis, whose range is given. */
 const FAR = 1e12;
@@ -34,7 +34,7 @@ function entryOf(row) {
   const { name, recorded, delta, isBaseline } = row;
   const n = countText(row);
   return [
-    shortened(name, MOST_NAME),
+    shortened(name, MAX_NAME),
     recorded ? formatValue(recorded.value) : 'no value',
     isBaseline ? '(baseline)' : delta !== null && `(${deltaText(delta)})`,
     n && `n ${n}`,

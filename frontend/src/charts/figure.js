@@ -146,7 +146,7 @@ export function bandOf({ x, low: lows, high: highs }, logY = false) {
 }
 
 /** An evaluation at every step is a curve, not a row of marks. */
-const MOST_MARKERS = 60;
+const MAX_MARKERS = 60;
 
 /** Thinner lines where there are many. @param {number} count */
 const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
@@ -163,7 +163,7 @@ function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, v
   const { x, y, steps, at } = drawable(pathOf(series), view);
   const { width, opacity } = ROLES[role];
   const isolated = isolatedSizes(y);
-  const sparse = isSparse(view.metric) && y.length <= MOST_MARKERS;
+  const sparse = isSparse(view.metric) && y.length <= MAX_MARKERS;
   const spread = series.n ? '<br>%{text}' : '';
   return {
     type: 'scatter',

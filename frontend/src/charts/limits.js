@@ -14,7 +14,7 @@ const FAR = 1;
 
 const drawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
 
-/** The one value that all curves have at all points; null where they differ. @param {Line[]} lines */
+/** The one value that all curves have at all points; null if they differ. @param {Line[]} lines */
 function flatValue(lines) {
   /** @type {number | null} */
   let flat = null;
@@ -29,7 +29,7 @@ function flatValue(lines) {
 }
 
 /**
- * The range without the outliers; null where none lie far away. @param {number[]} values finite
+ * The range without the outliers; null if none lie far away. @param {number[]} values finite
  * @returns {[number, number] | null}
  */
 export function rangeWithoutOutliers(values) {

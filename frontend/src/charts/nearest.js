@@ -12,7 +12,7 @@ const REACH = 40;
 const SILENT = ['band', 'raw', 'onset'];
 
 /**
- * The point nearest to the pointer, events included; null where none is near.
+ * The point nearest to the pointer, events included; null if none is near.
  * @param {Drawn} panel @param {MouseEvent} event @returns {Plot.Point | null}
  */
 export function nearestPoint({ element, figure }, event) {

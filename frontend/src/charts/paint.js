@@ -6,12 +6,12 @@ import { lookup } from '../lib/lookup.js';
 
 /** @typedef {{x: (value: number) => number, y: (value: number) => number}} Scales to pixels of the plot area */
 
-const MOST_IN_SVG = 12;
+const MAX_IN_SVG = 12;
 const BY_PLOTLY = ['mark', 'onset'];
 
 /** Whether a figure has more lines than Plotly draws quickly. @param {Plot.Trace[]} data */
 export const isPainted = (data) =>
-  data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role) && meta.role !== 'non-finite').length > MOST_IN_SVG;
+  data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role) && meta.role !== 'non-finite').length > MAX_IN_SVG;
 
 /** The traces that are painted. @param {Plot.Trace[]} data */
 export const paintedOf = (data) => data.filter(({ meta }) => !BY_PLOTLY.includes(meta.role));

@@ -46,7 +46,7 @@ export async function request(method, path, { params, body, signal, headers = {}
   return bodyOf(response);
 }
 
-const MOST_TRIES = 5;
+const MAX_TRIES = 5;
 const LONGEST_PAUSE_SECONDS = 10;
 
 /** Comes back when the service says so (429): what came too early has not been carried out. */
@@ -54,7 +54,7 @@ async function reachInTime(/** @type {string} */ url, /** @type {RequestInit} */
   for (let tries = 1; ; tries += 1) {
     const response = await reach(url, options);
     const seconds = Number(response.headers.get('retry-after'));
-    if (response.status !== 429 || tries === MOST_TRIES || !(seconds <= LONGEST_PAUSE_SECONDS)) return response;
+    if (response.status !== 429 || tries === MAX_TRIES || !(seconds <= LONGEST_PAUSE_SECONDS)) return response;
     await new Promise((resolve) => {
       setTimeout(resolve, seconds * 1000);
     });

@@ -5,7 +5,7 @@ import { useLive } from './live.js';
 import { useLoad, useThrottled } from './resource.js';
 
 const PAGE = 100;
-const MOST_PER_CALL = 200;
+const MAX_PER_CALL = 200;
 const SHOW_MS = 250;
 const RUNS_PER_CALL = 200;
 
@@ -31,7 +31,7 @@ async function firstRuns(parameters, count, signal) {
   let next = null;
   let total = 0;
   do {
-    const limit = Math.min(MOST_PER_CALL, Math.max(PAGE, count - items.length));
+    const limit = Math.min(MAX_PER_CALL, Math.max(PAGE, count - items.length));
     /** @type {Api.RunPage} */
     const page = await get('/runs', { ...parameters, limit, cursor: next }, signal);
     items = [...items, ...page.items];
@@ -77,7 +77,7 @@ export function useRuns(parameters) {
     isFetching.current = true;
     let isStale = false;
     try {
-      const page = await get('/runs', { ...parameters, limit: MOST_PER_CALL, cursor: next });
+      const page = await get('/runs', { ...parameters, limit: MAX_PER_CALL, cursor: next });
       isStale = now.current.items !== items && now.current.next !== next;
       if (!isStale)
         setState((old) => ({ ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next }));

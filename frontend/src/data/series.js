@@ -15,7 +15,7 @@ import { expanded } from '../lib/series.js';
  *   number] | null, points?: number, together?: string}} Shape
  */
 
-export const MOST_RUNS = 200;
+export const MAX_RUNS = 200;
 const SERIES_PER_CALL = 200;
 const METRICS_PER_CALL = 9;
 const REFRESH_MS = 2000;
@@ -92,7 +92,7 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
  *   retry: () => void}}
  */
 export function useSeries(metric, runs, shape, enabled) {
-  const drawnRuns = runs.slice(0, MOST_RUNS);
+  const drawnRuns = runs.slice(0, MAX_RUNS);
   const key = JSON.stringify([metric, shape, shape.groupBy ? drawnRuns : null]);
   const holder = useRef(emptyHolder(''));
   const [, redraw] = useState(0);

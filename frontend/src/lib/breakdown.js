@@ -25,7 +25,7 @@ export const WAYS = [
 /** Steps of a window when nobody chose. */
 const USUAL = 10;
 
-/** `10-20` or `10`; null where it is none. @param {string} text @returns {Window | null} */
+/** `10-20` or `10`; null if it is none. @param {string} text @returns {Window | null} */
 export function readWindow(text) {
   const match = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(text.trim());
   if (!match) return null;

@@ -28,7 +28,7 @@ const KNOWN = new Set([
 /** @typedef {{tag: string, children: MathNode[]}} MathElement */
 /** @typedef {string | MathElement} MathNode */
 
-/** @param {string} source @returns {MathElement | null} null where it cannot be read */
+/** @param {string} source @returns {MathElement | null} null if it cannot be read */
 export function mathTree(source) {
   const parsed = parseXml(source);
   return parsed.querySelector('parsererror') || parsed.documentElement.localName !== 'math'

@@ -14,7 +14,7 @@ import { lookup } from './lookup.js';
  *   Recorded one point; a value that is not finite is spelled as the API spells it
  * @typedef {{key: string, name: string, look: import('./colours.js').Look, role: 'main' | 'seed', run: string | null,
  *   recorded: Recorded | null, smoothed: Recorded | null, of: number | null, isOlder: boolean, delta: number | null,
- *   isBaseline: boolean}} Row `recorded`: null where the line has no value at or before x; `of`: how many runs a mean
+ *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: how many runs a mean
  *   has; `isOlder`: the value was recorded before x
  * @typedef {{x: number, rows: Row[], baseline: string | null, isBaselineMissing: boolean, isSmoothed: boolean}} Reading
  */

@@ -14,7 +14,7 @@ export const isTruncated = ({ finish_reason: reason, flags }) => reason === 'len
 export const isWrong = ({ correct, flags }) => (typeof correct === 'boolean' ? !correct : flags.includes('wrong'));
 
 /**
- * Whether a completion is known to be right; null where that was not recorded.
+ * Whether a completion is known to be right; null if that was not recorded.
  * @param {Completion} completion
  * @returns {boolean | null}
  */

@@ -12,14 +12,14 @@ import { chosenSections } from '../lib/runs/summary.js';
 import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { keysOf } from '../lib/runs/grouping.js';
 import { bandOf, baselineKey, fairShare, groupOf, groupsOf } from '../lib/runs/groups.js';
-import { MOST_RUNS } from '../data/series.js';
+import { MAX_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
 import { onsetsOf } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { Head, titleOf } from '../components/compare/head.js';
-import { ChooseExperiment, MOST_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
+import { ChooseExperiment, MAX_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
 import { ComparisonViews } from '../components/compare/views.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
@@ -99,8 +99,8 @@ export function View() {
     ${
       isCut &&
       html`<div class="stale" role="note">
-        More than ${formatCount(MOST_MATCHING)} runs match the query.
-        Comparing the newest ${formatCount(MOST_MATCHING)}.
+        More than ${formatCount(MAX_MATCHING)} runs match the query.
+        Comparing the newest ${formatCount(MAX_MATCHING)}.
       </div>`
     }
     <${Comparison} runs=${runs} view=${view} change=${change} onRuns=${resource.reload} />
@@ -116,7 +116,7 @@ function Comparison({ runs, view, change, onRuns }) {
   const isGrouped = view.by !== 'run';
   const by = isGrouped ? keysOf(view.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
-  const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
+  const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups) : runLooks(runs.filter(({ id }) => drawn.includes(id)));
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
   const configs = useMemo(() => onePerConfig(runs.filter(({ id }) => drawn.includes(id))), [runs, drawn]);
@@ -258,7 +258,7 @@ const emptyTitle = (available, q) => {
   return q ? `No metric contains “${q}”` : 'No metrics selected';
 };
 
-const MOST_EVALUATED = 50;
+const MAX_EVALUATED = 50;
 
 /**
  * Suites of the runs side by side, where some were evaluated on any.
@@ -269,13 +269,13 @@ const Suites = ({ runs, available }) =>
   html`<section class="card section run-part" aria-labelledby="compare-suites">
     <h2 id="compare-suites">Evaluations</h2>
     <${EvaluationTable}
-      runs=${runs.slice(0, MOST_EVALUATED).map((run) => ({ id: run.id, name: runTitle(run) }))}
+      runs=${runs.slice(0, MAX_EVALUATED).map((run) => ({ id: run.id, name: runTitle(run) }))}
       empty=${html`<p class="quiet">No results yet.</p>`}
     />
     ${
-      runs.length > MOST_EVALUATED &&
+      runs.length > MAX_EVALUATED &&
       html`<p class="quiet">
-        Showing the first ${MOST_EVALUATED} of ${plural(runs.length, 'run')}.
+        Showing the first ${MAX_EVALUATED} of ${plural(runs.length, 'run')}.
       </p>`
     }
   </section>`;

@@ -8,7 +8,7 @@ import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
 import {
-  MOST_IN_NAME,
+  MAX_IN_NAME,
   beyondFork,
   bodyOf,
   contentKey,
@@ -159,11 +159,11 @@ const nameErrorsOf = ({ name: experimentName, variants }) => {
     ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name]),
   ]
     .map(([whose, name]) => ({ whose, length: [...name].length }))
-    .filter(({ length }) => length > MOST_IN_NAME);
+    .filter(({ length }) => length > MAX_IN_NAME);
   return [
     ...(names.includes('') ? ['Every variant must have a name'] : []),
     ...(repeatedName ? [`Two variants are called “${repeatedName}”`] : []),
-    ...tooLong.map(({ whose, length }) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
+    ...tooLong.map(({ whose, length }) => `${whose} has ${length} characters, at most ${MAX_IN_NAME} are possible`),
   ];
 };
 

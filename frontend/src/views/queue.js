@@ -17,7 +17,7 @@ import { ForOperator } from '../components/shared/role.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 
 const EVENTS = ['run', 'worker'];
-const MOST_WAITING = 200;
+const MAX_WAITING = 200;
 
 /** @typedef {(run: Run, action: (run: Run) => Promise<unknown>) => Promise<void>} Act */
 /** @typedef {Api.RunItem} Run */
@@ -25,7 +25,7 @@ const MOST_WAITING = 200;
 export function View() {
   useTitle('Queue');
   const running = useGet('/runs', { status: 'running,paused', limit: 200, sort: 'created_at' }, { live: EVENTS });
-  const queue = useGet('/queue', { limit: MOST_WAITING }, { live: EVENTS });
+  const queue = useGet('/queue', { limit: MAX_WAITING }, { live: EVENTS });
   const [stopping, setStopping] = useState(/** @type {Api.RunItem | null} */ (null));
   /** @type {Act} */
   const act = async (run, action) => {

@@ -28,7 +28,7 @@ const VIEWS = [
   { value: 'prompts', label: 'Prompts', title: 'Pass rates of the training prompts over time' },
 ];
 /** Runs of an experiment that are asked for; the service shows some of them and says how many are left out. */
-const MOST_RUNS = 200;
+const MAX_RUNS = 200;
 
 export function View() {
   const [{ run }] = useQuery(SPEC);
@@ -44,7 +44,7 @@ function OfRun({ id }) {
   });
   const [{ view, kind }, change] = useQuery(SPEC);
   const experiment = view === 'runs' ? run.data?.experiment : null;
-  const siblings = useGet(experiment ? '/runs' : null, { experiment, limit: MOST_RUNS, sort: 'name' });
+  const siblings = useGet(experiment ? '/runs' : null, { experiment, limit: MAX_RUNS, sort: 'name' });
   const name = run.data?.name ?? '';
   useTitle(name ? `Rollouts of ${name}` : 'Rollouts');
   return html`<${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${10} />`}>

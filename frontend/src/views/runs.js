@@ -21,7 +21,7 @@ import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
 const FIELDS = ['verdict', 'reward/mean', 'eval/accuracy'];
-const MOST_SHOWN_AT_FIRST = 10;
+const MAX_SHOWN_AT_FIRST = 10;
 
 const SPEC = {
   q: text(),
@@ -88,9 +88,7 @@ export function View() {
 
   const ids = runs.items.map(({ id }) => id);
   const unlisted = useUnlistedRuns(runs.loaded ? (view.show ?? []) : [], runs.items);
-  const shown = view.show
-    ? view.show.filter((id) => !unlisted.missing.includes(id))
-    : ids.slice(0, MOST_SHOWN_AT_FIRST);
+  const shown = view.show ? view.show.filter((id) => !unlisted.missing.includes(id)) : ids.slice(0, MAX_SHOWN_AT_FIRST);
   const allRuns = [...runs.items, ...unlisted.runs];
   const byId = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
   const looks = runLooks(shown.map((id) => byId.get(id) ?? { id, colour: 0 }));

@@ -254,7 +254,7 @@ def test_a_bucket_gives_what_it_holds_and_fills_again(monkeypatch):
 
 
 def test_buckets_of_passers_by_are_forgotten(monkeypatch):
-    monkeypatch.setattr(limits, "MOST_BUCKETS", 5)
+    monkeypatch.setattr(limits, "MAX_BUCKETS", 5)
     buckets = Buckets(per_second=1, burst=1)
     for number in range(50):
         buckets.take(str(number))

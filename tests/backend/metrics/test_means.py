@@ -140,11 +140,11 @@ def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many)
     """Also of so many points that a mean has only those that show the peaks."""
     curves = [timed(np.cumsum([gap for gap, _ in run]), [value for _, value in run]) for run in runs]
     finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
-    before, means.MOST_CELLS = means.MOST_CELLS, 100 if many else means.MOST_CELLS
+    before, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
     try:
         shown = drawn(curves, "minmax", max_points)
     finally:
-        means.MOST_CELLS = before
+        means.MAX_CELLS = before
     assert len(shown["x"]) <= max_points
     if len(finite):
         edges = [

@@ -248,7 +248,7 @@ def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
 def test_paths_of_like_length_are_one_block_from_where_they_part(double, monkeypatch):
     batch = token_batch([[7, 8, 9]] * 4, [[1], [2, 3], [2, 4], [5] * 30], pad_id=0)
     expected = gradients(double, batch)
-    monkeypatch.setattr("worker.policy.tree.FEWEST_SAVED", 4)
+    monkeypatch.setattr("worker.policy.tree.MIN_SAVED", 4)
     tree = prefix_tree(batch)
     blocks = [(block.paths.shape, block.first) for block in tree.blocks]
     assert blocks == [((1, 3), 0), ((1, 4), 3), ((1, 32), 3)]

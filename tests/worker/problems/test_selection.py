@@ -184,15 +184,15 @@ def test_of_two_thousand_questions_those_are_found_that_an_exact_comparison_find
 
 
 def test_common_phrases_alone_do_not_make_every_question_a_candidate(monkeypatch):
-    monkeypatch.setattr("backend.catalog.datasets.similarity.MOST_SHARED", 3)
-    monkeypatch.setattr("backend.catalog.datasets.similarity.MOST_CANDIDATES", 2)
+    monkeypatch.setattr("backend.catalog.datasets.similarity.MAX_SHARED", 3)
+    monkeypatch.setattr("backend.catalog.datasets.similarity.MAX_CANDIDATES", 2)
     twins = near_duplicates([f"please solve this for me {word}" for word in "abcdef"] * 2, [], 0.8)
     assert [twin.similarity for twin in twins] == [1.0] * len(twins)
     assert 0 < len(twins) <= 6
 
 
 def test_what_exceeds_the_limits_of_memory_is_not_compared(monkeypatch):
-    monkeypatch.setattr("backend.catalog.datasets.similarity.MOST_WORDS", 7)
+    monkeypatch.setattr("backend.catalog.datasets.similarity.MAX_WORDS", 7)
     assert near_duplicates(["a b c", "a b c", "a b c"], [], 1.0) == [(1, 0, 1.0)]
     assert near_duplicates([], [], 0.7) == near_duplicates(["", " ", "x"], [], 0.7)[1:] == []
 

@@ -30,7 +30,7 @@ from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
 from worker.rewards.spelling import as_text, bare, for_algebra, normalised, with_exact_decimals
 
 REWARDS = ("mathematics", "answers", "formats", "flags", "language")
-MOST_KILLED = 4
+MAX_KILLED = 4
 """Answers to one task that are ended at their limit: there the library counts without end."""
 
 BEGINNINGS = re.compile(r"^\d* *([a-z_0-9]+)\(")
@@ -61,7 +61,7 @@ def test_hostile_answers_open_nothing_start_nothing_and_change_no_grade(tmp_path
     killed = {
         name: report["killed"]
         for name, report in report_by_name.items()
-        if len(report["killed"]) > MOST_KILLED
+        if len(report["killed"]) > MAX_KILLED
     }
     assert set(killed) <= {"mathematics"}
     assert all(report["judged"] >= 40 for report in report_by_name.values())

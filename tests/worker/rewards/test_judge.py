@@ -196,7 +196,7 @@ def test_tokens_that_cannot_be_are_not_paid_and_counted_as_unreported(server, as
 
 
 def test_what_is_remembered_is_bounded(server, asked, monkeypatch):
-    monkeypatch.setattr(endpoint, "MOST_CACHED", 2)
+    monkeypatch.setattr(endpoint, "MAX_CACHED", 2)
     server.respond = grade(1)
     term = asked(JudgeReward())
     for text in ("a", "b", "c"):  # one after another: answers to one call may come in any order

@@ -25,7 +25,7 @@ from worker.host.trainer_logs import LIMIT_CHARACTERS, LIMIT_NOTE
 pytestmark = pytest.mark.nightly
 
 MEGABYTES = int(os.environ.get("LOUD_MEGABYTES", "50"))
-MOST_GROWTH = 30_000_000
+MAX_GROWTH = 30_000_000
 
 LOUD = """
 def loud(prompt, text, *, megabytes):
@@ -70,7 +70,7 @@ def test_a_reward_that_prints_without_end_fills_neither_log_nor_memory(toy, sess
     toy("finish").supervise(claim(sessions))
     run_id = queue_run(sessions)
     supervisor = toy("loud", str(MEGABYTES))
-    assert peak_growth(lambda: supervisor.supervise(claim(sessions))) < MOST_GROWTH
+    assert peak_growth(lambda: supervisor.supervise(claim(sessions))) < MAX_GROWTH
     assert (read(sessions, run_id).status, read(sessions, run_id).last_step) == ("finished", 3)
     log = log_of(sessions, run_id)
     assert LIMIT_CHARACTERS - 200 < len(log) <= LIMIT_CHARACTERS + len(LIMIT_NOTE)

@@ -9,7 +9,7 @@ import pytest
 from backend.base.errors import PluginFailed
 from backend.config.rewards import PluginReward
 from worker.prompt import Prompt
-from worker.rewards.plugins import MOST_IN_A_ROW, PluginTerm
+from worker.rewards.plugins import MAX_IN_A_ROW, PluginTerm
 
 PLUGIN = '''
 import asyncio, os, time
@@ -175,8 +175,8 @@ def test_in_a_batch_only_values_that_are_no_numbers_are_unscored(call):
 
 
 def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call):
-    with pytest.raises(PluginFailed, match=rf"code 3 \({MOST_IN_A_ROW} failed calls in a row\)"):
-        call("dying", ["a"] * MOST_IN_A_ROW)
+    with pytest.raises(PluginFailed, match=rf"code 3 \({MAX_IN_A_ROW} failed calls in a row\)"):
+        call("dying", ["a"] * MAX_IN_A_ROW)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from transformers import (
 from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig
-from worker.policy.lean import FEWEST_PACKED, LeanModel, is_lean, packed_rows, suits_packing
+from worker.policy.lean import MIN_PACKED, LeanModel, is_lean, packed_rows, suits_packing
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
@@ -96,10 +96,10 @@ def test_greedy_decoding_is_what_generate_gives(tiny):
         assert (row[len(completion) :] == tiny.pad_id).all()
 
 
-@pytest.mark.parametrize("fewest_packed", [0, FEWEST_PACKED])
+@pytest.mark.parametrize("fewest_packed", [0, MIN_PACKED])
 @pytest.mark.parametrize("kind", ["tiny", "llama", "llama3 rope", "qwen2"])
 def test_the_lean_path_computes_what_the_model_computes(tiny, kind, fewest_packed, monkeypatch):
-    monkeypatch.setattr("worker.policy.lean.FEWEST_PACKED", fewest_packed)
+    monkeypatch.setattr("worker.policy.lean.MIN_PACKED", fewest_packed)
     policy = tiny if kind == "tiny" else random_policy(tiny, kind)
     assert is_lean(policy.model)
     view = LeanModel(policy.model, prepacks=True)
@@ -147,7 +147,7 @@ def test_joined_projections_are_the_projections_side_by_side(tiny, kind):
 
 def test_few_numbers_of_rows_reach_a_packed_matrix(tiny, monkeypatch):
     """oneDNN keeps memory for each, while decoding has any number of rows."""
-    monkeypatch.setattr("worker.policy.lean.FEWEST_PACKED", 0)
+    monkeypatch.setattr("worker.policy.lean.MIN_PACKED", 0)
     scores = LeanModel(tiny.model, prepacks=True).scores
     hidden = torch.randn(130, tiny.model.config.hidden_size)
     expected = torch.nn.functional.linear(hidden, tiny.model.lm_head.weight)
@@ -158,7 +158,7 @@ def test_few_numbers_of_rows_reach_a_packed_matrix(tiny, monkeypatch):
 
 
 def test_matrices_are_packed_for_products_without_gradient_alone(tiny, monkeypatch):
-    monkeypatch.setattr("worker.policy.lean.FEWEST_PACKED", 0)
+    monkeypatch.setattr("worker.policy.lean.MIN_PACKED", 0)
     assert all(layer.qkv.packed is None for layer in LeanModel(tiny.model).layers)
     assert not suits_packing(torch.zeros(4, 4, dtype=torch.bfloat16))
 

@@ -21,7 +21,7 @@ from worker.rollout.tools import ToolCall
 ACT = "act"
 """Name of the one function that a chat template shows."""
 
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Of the text of an action."""
 
 OWN = "metadata"
@@ -125,8 +125,8 @@ class Form(NamedTuple):
 
     def action(self, call: ToolCall, schema: ActionSchema) -> dict[str, Any]:
         """The action of a turn. Raises BadAction."""
-        if len(call.text) > MOST_CHARACTERS:
-            raise BadAction(f"expected at most {MOST_CHARACTERS:,} characters")
+        if len(call.text) > MAX_CHARACTERS:
+            raise BadAction(f"expected at most {MAX_CHARACTERS:,} characters")
         if self.is_text:
             return schema.checked({schema.text_field: clean_text(call.text)})
         return schema.checked(_arguments(call.text))

@@ -20,7 +20,7 @@ from worker.rewards.endpoint import AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.openenv.actions import ActionSchema, BadSchema
 from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, Observed, Refused
 from worker.rollout.openenv.observation import rendered
-from worker.rollout.openenv.session import CONNECT_SECONDS, MOST_BYTES, Session
+from worker.rollout.openenv.session import CONNECT_SECONDS, MAX_BYTES, Session
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class EnvironmentServer:
         except TimeoutError as error:
             raise Lost(f"its answer to {path} takes too long") from error
         except AnswerTooLong as error:
-            raise Lost(f"its answer to {path} is longer than {MOST_BYTES:,} bytes") from error
+            raise Lost(f"its answer to {path} is longer than {MAX_BYTES:,} bytes") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error
         except ValueError as error:
@@ -173,7 +173,7 @@ class EnvironmentServer:
             asyncio.timeout(3 * CONNECT_SECONDS),
             httpx2.AsyncClient(headers=self._headers, timeout=CONNECT_SECONDS, trust_env=False) as client,
         ):
-            status, _, content = await read_answer(client, "GET", self._url + path, most_bytes=MOST_BYTES)
+            status, _, content = await read_answer(client, "GET", self._url + path, most_bytes=MAX_BYTES)
         return status, content
 
 

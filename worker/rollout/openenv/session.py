@@ -1,7 +1,7 @@
 """A session with an OpenEnv server: one WebSocket, over which one episode is reset and stepped.
 
 A session never sends a step twice, for the environment may have acted on the first one. Redirects and proxies
-are not followed, messages are not compressed, and a message is at most MOST_BYTES long.
+are not followed, messages are not compressed, and a message is at most MAX_BYTES long.
 """
 
 import json
@@ -19,7 +19,7 @@ from worker.rollout.openenv.answers import Lost, Observed, Refused, read_answer
 
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 """Of one message; text that is observed is far shorter."""
 
 SEND_LIMIT = struct.pack("ll", int(CONNECT_SECONDS), 0)
@@ -97,7 +97,7 @@ def _connected(url: str, headers: Mapping[str, str]) -> ClientConnection:
             open_timeout=CONNECT_SECONDS,
             ping_interval=None,
             close_timeout=CLOSE_SECONDS,
-            max_size=MOST_BYTES,
+            max_size=MAX_BYTES,
             max_queue=1,
             legacy=True,
         )
@@ -108,5 +108,5 @@ def _connected(url: str, headers: Mapping[str, str]) -> ClientConnection:
 def _why_closed(error: ConnectionClosed) -> str:
     sent = error.sent
     if sent is not None and sent.code == 1009:
-        return f"its message is longer than {MOST_BYTES:,} bytes"
+        return f"its message is longer than {MAX_BYTES:,} bytes"
     return "it closed the connection"

@@ -23,18 +23,18 @@ from backend.exchange.archives.tables import exact_name
 from backend.exchange.imports.cells import Cells, read_cells
 from backend.exchange.imports.lines import parse, text_lines
 from backend.exchange.imports.log_file import LogFile
-from backend.exchange.imports.run_archive.rollouts import KIND, MOST_TEXT_BYTES, exact_text, utf8
+from backend.exchange.imports.run_archive.rollouts import KIND, MAX_TEXT_BYTES, exact_text, utf8
 from backend.exchange.imports.table import BadLog, Floats
 from backend.rollouts.atlas import FULL
-from backend.rollouts.labels import MOST_LABELS
+from backend.rollouts.labels import MAX_LABELS
 from backend.rollouts.marks import BIT, MARKS
 from backend.rollouts.packing import pack_text
 
-MOST_TALLIES = 3_000_000
-MOST_PROMPTS = 1_000_000
-MOST_LINES = 500_000
+MAX_TALLIES = 3_000_000
+MAX_PROMPTS = 1_000_000
+MAX_LINES = 500_000
 """Labels of all completions."""
-MOST_OF_CELL = {"tokens": 2**53, "completions": FULL}
+MAX_OF_CELL = {"tokens": 2**53, "completions": FULL}
 ROWS_AT_ONCE = 5_000
 
 
@@ -71,7 +71,7 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
     whole_columns = (*TALLY_PLACE, *TALLY_COUNTS)
     texts: dict[str, list[str]] = {name: [] for name in TALLY_TEXTS}
     numbers: dict[str, list[Floats]] = {name: [np.empty(0)] for name in (*whole_columns, "reward")}
-    for cells in read_cells(file, (*whole_columns, "reward"), TALLY_TEXTS, most=MOST_TALLIES):
+    for cells in read_cells(file, (*whole_columns, "reward"), TALLY_TEXTS, most=MAX_TALLIES):
         for name in whole_columns:
             _check_whole(cells, name)
         for name in TALLY_TEXTS:
@@ -94,7 +94,7 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
 
 def _check_whole(cells: Cells, name: str) -> None:
     values = cells.numbers[name]
-    most = MOST_OF_CELL.get(name, 2**31 - 1)
+    most = MAX_OF_CELL.get(name, 2**31 - 1)
     is_right = (values >= 0) & (values <= most) & (values == np.floor(values))
     if not (cells.is_there[name].all() and is_right.all()):
         raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {most:,} as {name}")
@@ -113,7 +113,7 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
     texts = (*PROMPT_TEXTS, *PROMPT_EXACT, *map(exact_name, PROMPT_EXACT))
     prompts: list[dict[str, Any]] = []
     size = 0
-    for cells in read_cells(file, (), texts, most=MOST_PROMPTS):
+    for cells in read_cells(file, (), texts, most=MAX_PROMPTS):
         for row in range(cells.rows):
             try:
                 plain = {name: clean_text(utf8(cells.texts[name][row])) for name in PROMPT_TEXTS}
@@ -122,8 +122,8 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
             except ValueError as error:
                 raise BadLog(f"is damaged: row {len(prompts)} of {PROMPTS} {error}"[:300]) from None
             size += sum(map(len, exact.values()))
-            if size > MOST_TEXT_BYTES:
-                raise BadLog(f"is too large: {PROMPTS} has more than {MOST_TEXT_BYTES:,} characters")
+            if size > MAX_TEXT_BYTES:
+                raise BadLog(f"is too large: {PROMPTS} has more than {MAX_TEXT_BYTES:,} characters")
             packed = {name: pack_text(text) for name, text in exact.items()}
             prompts.append({"run_id": run_id, **plain, **packed})
     return prompts
@@ -139,12 +139,12 @@ def read_labels(file: IO[bytes], completions: int) -> list[ArchivedLabel]:
         if label.rollout >= completions:
             reason = f"names row {label.rollout} of {ROLLOUTS}, which has {completions}"
             raise BadLog(f"is damaged: line {number} of {LABELS} {reason}")
-        if label.label in labels_of_row or len(labels_of_row) >= MOST_LABELS:
+        if label.label in labels_of_row or len(labels_of_row) >= MAX_LABELS:
             raise BadLog(
-                f"is damaged: line {number} of {LABELS} has a label twice, or more than {MOST_LABELS}"
+                f"is damaged: line {number} of {LABELS} has a label twice, or more than {MAX_LABELS}"
             )
-        if len(labels) >= MOST_LINES:
-            raise BadLog(f"has more than {MOST_LINES:,} labels")
+        if len(labels) >= MAX_LINES:
+            raise BadLog(f"has more than {MAX_LINES:,} labels")
         labels_of_row.add(label.label)
         labels.append(label)
     return labels

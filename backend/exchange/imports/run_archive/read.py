@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from backend.base.redaction import redact, redact_document
 from backend.base.text import is_too_deep, unstorable
 from backend.catalog.policies.adapters import ADAPTER_CONFIG
-from backend.catalog.policies.directories import CONFIG_FILES, MOST_CONFIG_BYTES, config_error, parsed_config
+from backend.catalog.policies.directories import CONFIG_FILES, MAX_CONFIG_BYTES, config_error, parsed_config
 from backend.config.run import RunConfig
 from backend.exchange.archives.contents import (
     CHECKPOINT_FILE,
@@ -50,9 +50,9 @@ from backend.runs.origin import ORIGINS
 
 BEGINNING = f"{MANIFEST}\0".encode()
 """Of a tar file whose first member is the manifest."""
-MOST_VALUES = 10_000_000
-MOST_METRICS = 5_000
-MOST_EVENTS = 100_000
+MAX_VALUES = 10_000_000
+MAX_METRICS = 5_000
+MAX_EVENTS = 100_000
 CHUNK = 1 << 20
 DOCUMENT_BYTES = 8_000_000
 
@@ -264,7 +264,7 @@ def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
 def _series(file: LogFile) -> dict[str, Curve]:
     """Steps and values of each metric."""
     pieces_by_metric: dict[str, list[Curve]] = {}
-    for cells in read_cells(file, ("step", "value"), ("metric",), most=MOST_VALUES):
+    for cells in read_cells(file, ("step", "value"), ("metric",), most=MAX_VALUES):
         steps, values = cells.numbers["step"], cells.numbers["value"]
         if not (cells.is_there["step"].all() and cells.is_there["value"].all() and _are_steps(steps)):
             raise BadLog(f"is damaged: {METRICS} has a row without a step or a value")
@@ -273,8 +273,8 @@ def _series(file: LogFile) -> dict[str, Curve]:
         for start, end in zip(starts, [*starts[1:], len(names)], strict=True):
             piece = steps[start:end].astype(np.int64), values[start:end].copy()
             pieces_by_metric.setdefault(_metric(names[start]), []).append(piece)
-        if len(pieces_by_metric) > MOST_METRICS:
-            raise BadLog(f"has more than {MOST_METRICS:,} metrics")
+        if len(pieces_by_metric) > MAX_METRICS:
+            raise BadLog(f"has more than {MAX_METRICS:,} metrics")
     return {name: _joined(name, pieces) for name, pieces in pieces_by_metric.items()}
 
 
@@ -335,8 +335,8 @@ def _events(file: IO[bytes]) -> list[ArchivedEvent]:
         event = _event(line)
         if event is None:
             raise BadLog(f"is damaged: line {number} of {EVENTS} is not an event")
-        if len(events) >= MOST_EVENTS:
-            raise BadLog(f"has more than {MOST_EVENTS:,} events")
+        if len(events) >= MAX_EVENTS:
+            raise BadLog(f"has more than {MAX_EVENTS:,} events")
         events.append(event)
     return events
 
@@ -345,7 +345,7 @@ def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: st
     """Refuse a checkpoint whose configs no library should be given."""
     for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
         extent = files[name]
-        content = b"" if extent.size > MOST_CONFIG_BYTES else _content(file, extent, MOST_CONFIG_BYTES, name)
+        content = b"" if extent.size > MAX_CONFIG_BYTES else _content(file, extent, MAX_CONFIG_BYTES, name)
         if reason := config_error(name, parsed_config(content)):
             raise BadLog(f"holds a checkpoint {checkpoint} that cannot be trusted: {reason}")
 

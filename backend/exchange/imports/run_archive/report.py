@@ -10,7 +10,7 @@ from backend.runs.origin import ARCHIVED
 FINAL = ("finished", "stopped", "failed")
 """Statuses that a run keeps where it is imported; any other one becomes stopped."""
 
-MOST_NAMED = 20
+MAX_NAMED = 20
 """Missing things that are named."""
 
 
@@ -77,8 +77,8 @@ def _notes(archive: ReadArchive, completions: int) -> list[str]:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
     if labels := len(archive.beside.labels):
         notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
-    notes += [f"Missing in the archive: {clean_text(sentence)}" for sentence in archive.missing[:MOST_NAMED]]
-    if (unnamed := len(archive.missing) - MOST_NAMED) > 0:
+    notes += [f"Missing in the archive: {clean_text(sentence)}" for sentence in archive.missing[:MAX_NAMED]]
+    if (unnamed := len(archive.missing) - MAX_NAMED) > 0:
         notes.append(f"{unnamed:,} more things are missing in the archive; its {MANIFEST} names them.")
     if run.fork_step is not None:
         notes.append(

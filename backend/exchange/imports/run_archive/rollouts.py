@@ -23,13 +23,13 @@ from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import PackedGroups, pack_groups
 from backend.rollouts.turns import read_turns
 
-MOST_COMPLETIONS = 500_000
-MOST_TOKENS = 200_000_000
-MOST_ARRAYS = 64
-MOST_OF_GROUP = 4_096
-MOST_TEXT_BYTES = 1_000_000_000
+MAX_COMPLETIONS = 500_000
+MAX_TOKENS = 200_000_000
+MAX_ARRAYS = 64
+MAX_OF_GROUP = 4_096
+MAX_TEXT_BYTES = 1_000_000_000
 """Of all completions with their prompts: a few kB of Parquet unpack to any number of them."""
-MOST_GROUP_BYTES = 500_000_000
+MAX_GROUP_BYTES = 500_000_000
 """Memory that the completions of one prompt take before they are packed."""
 TOKEN_BYTES = 64
 """Memory of a token with its id and text, about; each value that it has takes 4 more."""
@@ -84,12 +84,12 @@ class _Packer:
     def _count(self, group: GroupRecord, completion: CompletionRecord) -> None:
         text = len(group.prompt) + len(group.answer) + len(completion.text)
         self._text_bytes += text
-        if self._text_bytes > MOST_TEXT_BYTES:
-            raise ValueError(f"makes more than {MOST_TEXT_BYTES:,} characters of text")
+        if self._text_bytes > MAX_TEXT_BYTES:
+            raise ValueError(f"makes more than {MAX_TEXT_BYTES:,} characters of text")
         tokens = len(completion.token_strings) * (TOKEN_BYTES + 4 * len(completion.arrays))
         self._group_bytes += text + tokens
-        if self._group_bytes > MOST_GROUP_BYTES:
-            raise ValueError(f"belongs to a group of more than {MOST_GROUP_BYTES:,} bytes")
+        if self._group_bytes > MAX_GROUP_BYTES:
+            raise ValueError(f"belongs to a group of more than {MAX_GROUP_BYTES:,} bytes")
 
     def finish(self) -> None:
         """Pack the last group; raises ValueError for what the database cannot hold."""
@@ -106,7 +106,7 @@ def read_rollouts(
     """All rollouts as rows for the database; raises BadLog. `attempts` are those of the run."""
     packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
     row, texts = 0, [*TEXTS, *EXACT, *map(exact_name, EXACT)]
-    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MOST_COMPLETIONS):
+    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MAX_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
                 group, completion, at = _completion(cells, cell_row, own_tokens.of(row))
@@ -135,7 +135,7 @@ def _completion(
         raise ValueError(f"was left out of training for an unknown reason: {left_out!r:.40}")
     if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
         raise ValueError("has an unknown kind or reason to finish")
-    if not 0 <= numbers["position"] < MOST_OF_GROUP:
+    if not 0 <= numbers["position"] < MAX_OF_GROUP:
         raise ValueError(f"has place {numbers['position']} in its group")
     rewards, flags, turns = (documents[name] for name in JSON_TEXTS)
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
@@ -198,8 +198,8 @@ class _Tokens:
     def __init__(self, file: LogFile) -> None:
         self._file = file
         self._names = [name.removeprefix(VALUE) for name in column_names(file) if name.startswith(VALUE)]
-        if len(self._names) > MOST_ARRAYS:
-            raise BadLog(f"is damaged: {TOKENS} has more than {MOST_ARRAYS} values of a token")
+        if len(self._names) > MAX_ARRAYS:
+            raise BadLog(f"is damaged: {TOKENS} has more than {MAX_ARRAYS} values of a token")
         self._pieces = self._read()
         self._next = next(self._pieces, None)
 
@@ -209,8 +209,8 @@ class _Tokens:
         while self._next is not None and self._next[0] == row:
             pieces.append(self._next[1])
             count += len(pieces[-1].strings)
-            if count * TOKEN_BYTES > MOST_GROUP_BYTES:
-                raise ValueError(f"has more than {MOST_GROUP_BYTES // TOKEN_BYTES:,} tokens")
+            if count * TOKEN_BYTES > MAX_GROUP_BYTES:
+                raise ValueError(f"has more than {MAX_GROUP_BYTES // TOKEN_BYTES:,} tokens")
             self._next = next(self._pieces, None)
         return _joined(pieces) if pieces else None
 
@@ -222,7 +222,7 @@ class _Tokens:
     def _read(self) -> Iterator[tuple[int, Tokens]]:
         """(row of the completion, some of its tokens)."""
         numbers = ("rollout", "id", *(VALUE + name for name in self._names))
-        for cells in read_cells(self._file, numbers, ("token", "token_exact"), most=MOST_TOKENS):
+        for cells in read_cells(self._file, numbers, ("token", "token_exact"), most=MAX_TOKENS):
             rows, ids = cells.numbers["rollout"], cells.numbers["id"]
             is_right = cells.is_there["rollout"].all() and cells.is_there["id"].all()
             if not is_right or not (np.abs(rows) < 2**31).all() or not (np.abs(ids) < 2**31).all():

@@ -174,7 +174,7 @@ def _write(file: IO[bytes], extent: FileExtent, target: Path) -> None:
 def _store(
     session: Session, archive: ReadArchive, names: Names, run_id: str, key: str, digest: str
 ) -> str | None:
-    """Enter everything; the run's id, or None where there is a run with this idempotency key."""
+    """Enter everything; the run's id, or None if there is a run with this idempotency key."""
     run = archive.run
     experiment = experiment_of(session, names)
     row = {

@@ -389,7 +389,7 @@ class _Spool:
 
     @classmethod
     def adopt(cls, path: Path) -> _Spool | None:
-        """One that a process left which is gone; None where it lives, or the file is none of ours."""
+        """One that a process left which is gone; None if it lives, or the file is none of ours."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             writing = os.open(path, os.O_RDWR)
             try:

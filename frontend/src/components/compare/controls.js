@@ -101,7 +101,7 @@ function Sections({ view, change, available }) {
   </div>`;
 }
 
-const MOST_ENTRIES = 40;
+const MAX_ENTRIES = 40;
 
 const countText = (all, drawn) =>
   drawn < all ? `n ${formatCount(drawn)} of ${formatCount(all)}` : `n ${formatCount(all)}`;
@@ -117,7 +117,7 @@ export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change 
   const counts = new Map(
     groups.map(({ name, runs }) => [name, countText(runs.length, runs.filter(({ id }) => isDrawn.has(id)).length)]),
   );
-  const entries = [...looks].slice(0, all ? Infinity : MOST_ENTRIES);
+  const entries = [...looks].slice(0, all ? Infinity : MAX_ENTRIES);
   const toggle = (key) =>
     change({ hide: hidden.includes(key) ? hidden.filter((hiddenKey) => hiddenKey !== key) : [...hidden, key] });
   const showOnly = (key) => change({ hide: [...looks.keys()].filter((lineKey) => lineKey !== key) });

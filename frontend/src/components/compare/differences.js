@@ -7,15 +7,15 @@ import { asMarkdown, configColumns, fieldRows, meaningRows, sameFields } from '.
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 
-const MOST_COLUMNS = 24;
-const MOST_EXPLAINED = 12;
+const MAX_COLUMNS = 24;
+const MAX_EXPLAINED = 12;
 
 /** @typedef {import('../../lib/runs/differences.js').Row} Row */
 
 /** @param {{groups: import('../../lib/runs/groups.js').Group[]}} props */
 export function ConfigDifferences({ groups }) {
   const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
-  const shown = columns.slice(0, MOST_COLUMNS);
+  const shown = columns.slice(0, MAX_COLUMNS);
   const heads = shown.map(({ names }) => names.join(', '));
   const rows = fieldRows(paths, shown);
   const meanings = useMeanings(columns);
@@ -62,7 +62,7 @@ export function ConfigDifferences({ groups }) {
                 html`<tr>
                   <th colspan=${shown.length + 1}>
                     in effect
-                    ${columns.length > MOST_EXPLAINED && ` (of the first ${MOST_EXPLAINED})`}
+                    ${columns.length > MAX_EXPLAINED && ` (of the first ${MAX_EXPLAINED})`}
                   </th>
                 </tr>`
               }
@@ -100,7 +100,7 @@ export function ConfigDifferences({ groups }) {
  * @param {import('../../lib/runs/differences.js').Column[]} columns @returns {Row[]}
  */
 function useMeanings(columns) {
-  const configs = columns.slice(0, MOST_EXPLAINED).map(({ config }) => config);
+  const configs = columns.slice(0, MAX_EXPLAINED).map(({ config }) => config);
   const key = configs.length > 1 && configs.every(Boolean) ? JSON.stringify(configs) : null;
   const { data } = useLoad(key, (signal) =>
     Promise.all(configs.map((config) => post('/validate', config, { signal }).catch(() => null))),

@@ -199,7 +199,7 @@ function Cell({ cell, reached, range, isOpen, onPoint, onQueue }) {
       mayChange.value &&
       onQueue &&
       moreSeeds !== null &&
-      moreSeeds <= MOST_QUEUED &&
+      moreSeeds <= MAX_QUEUED &&
       html`<button class="button-quiet matrix-more" onClick=${onQueue} title="Queue these seeds">
         + ${plural(moreSeeds, 'seed')}
       </button>`
@@ -208,7 +208,7 @@ function Cell({ cell, reached, range, isOpen, onPoint, onQueue }) {
 }
 
 /** Where more seeds than these are missing there is no button: they would cost too much for one press. */
-const MOST_QUEUED = 20;
+const MAX_QUEUED = 20;
 
 /** @type {Record<string, string>} */
 const TONES = { better: 'good', worse: 'bad', higher: 'clear', lower: 'clear', 'not comparable': 'warn' };

@@ -5,7 +5,7 @@ import { CommittedInput } from '../shared/committed_input.js';
 import { Menu } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 
-const MOST_COLUMNS = 16;
+const MAX_COLUMNS = 16;
 
 /** @param {{columns: string[], available: string[], change: (changes: object) => void}} props */
 export function ColumnMenu({ columns, available, change }) {
@@ -14,7 +14,7 @@ export function ColumnMenu({ columns, available, change }) {
   const [threshold, setThreshold] = useState('0.5');
   const named = metric || available[0] || '';
   const key = [named, reading, ...(needsThreshold(reading) ? [Number(threshold)] : [])].join(':');
-  const isValid = named && !columns.includes(key) && columns.length < MOST_COLUMNS && !key.endsWith('NaN');
+  const isValid = named && !columns.includes(key) && columns.length < MAX_COLUMNS && !key.endsWith('NaN');
   return html`<${Menu} label="Columns" align="right">
     <div class="matrix-columns">
       ${columns.map(

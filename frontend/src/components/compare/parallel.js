@@ -12,7 +12,7 @@ const ROOM = 26;
 const STEP = 0.05;
 const LETTER = 6.5;
 /** Pixels between two axes, at least: their labels must not overlap. */
-const LEAST_GAP = 110;
+const MIN_GAP = 110;
 
 /** @typedef {import('../../lib/runs/axes.js').Axis} Axis */
 
@@ -24,7 +24,7 @@ const LEAST_GAP = 110;
  */
 export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: room }) {
   if (!axes.length) return html`<p class="faint">Choose axes above.</p>`;
-  const width = Math.max(room, 2 * SIDE + (axes.length - 1) * LEAST_GAP);
+  const width = Math.max(room, 2 * SIDE + (axes.length - 1) * MIN_GAP);
   const gap = axes.length > 1 ? (width - 2 * SIDE) / (axes.length - 1) : 0;
   const x = (/** @type {number} */ i) => SIDE + i * gap;
   const y = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;

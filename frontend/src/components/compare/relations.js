@@ -10,7 +10,7 @@ import { FieldChooser } from './chooser.js';
 import { Parallel } from './parallel.js';
 import { Scatter } from './scatter.js';
 
-const MOST_LINES = 1000;
+const MAX_LINES = 1000;
 
 const titleOf = (/** @type {string} */ key) => fieldOf(key).title;
 
@@ -25,7 +25,7 @@ export function Relations({ runs, view, change, lookOf }) {
   const width = useWidth(element);
   const possible = useMemo(() => possibleAxes(runs), [runs]);
   const keys = (view.axes ?? usualAxes(possible)).filter((key) => possible.includes(key));
-  const drawn = runs.slice(0, MOST_LINES);
+  const drawn = runs.slice(0, MAX_LINES);
   const axes = useMemo(() => keys.map((key) => axisOf(key, runs)), [keys.join('\n'), runs]);
   if (runs.length < 2 || possible.length < 2) return null;
   const isScatter = view.plot === 'scatter';

@@ -30,15 +30,15 @@ import { viewOf } from '../curves/tuning.js';
  * @typedef {{title: string, note: string, step: string, prompts: number, order: 'first' | 'low' | 'high'}} Wishes
  */
 
-const MOST_METRICS = 60;
-const MOST_BYTES = 3e6;
+const MAX_METRICS = 60;
+const MAX_BYTES = 3e6;
 /** Left for curves; the rest is for tables and rollouts. */
 const CURVE_BYTES = 2e6;
 const BYTES_PER_POINT = 14;
 const POINTS = { most: 500, least: 30 };
-const MOST_ENTRIES = 12;
-const MOST_TEXT = 4000;
-const MOST_GROUPS = 8;
+const MAX_ENTRIES = 12;
+const MAX_TEXT = 4000;
+const MAX_GROUPS = 8;
 
 /** How many points each curve may have. @param {Comparison} comparison */
 function pointsFor({ metrics, runs, groups, view }) {
@@ -59,7 +59,7 @@ async function chartOf({ view: page, runs, looks, names }, metric, points) {
   const about = aboutMetric(metric);
   const shown = shownOf(metric, view, about);
   const notes = notesOf(main, lines, shown, view, runs.length);
-  const figure = standing({ view, shown, lines, notes, about, link: '', mostEntries: MOST_ENTRIES });
+  const figure = standing({ view, shown, lines, notes, about, link: '', mostEntries: MAX_ENTRIES });
   const cursorNow = cursor.peek();
   const reading = readLines(lines, cursorNow?.isPinned ? cursorNow.x : Infinity, view.baseline || null);
   const values = tableOf(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
@@ -114,7 +114,7 @@ function differencesOf({ groups }) {
  */
 async function rolloutsOf({ groups }, { step, prompts, order }) {
   if (!prompts) return [];
-  const parts = groups.slice(0, MOST_GROUPS).map(async ({ name, runs: [run] }) => {
+  const parts = groups.slice(0, MAX_GROUPS).map(async ({ name, runs: [run] }) => {
     const { items: steps } = await get('/rollouts/steps', { run: run.id });
     const storedSteps = [...new Set(steps.map((item) => item.step))].sort((a, b) => a - b);
     const latestStep = step.trim() === '' ? Infinity : Number(step);
@@ -130,7 +130,7 @@ async function rolloutsOf({ groups }, { step, prompts, order }) {
 }
 
 const cut = (/** @type {string} */ text) =>
-  text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)} … (${text.length - MOST_TEXT} more characters)` : text;
+  text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)} … (${text.length - MAX_TEXT} more characters)` : text;
 
 /** @param {Api.GroupItem} group @param {string} runName */
 const rolloutOf = (group, runName) => ({
@@ -148,18 +148,18 @@ const rolloutOf = (group, runName) => ({
 /** Sentences about what the file leaves out. @param {Comparison} comparison @param {boolean} values
  * @param {boolean} rollouts @param {number} prompts */
 const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
-  ...(metrics.length > MOST_METRICS ? [`the first ${MOST_METRICS} of ${metrics.length} metrics`] : []),
-  ...(values ? [] : [`without tables of values, to stay below ${formatBytes(MOST_BYTES)}`]),
-  ...(rollouts ? [] : [`without rollouts, to stay below ${formatBytes(MOST_BYTES)}`]),
-  ...(rollouts && prompts && groups.length > MOST_GROUPS
-    ? [`rollouts of the first ${MOST_GROUPS} of ${groups.length} variants`]
+  ...(metrics.length > MAX_METRICS ? [`the first ${MAX_METRICS} of ${metrics.length} metrics`] : []),
+  ...(values ? [] : [`without tables of values, to stay below ${formatBytes(MAX_BYTES)}`]),
+  ...(rollouts ? [] : [`without rollouts, to stay below ${formatBytes(MAX_BYTES)}`]),
+  ...(rollouts && prompts && groups.length > MAX_GROUPS
+    ? [`rollouts of the first ${MAX_GROUPS} of ${groups.length} variants`]
     : []),
 ];
 
 /**
  * The file. Curves get fewer points, and keep their peaks, until it is small enough; then values and rollouts go.
  * @param {Comparison} comparison @param {Wishes} wishes @param {(done: number) => boolean} isWanted
- * @returns {Promise<string | null>} null where it is no longer wanted
+ * @returns {Promise<string | null>} null if it is no longer wanted
  */
 async function makeReport(comparison, wishes, isWanted) {
   const { metrics, runs, groups, view } = comparison;
@@ -174,7 +174,7 @@ async function makeReport(comparison, wishes, isWanted) {
   for (const { points, values, rollouts: withRollouts } of sizes(pointsFor(comparison), POINTS.least)) {
     if (points !== drawn) charts = [];
     drawn = points;
-    for (const metric of metrics.slice(charts.length, MOST_METRICS)) {
+    for (const metric of metrics.slice(charts.length, MAX_METRICS)) {
       if (!isWanted(charts.length)) return null;
       charts.push(await chartOf(comparison, metric, points));
     }
@@ -196,7 +196,7 @@ async function makeReport(comparison, wishes, isWanted) {
       rollouts: withRollouts ? rollouts : [],
       colours: { background: theme.background, ink: theme.ink, quiet: theme.label, line: theme.grid },
     });
-    if (new Blob([text]).size <= MOST_BYTES) break;
+    if (new Blob([text]).size <= MAX_BYTES) break;
   }
   return text;
 }
@@ -242,7 +242,7 @@ export function ReportDialog({ onClose, ...comparison }) {
       setDone(null);
     }
   };
-  const count = Math.min(comparison.metrics.length, MOST_METRICS);
+  const count = Math.min(comparison.metrics.length, MAX_METRICS);
   return html`<${Dialog} title="Report" onClose=${onClose}>
     <form class="report-form" onSubmit=${save}>
       <p class="quiet">

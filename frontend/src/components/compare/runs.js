@@ -11,9 +11,9 @@ import { Ago, Empty, Failure, Skeleton } from '../shared/states.js';
 /** @typedef {{runs: Api.RunItem[], missing: string[], isCut?: boolean}} Loaded `isCut`: further runs match */
 
 /** Runs of a query that are compared at most: their configs are loaded too. */
-export const MOST_MATCHING = 1_000;
+export const MAX_MATCHING = 1_000;
 
-/** The choice of runs as one text, the key of their request; null where nothing was chosen. @param {Choice} view */
+/** The choice of runs as one text, the key of their request; null if nothing was chosen. @param {Choice} view */
 export function choiceOf({ runs, query, experiment }) {
   if (runs?.length) return runs.join();
   return query ? `query ${query}` : experiment || null;
@@ -29,10 +29,10 @@ export function emptyChoice({ runs, query }) {
 export async function loadRuns({ experiment, runs, query }, signal) {
   if (runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = query ? { query } : { experiment };
-  const most = query ? MOST_MATCHING + 1 : Infinity;
+  const most = query ? MAX_MATCHING + 1 : Infinity;
   const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { most, signal });
-  return query && loadedRuns.length > MOST_MATCHING
-    ? { runs: loadedRuns.slice(0, MOST_MATCHING), missing: [], isCut: true }
+  return query && loadedRuns.length > MAX_MATCHING
+    ? { runs: loadedRuns.slice(0, MAX_MATCHING), missing: [], isCut: true }
     : { runs: loadedRuns, missing: [] };
 }
 

@@ -6,14 +6,14 @@ import { plural } from '../../lib/text/format.js';
 import { Segments } from '../shared/marks.js';
 import { BudgetBar, BudgetLegend, UNITS } from '../shared/signal_budget.js';
 
-const MOST_RUNS = 100;
+const MAX_RUNS = 100;
 const OF_MARKS = 'from recorded completions';
 
 /** @typedef {import('../shared/signal_budget.js').Unit} Unit */
 
 /** @param {{runs: Api.RunItem[]}} props */
 export function SignalBudgets({ runs }) {
-  const shown = runs.slice(0, MOST_RUNS);
+  const shown = runs.slice(0, MAX_RUNS);
   const answer = useGet('/signal-budget', { runs: shown.map(({ id }) => id).join() });
   const [unit, choose] = useState(/** @type {Unit} */ ('completions'));
   const budgets = (answer.data?.items ?? []).filter(({ steps }) => steps);

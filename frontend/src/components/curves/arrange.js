@@ -1,6 +1,6 @@
 /** Panels in an order and of sizes of one's own, by pointer and by keys. Both are in the address. */
 import { html, useRef } from '../../dom.js';
-import { MOST_SIZE, sizeOf, tunedTo } from './tuning.js';
+import { MAX_SIZE, sizeOf, tunedTo } from './tuning.js';
 import { lookup } from '../../lib/lookup.js';
 
 /** Metrics in the chosen order; those that were never moved stay behind the ones before them.
@@ -66,7 +66,7 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
  * @param {number} wide @param {number} tall
  */
 function resized(tune, metric, wide, tall) {
-  const within = (/** @type {number} */ size) => Math.max(1, Math.min(MOST_SIZE, Math.round(size)));
+  const within = (/** @type {number} */ size) => Math.max(1, Math.min(MAX_SIZE, Math.round(size)));
   const size = /** @type {[number, number]} */ ([within(wide), within(tall)]);
   return tunedTo(tune, metric, { size: size.join() === '1,1' ? undefined : size });
 }

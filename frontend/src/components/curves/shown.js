@@ -2,7 +2,7 @@
 import { badge } from '../../charts/badge.js';
 import { bandToShade } from '../../charts/layout.js';
 import { limitsOf, outsideOf } from '../../charts/limits.js';
-import { MOST_RUNS } from '../../data/series.js';
+import { MAX_RUNS } from '../../data/series.js';
 
 /** @typedef {import('../../charts/figure.js').View} Shown */
 
@@ -35,7 +35,7 @@ const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? 
 export const notesOf = (series, lines, shown, view, requestedRuns) =>
   badge(series, {
     smoothing: view.smoothing,
-    most: MOST_RUNS,
+    most: MAX_RUNS,
     logX: shown.logX,
     logY: shown.logY,
     grouped: !view.groupBy ? '' : view.groupBy === 'variant' ? 'variant' : 'group',

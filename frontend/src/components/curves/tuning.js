@@ -8,13 +8,13 @@ import { lookup } from '../../lib/lookup.js';
  * @typedef {Record<string, Tuning>} Tunings by metric
  */
 
-const MOST_SMOOTHING = 0.999;
-export const MOST_SIZE = 3;
+const MAX_SMOOTHING = 0.999;
+export const MAX_SIZE = 3;
 
 const isNumber = (/** @type {unknown} */ value) => typeof value === 'number' && Number.isFinite(value);
 
 const isSize = (/** @type {unknown} */ value) =>
-  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MOST_SIZE;
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_SIZE;
 
 /** @param {unknown} value */
 function isTuning(value) {
@@ -23,7 +23,7 @@ function isTuning(value) {
   return (
     Object.keys(unknownSettings).length === 0 &&
     (logY === undefined || typeof logY === 'boolean') &&
-    (smoothing === undefined || (isNumber(smoothing) && smoothing >= 0 && smoothing <= MOST_SMOOTHING)) &&
+    (smoothing === undefined || (isNumber(smoothing) && smoothing >= 0 && smoothing <= MAX_SMOOTHING)) &&
     (y === undefined || (Array.isArray(y) && y.length === 2 && y.every(isNumber) && y[0] < y[1])) &&
     (size === undefined || (Array.isArray(size) && size.length === 2 && size.every(isSize)))
   );

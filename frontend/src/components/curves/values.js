@@ -26,8 +26,8 @@ import { useLines } from './lines.js';
 /** The service is asked for the newest point before a pinned cursor: a thinned curve may lack that point. */
 const NEWEST = 10;
 const SETTLED_MS = 150;
-const MOST_UNDER_POINTER = 12;
-const MOST_ROWS = 100;
+const MAX_UNDER_POINTER = 12;
+const MAX_ROWS = 100;
 
 /** The last value that stayed for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
@@ -78,7 +78,7 @@ export function Values(props) {
   const { metric, view, unit, onBaseline } = props;
   const [all, setAll] = useState(false);
   const table = () => tableOf(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
-  const rows = all ? reading.rows : reading.rows.slice(0, MOST_ROWS);
+  const rows = all ? reading.rows : reading.rows.slice(0, MAX_ROWS);
   const left = reading.rows.length - rows.length;
   const name = `Values of ${metric}`;
   return html`<div class="values" role="group" aria-label=${name} onMouseLeave=${() => highlight(null)}>
@@ -121,8 +121,8 @@ export function ValuesUnderPointer(props) {
   const { reading, isRecorded } = useReading(props);
   if (!cursor.value) return null;
   const { key } = cursor.value;
-  const first = reading.rows.slice(0, MOST_UNDER_POINTER);
-  const pointed = reading.rows.slice(MOST_UNDER_POINTER).find((row) => row.key === key);
+  const first = reading.rows.slice(0, MAX_UNDER_POINTER);
+  const pointed = reading.rows.slice(MAX_UNDER_POINTER).find((row) => row.key === key);
   const rows = pointed ? [...first.slice(0, -1), pointed] : first;
   const left = reading.rows.length - rows.length;
   return html`<div class="values is-floating" aria-hidden="true">

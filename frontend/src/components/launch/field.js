@@ -17,7 +17,7 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {import('./row.js').Field} Field */
 /** @typedef {import('./row.js').FieldProps} FieldProps */
 
-const MOST_OPTIONS = 24;
+const MAX_OPTIONS = 24;
 
 /** @param {{field: Field, value: any, layer: Layer, label?: string}} props */
 export function FormField({ field, value, layer, label = field.key }) {
@@ -105,7 +105,7 @@ function ChoiceField({ field, value, layer, label }) {
   const options = field.node.enum;
   const change = (event) =>
     layer.onChange(field.path, options.find((option) => String(option) === event.target.value) ?? event.target.value);
-  const isLong = options.length > MOST_OPTIONS;
+  const isLong = options.length > MAX_OPTIONS;
   return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} value=${value}>
     ${
       isLong

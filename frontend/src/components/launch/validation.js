@@ -4,7 +4,7 @@ import { ApiError, post } from '../../data/api.js';
 import { contentKey } from '../../lib/launch/form.js';
 
 const PAUSE_MS = 250;
-const MOST_KEPT = 200;
+const MAX_KEPT = 200;
 /** How long an answer holds: files and models that a config names may come and go. */
 const FRESH_MS = 30_000;
 /** How often a refused variant is asked for again while it stays on the page. */
@@ -53,7 +53,7 @@ async function ask(body, key, signal) {
 function keep(key, verdict) {
   answers.delete(key);
   answers.set(key, { verdict, at: Date.now() });
-  if (answers.size > MOST_KEPT) answers.delete([...answers.keys()][0]);
+  if (answers.size > MAX_KEPT) answers.delete([...answers.keys()][0]);
 }
 
 /**

@@ -42,7 +42,7 @@ export const ROLLOUT_SPEC = {
   colour: choice([...COLOUR_NAMES, 'none']),
   at: text(''),
 };
-const MOST_GROUPS = 512;
+const MAX_GROUPS = 512;
 const COLOURS = [
   ...COLOUR_NAMES.map((value) => ({ value, label: COLOURINGS[value].label })),
   { value: 'none', label: 'plain' },
@@ -101,7 +101,7 @@ function Browser({ run, items, live, onset }) {
   const step = steps[nearestStep(steps, view.step ?? Infinity)];
   const rollouts = useLoad(
     `${run} ${kind} ${step}`,
-    (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { most: MOST_GROUPS, signal }),
+    (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { most: MAX_GROUPS, signal }),
     { subject: `${run} ${kind}` },
   );
   const goTo = (/** @type {number} */ next) => change({ step: next, group: '' });

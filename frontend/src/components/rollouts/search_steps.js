@@ -3,13 +3,13 @@ import { html } from '../../dom.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { Failure, Skeleton } from '../shared/states.js';
 
-const MOST_BARS = 120;
+const MAX_BARS = 120;
 
 /** @typedef {{first: number, last: number, matched: number, of: number}} Bar */
 
 /** Neighbouring steps together where there are many. @param {Api.StepCount[]} items @returns {Bar[]} */
 export function barsOf(items) {
-  const stepsPerBar = Math.ceil(items.length / MOST_BARS) || 1;
+  const stepsPerBar = Math.ceil(items.length / MAX_BARS) || 1;
   return Array.from({ length: Math.ceil(items.length / stepsPerBar) }, (_, i) => {
     const barItems = items.slice(i * stepsPerBar, (i + 1) * stepsPerBar);
     return {

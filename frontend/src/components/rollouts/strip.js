@@ -4,7 +4,7 @@ import { useGet } from '../../data/resource.js';
 import { plural } from '../../lib/text/format.js';
 import { isFiltering } from '../../lib/rollouts.js';
 
-const MOST_BARS = 80;
+const MAX_BARS = 80;
 
 /** @typedef {{first: number, last: number, completions: number, matching: number, stored: number, to: number}} Bar */
 
@@ -13,7 +13,7 @@ const MOST_BARS = 80;
  * @param {Api.CountItem[]} items ascending @param {number} most
  * @returns {Bar[]}
  */
-export function barsOf(items, most = MOST_BARS) {
+export function barsOf(items, most = MAX_BARS) {
   const size = Math.ceil(items.length / most);
   /** @type {Bar[]} */
   const bars = [];

@@ -7,8 +7,8 @@ import { startOf } from '../../lib/text/tokens.js';
 import { visiblePieces } from '../../lib/text/visible.js';
 import { formatBytes } from '../../lib/text/format.js';
 
-export const MOST_SHOWN = 20_000;
-const MOST_KEPT = 300;
+export const MAX_SHOWN = 20_000;
+const MAX_KEPT = 300;
 
 /** @typedef {Api.TokensAnswer} Tokens */
 /** @typedef {{data?: Tokens, error?: Error}} LoadedTokens */
@@ -23,7 +23,7 @@ function tokensOf(id) {
   const answer = get(`/rollouts/${id}/tokens`);
   answer.catch(() => requests.delete(id));
   requests.set(id, answer);
-  if (requests.size > MOST_KEPT) requests.delete([...requests.keys()][0]);
+  if (requests.size > MAX_KEPT) requests.delete([...requests.keys()][0]);
   return answer;
 }
 
@@ -63,7 +63,7 @@ export function Visible({ text }) {
  */
 export function LongText({ text, label, class: name = '' }) {
   const [all, setAll] = useState(false);
-  const shown = all ? text : startOf(text, MOST_SHOWN);
+  const shown = all ? text : startOf(text, MAX_SHOWN);
   const pieces = useMemo(() => html`<${Visible} text=${shown} />`, [shown]);
   return html`<div class=${`model-text ${name}`} tabindex="0" role="group" aria-label=${label}>
     ${pieces}

@@ -15,7 +15,7 @@ import {
 } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Alternatives } from './alternatives.js';
-import { MOST_SHOWN, ShowMore, Visible } from './text.js';
+import { MAX_SHOWN, ShowMore, Visible } from './text.js';
 import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {Api.TokensAnswer} Tokens */
@@ -44,7 +44,7 @@ const KEYS = {
 export function TokenText({ tokens, by, index, pinned, onPin }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const at = useRef(-1);
-  const chunks = useMemo(() => chunksOf(tokens.tokens, MOST_SHOWN), [tokens]);
+  const chunks = useMemo(() => chunksOf(tokens.tokens, MAX_SHOWN), [tokens]);
   const values = useMemo(() => valuesOf(tokens, by), [tokens, by]);
   const [count, setCount] = useState(1);
   const last = tokens.tokens.length - 1;

@@ -4,7 +4,7 @@ import { patch } from '../../data/api.js';
 import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 
-const MOST_CHARACTERS = 20_000;
+const MAX_CHARACTERS = 20_000;
 
 /** The notes as they were written, where there are any. @param {{run: Api.RunItem, onEdit: () => void}} props */
 export function Notes({ run, onEdit }) {
@@ -31,8 +31,8 @@ export function NotesDialog({ run, onChange, onClose }) {
   const [notes, setNotes] = useState(before);
   const [failure, setFailure] = useState('');
   const type = (/** @type {Event & {currentTarget: HTMLTextAreaElement}} */ { currentTarget: field }) => {
-    const isLong = [...field.value].length > MOST_CHARACTERS;
-    field.setCustomValidity(isLong ? `At most ${MOST_CHARACTERS.toLocaleString('en')} characters` : '');
+    const isLong = [...field.value].length > MAX_CHARACTERS;
+    field.setCustomValidity(isLong ? `At most ${MAX_CHARACTERS.toLocaleString('en')} characters` : '');
     setNotes(field.value);
   };
   const save = async (/** @type {SubmitEvent} */ event) => {

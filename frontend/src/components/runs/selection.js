@@ -8,7 +8,7 @@ import { ForOperator } from '../shared/role.js';
 import { TagDialog } from './tag_dialog.js';
 
 const STOPPABLE = ['queued', 'running', 'paused'];
-const MOST_COMPARED = 200;
+const MAX_COMPARED = 200;
 
 /**
  * @typedef {{ids: string[], runs: import('../../data/run_list.js').RunList, trash: boolean, archived: boolean,
@@ -50,8 +50,8 @@ function Actions({ ids, runs, archived, compare, clear }) {
   return html`
     <button
       class="button button-small button-primary"
-      disabled=${ids.length > MOST_COMPARED}
-      title=${ids.length > MOST_COMPARED ? `At most ${MOST_COMPARED} runs are compared` : undefined}
+      disabled=${ids.length > MAX_COMPARED}
+      title=${ids.length > MAX_COMPARED ? `At most ${MAX_COMPARED} runs are compared` : undefined}
       onClick=${() => compare(ids)}
     >
       Compare

@@ -47,7 +47,7 @@ export function Failure({ error, retry, action = retry && { label: 'Try again', 
   </div>`;
 }
 
-const MOST_PATIENCE_MS = 2000;
+const MAX_PATIENCE_MS = 2000;
 
 /** Parts that come after the others: once the browser has nothing more urgent to do. @param {{children?: any}} props */
 export function Later({ children }) {
@@ -55,7 +55,7 @@ export function Later({ children }) {
   useEffect(() => {
     const isIdleKnown = 'requestIdleCallback' in window; // not to Safari
     const timer = isIdleKnown
-      ? requestIdleCallback(() => setTime(true), { timeout: MOST_PATIENCE_MS })
+      ? requestIdleCallback(() => setTime(true), { timeout: MAX_PATIENCE_MS })
       : setTimeout(() => setTime(true));
     return () => (isIdleKnown ? cancelIdleCallback(timer) : clearTimeout(timer));
   }, []);

@@ -15,7 +15,7 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {{arms: Arm[] | null, seeds: string, steps: string}} Draft empty or null: as the plan proposes */
 
 const PAUSE_MS = 300;
-const MOST_ARMS = 4;
+const MAX_ARMS = 4;
 const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
 
 /** @param {{run: Api.RunItem, cause?: string}} props without a cause the diagnosis has none */
@@ -185,7 +185,7 @@ function Arms({ run, arms, errors, onChange }) {
     )}
     ${errors.has('arms') && html`<p class="field-error" role="alert">${errors.get('arms')}</p>`}
     ${
-      arms.length < MOST_ARMS &&
+      arms.length < MAX_ARMS &&
       html`<button
         type="button"
         class="button button-small"

@@ -12,9 +12,9 @@ import { lookup } from '../lookup.js';
  */
 
 export const LARGEST_SEED = 2 ** 31 - 1;
-const MOST_SEEDS = 100;
+const MAX_SEEDS = 100;
 /** Code points in the name of an experiment, a fork or a variant. */
-export const MOST_IN_NAME = 200;
+export const MAX_IN_NAME = 200;
 
 /**
  * Seeds from text: single ones and ranges, `0,1,2` or `0-2, 7`.
@@ -33,7 +33,7 @@ export function parseSeeds(text) {
     const [from, to] = [Number(match[1]), Number(match[2] ?? match[1])];
     if (to > LARGEST_SEED) return { seeds: [], error: `${to} is too large: the largest seed is ${LARGEST_SEED}` };
     if (to < from) return { seeds: [], error: `“${range}” starts above its end` };
-    if (to - from >= MOST_SEEDS) return { seeds: [], error: `“${range}” holds more than ${MOST_SEEDS} seeds` };
+    if (to - from >= MAX_SEEDS) return { seeds: [], error: `“${range}” holds more than ${MAX_SEEDS} seeds` };
     for (let seed = from; seed <= to; seed += 1) if (!seeds.includes(seed)) seeds.push(seed);
   }
   return { seeds, error: seeds.length ? '' : 'Enter at least one seed' };
@@ -60,7 +60,7 @@ export const defaultName = (variants) =>
   );
 
 const shortened = (/** @type {string} */ name) =>
-  [...name].length > MOST_IN_NAME ? `${[...name].slice(0, MOST_IN_NAME - 1).join('')}…` : name;
+  [...name].length > MAX_IN_NAME ? `${[...name].slice(0, MAX_IN_NAME - 1).join('')}…` : name;
 
 /** The body of POST /experiments. @param {Form} form */
 export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
@@ -203,7 +203,7 @@ export function ladder(variant, plain, knobs, isWhole) {
   for (const { path, after } of knobs) {
     const { fields, full } = rungs[rungs.length - 1];
     const name =
-      rungs.length > MOST_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortName(path)}`;
+      rungs.length > MAX_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortName(path)}`;
     rungs.push({
       fields: { .../** @type {Variant} */ (setAt(fields, path, after, full)), name },
       full: setAt(full, path, after, full),
@@ -213,7 +213,7 @@ export function ladder(variant, plain, knobs, isWhole) {
 }
 
 /** Knobs that the name of a rung lists; higher ones are numbered. */
-const MOST_CHAINED = 6;
+const MAX_CHAINED = 6;
 
 /**
  * The last telling part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.

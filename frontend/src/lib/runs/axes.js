@@ -13,10 +13,10 @@ import { lookup } from '../lookup.js';
  */
 
 export const NO_VALUE = -0.1;
-const MOST_TICKS = 12;
+const MAX_TICKS = 12;
 const LOG_FROM = 100;
 const RESULTS = ['eval/accuracy', 'best:eval/accuracy', 'reward/mean'];
-const MOST_FIELDS = 6;
+const MAX_FIELDS = 6;
 
 /** Keys that can be an axis: config fields that differ, last and best values. @param {Api.RunItem[]} runs */
 export const possibleAxes = (runs) => [
@@ -29,7 +29,7 @@ export const possibleAxes = (runs) => [
 
 /** Axes to begin with: some fields that differ, and the results. @param {string[]} possible */
 export const usualAxes = (possible) => [
-  ...possible.filter((key) => key.startsWith('config:')).slice(0, MOST_FIELDS),
+  ...possible.filter((key) => key.startsWith('config:')).slice(0, MAX_FIELDS),
   ...RESULTS.filter((key) => possible.includes(key)),
 ];
 
@@ -74,7 +74,7 @@ function categories(texts) {
   );
   const positionOf = (/** @type {string} */ text) =>
     sorted.length > 1 ? sorted.indexOf(text) / (sorted.length - 1) : 0.5;
-  const every = Math.ceil(sorted.length / MOST_TICKS);
+  const every = Math.ceil(sorted.length / MAX_TICKS);
   const ticks = sorted.filter((_, i) => i % every === 0).map((text) => ({ at: positionOf(text), text }));
   return { isLog: false, positionOf, ticks };
 }

@@ -12,7 +12,7 @@ import { lookup } from '../lookup.js';
  */
 
 /** Fields that a list has columns for; of more only the names of the variants tell. */
-const MOST_FIELDS = 4;
+const MAX_FIELDS = 4;
 
 /** A metric's last value in a run, where it is a number. @param {Api.RunItem} run @param {string} metric */
 const lastOf = (run, metric) => {
@@ -85,7 +85,7 @@ export function gridOf(cells) {
         cells: rows.values.map((row) => columns.values.map((column) => cellOfValues.get(spell([row, column])))),
       };
   }
-  const isShort = differing.length <= MOST_FIELDS;
+  const isShort = differing.length <= MAX_FIELDS;
   return {
     paths: isShort ? differing.map(({ path }) => path) : [],
     rows: cells.map((cell, i) => ({ values: isShort ? valuesOf(i) : [], cell })),

@@ -49,7 +49,7 @@ export function scalesApart(metric, about, runs) {
 }
 
 /**
- * Fields by which a metric has several scales among these configs; empty where it can be compared.
+ * Fields by which a metric has several scales among these configs; empty if it can be compared.
  * @param {string} metric
  * @param {{name: string, scale?: string[]} | undefined} about
  * @param {any[]} configs

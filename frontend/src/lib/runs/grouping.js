@@ -15,12 +15,12 @@ const ABOUT_RUN = {
   verdict: (run) => run.verdict,
   config: (run) => run.config_hash,
 };
-const MOST_KEYS = 8;
+const MAX_KEYS = 8;
 
 /** The keys of a view parameter; `variant` where none is one. @param {string} by @returns {string[]} */
 export function keysOf(by) {
   const keys = by.split(',').filter((key) => Object.hasOwn(ABOUT_RUN, key) || /^config\../.test(key));
-  return keys.length ? [...new Set(keys)].slice(0, MOST_KEYS) : ['variant'];
+  return keys.length ? [...new Set(keys)].slice(0, MAX_KEYS) : ['variant'];
 }
 
 /**

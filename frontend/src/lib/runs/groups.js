@@ -6,7 +6,7 @@ import { identityOf, keysOf, labelOf } from './grouping.js';
 /** @typedef {{variant: string, runs: Api.RunItem[]}} Bundle */
 /** @typedef {Bundle & {name: string}} Group `name` tells it from all others */
 
-const MOST_FIELDS = 2;
+const MAX_FIELDS = 2;
 
 /**
  * Runs as groups, in the order of launching; by variant, those of another config stand apart, and so do forks of
@@ -72,7 +72,7 @@ function namesAmong(/** @type {Bundle[]} */ groups) {
 const originOf = (/** @type {Bundle} */ { runs: [run] }) =>
   typeof run.fork_step === 'number' ? `fork at ${run.fork_step}` : 'from the start';
 
-/** The experiment of a group; nothing where its runs are of several. */
+/** The experiment of a group; nothing if its runs are of several. */
 function experimentOf(/** @type {Bundle} */ { runs }) {
   const names = new Set(runs.map(({ experiment_name: name }) => name ?? ''));
   return names.size === 1 ? [...names][0] : '';
@@ -85,7 +85,7 @@ function fieldsOf(/** @type {Bundle[]} */ groups) {
   );
   const text = (/** @type {number} */ i) =>
     rows
-      .slice(0, MOST_FIELDS)
+      .slice(0, MAX_FIELDS)
       .map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`)
       .join(', ');
   return groups.map((_, i) => text(i));

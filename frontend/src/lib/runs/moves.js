@@ -35,7 +35,7 @@ export function movesOf(run) {
   return moves.map((move) => ({ move, label: LABELS[move] }));
 }
 
-/** Seconds that are left at the present pace; null where nothing can be said. @param {Api.RunItem} run */
+/** Seconds that are left at the present pace; null if nothing can be said. @param {Api.RunItem} run */
 export function secondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
   if (run.status !== 'running' || run.wish || typeof pace !== 'number' || !run.steps) return null;

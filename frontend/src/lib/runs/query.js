@@ -7,7 +7,7 @@
 
 const TOKEN = /"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|<=|>=|!=|!~|==|[=<>~(),]|(?:[^\s()=<>!~,"']|!(?![=~]))+/g;
 const OPERATOR = /^(<=|>=|!=|!~|==|[=<>~])$/;
-const MOST_OPTIONS = 12;
+const MAX_OPTIONS = 12;
 
 /** @type {Record<Field['type'], string[]>} */
 const OPERATORS = {
@@ -131,7 +131,7 @@ function matching(options, typed) {
   if (word && ranked[0] && ranked.length === 1 && ranked[0].rank === -1) return [];
   return ranked
     .sort((a, b) => a.rank - b.rank)
-    .slice(0, MOST_OPTIONS)
+    .slice(0, MAX_OPTIONS)
     .map(({ option }) => option);
 }
 

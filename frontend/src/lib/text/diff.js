@@ -1,7 +1,7 @@
 /** Differences of two texts, word by word: Myers' greedy algorithm (Algorithmica 1, 1986). */
 
 /** More changed words than this are not compared: time and memory grow with their square. */
-export const MOST_CHANGES = 600;
+export const MAX_CHANGES = 600;
 
 /** @typedef {{kind: 'same' | 'old' | 'new', text: string}} Part */
 
@@ -14,7 +14,7 @@ const words = (text) => text.split(/(\s+)/).filter(Boolean);
  * @param {string} before @param {string} after @param {number} [most]
  * @returns {Part[] | null}
  */
-export function wordDiff(before, after, most = MOST_CHANGES) {
+export function wordDiff(before, after, most = MAX_CHANGES) {
   const [a, b] = [words(before), words(after)];
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;

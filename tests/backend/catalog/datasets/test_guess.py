@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.catalog.datasets.guess import MOST_COLUMNS, Mapped, columns_of, guessed
+from backend.catalog.datasets.guess import MAX_COLUMNS, Mapped, columns_of, guessed
 from backend.catalog.datasets.preview import DatasetPreview, parsed, preview_of
 from backend.config.columns import Columns, answer_of, prompt_of
 from backend.config.problems import FileProblem
@@ -75,7 +75,7 @@ def test_a_column_of_mixed_types_gives_way_to_one_that_is_whole():
 def test_names_that_no_problem_can_hold_are_not_offered():
     row = {"x" * 129: 1, "": 1, "\u202e<img>": 1, "a": {"b": 1, "c": {"d": 1}}}
     assert columns_of([row]) == ["\u202e<img>", "a", "a.b", "a.c"]
-    assert len(columns_of([{f"c{n}": 1 for n in range(5_000)}])) == MOST_COLUMNS
+    assert len(columns_of([{f"c{n}": 1 for n in range(5_000)}])) == MAX_COLUMNS
 
 
 def test_a_conversation_ends_with_its_answer():

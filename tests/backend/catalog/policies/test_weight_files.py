@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from backend.catalog.policies.weight_files import MOST_HEADER_BYTES, UnreadableWeights, Weight, read_weights
+from backend.catalog.policies.weight_files import MAX_HEADER_BYTES, UnreadableWeights, Weight, read_weights
 
 
 def write(directory, header, name="model.safetensors", length=None):
@@ -40,7 +40,7 @@ def test_the_layer_of_a_weight():
     [
         (b"", None),
         (b"{}", 2**63),
-        (b"{}", MOST_HEADER_BYTES + 1),
+        (b"{}", MAX_HEADER_BYTES + 1),
         (b"[]", None),
         (b"{" * 100, None),
         (b'{"a":' * 200_000, None),

@@ -545,14 +545,14 @@ def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     long = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
     for limit, reason in (
-        ("MOST_TEXT_BYTES", "characters of text"),
-        ("MOST_GROUP_BYTES", "belongs to a group"),
+        ("MAX_TEXT_BYTES", "characters of text"),
+        ("MAX_GROUP_BYTES", "belongs to a group"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(archived_rollouts, limit, 500_000)
             assert reason in send(client, long).json()["errors"][0]["message"]
     with monkeypatch.context() as patch:
-        patch.setattr(archived_rollouts, "MOST_GROUP_BYTES", 64)
+        patch.setattr(archived_rollouts, "MAX_GROUP_BYTES", 64)
         assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
 
 

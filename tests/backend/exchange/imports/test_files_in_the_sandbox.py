@@ -170,7 +170,7 @@ def test_completions_beyond_the_limit_are_counted_and_not_read(monkeypatch):
         return ask(self, operation, **request)
 
     monkeypatch.setattr(ImportSandbox, "ask", asking)
-    monkeypatch.setattr("backend.exchange.imports.completions.MOST_COMPLETIONS", 10)
+    monkeypatch.setattr("backend.exchange.imports.completions.MAX_COMPLETIONS", 10)
     texts = {"prompt": ["p"] * 500, "completion": ["x" * 5_000] * 500}
     [log] = logs_of(parquet({"step": [0] * 500, **texts}))
     assert (len(log.completions), log.completions.beyond) == (10, 490)
@@ -398,7 +398,7 @@ def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
 
 def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
     """Of three files with 4 values each, the third one is refused before it is read to its end."""
-    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 10)
+    monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 10)
     assert len(logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV}))) == 2
     for content in (
         CSV,
@@ -411,7 +411,7 @@ def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
 
 @pytest.mark.parametrize(("head", "row"), [(b"a,b\n", b",\n"), (b"", b'{"a": null}\n'), (b"a,b\n", b"x,y\n")])
 def test_rows_without_values_are_limited_as_values_are(monkeypatch, head, row):
-    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 10)
+    monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 10)
     for files in (
         {"a/x.csv": head + 11 * row},
         {"a/x.csv": CSV, "b/1": head + 7 * row},
@@ -426,7 +426,7 @@ def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch
     rows = [{"step": step, "loss": 1.0} for step in range(5)]
     states = {f"checkpoint-{n}/trainer_state.json": {"log_history": rows[:n]} for n in (1, 5, 3, 4)}
     content = zipped({name: json.dumps(state).encode() for name, state in states.items()})
-    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 20)
+    monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 20)
     [log] = logs_of(content)
     assert (len(log.table), log.table.points) == (5, 10)
     assert (
@@ -437,7 +437,7 @@ def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch
 def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypatch):
     events = (LOGS / "events.out.tfevents").read_bytes()
     [alone] = logs_of(events)
-    monkeypatch.setattr("backend.exchange.imports.archive.MOST_POINTS", 2 * alone.table.points)
+    monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 2 * alone.table.points)
     [joined] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
     assert joined.table.points == 2 * alone.table.points
 
@@ -502,7 +502,7 @@ def test_members_of_a_gzip_file_have_the_limits_of_one_file(monkeypatch):
     ):
         with pytest.raises(BadLog, match=reason):
             _gunzip(io.BytesIO(content), io.BytesIO(), 2 * len(CSV))
-    monkeypatch.setattr("backend.exchange.imports.archive.MOST_MEMBERS", 2)
+    monkeypatch.setattr("backend.exchange.imports.archive.MAX_MEMBERS", 2)
     with pytest.raises(BadLog, match="has more than 2 gzip members"):
         _gunzip(io.BytesIO(gzip.compress(b"") * 3), io.BytesIO(), 10)
 

@@ -439,7 +439,7 @@ def repack(backup, table, change):
 )
 @pytest.mark.usefixtures("postgres_only")
 def test_rows_of_postgres_that_are_none_are_refused(lab, backup, monkeypatch, table, change, phrase):
-    monkeypatch.setattr(tables, "MOST_UNPACKED", 1_000_000)
+    monkeypatch.setattr(tables, "MAX_UNPACKED", 1_000_000)
     repack(backup, table, change)
     assert_refused(lab, backup, phrase)
 

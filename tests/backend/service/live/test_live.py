@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
-from backend.service.live.broadcaster import MOST_WAITING, Broadcaster, Parcel
+from backend.service.live.broadcaster import MAX_WAITING, Broadcaster, Parcel
 from backend.service.live.changes import GAP_SECONDS, Position, events_after, read_place
 from backend.service.main import Service
 from backend.storage.engine import db_now, open_engine, open_sessions
@@ -104,7 +104,7 @@ def test_a_stream_resumes_where_it_was_cut_off(sessions):
 
 
 def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
-    monkeypatch.setattr("backend.service.live.broadcaster.MOST_RUNS", 3)
+    monkeypatch.setattr("backend.service.live.broadcaster.MAX_RUNS", 3)
     with sessions.begin() as session:
         for _ in range(5):
             make_run(session)
@@ -112,7 +112,7 @@ def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
 
 
 def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on(sessions, monkeypatch):
-    monkeypatch.setattr("backend.service.live.broadcaster.MOST_RUNS", 3)
+    monkeypatch.setattr("backend.service.live.broadcaster.MAX_RUNS", 3)
     with sessions.begin() as session:
         runs = [make_run(session).id for _ in range(5)]
     change = update(Run).where(Run.id.in_(runs))
@@ -191,9 +191,9 @@ def test_a_renewed_lease_is_no_news(sessions):
 def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
     async def go():
         broadcaster = Broadcaster(sessions)
-        slow = asyncio.Queue(MOST_WAITING)
+        slow = asyncio.Queue(MAX_WAITING)
         broadcaster._listeners.add(slow)
-        broadcaster._tell([Parcel(b"", -1, False)] * (MOST_WAITING + 1))
+        broadcaster._tell([Parcel(b"", -1, False)] * (MAX_WAITING + 1))
         return broadcaster.listeners, slow.qsize(), slow.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)

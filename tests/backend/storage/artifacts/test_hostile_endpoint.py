@@ -46,7 +46,7 @@ def test_a_page_of_a_listing_without_end_is_left(asked):
 
 
 def test_a_listing_of_pages_without_end_is_left(asked, monkeypatch):
-    monkeypatch.setattr(bounded_http, "MOST_CALL_BYTES", 4_000)
+    monkeypatch.setattr(bounded_http, "MAX_CALL_BYTES", 4_000)
     numbers = count()
     with hostile_server(lambda _: iter([listing(next(numbers))])) as server:
         store = asked(server)

@@ -171,7 +171,7 @@ def test_a_manifest_that_somebody_made_up_writes_nothing(store, runs_root, plain
 
 @IN_A_DIRECTORY
 def test_a_manifest_of_any_size_is_not_read(store, runs_root, plain, monkeypatch):
-    monkeypatch.setattr(module, "MOST_MANIFEST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", 100)
     store.upload(write(runs_root / RUN / NAME))
     (runs_root / RUN / NAME).rename(runs_root / "away")
     with pytest.raises(ArtifactFault, match=r"manifest.json has \d+ bytes, expected 1 to 100"):
