@@ -1,11 +1,13 @@
 """Files of the Hugging Face hub, which take no more room than the hub lists and the disk has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import get_session, snapshot_download
+from huggingface_hub import set_client_factory, snapshot_download
 from huggingface_hub.errors import DryRunError
+from huggingface_hub.utils._http import default_client_factory
 from huggingface_hub.utils._xet import abort_xet_session
 from huggingface_hub.utils.tqdm import tqdm
 
@@ -22,6 +24,8 @@ MAX_ANSWER_BYTES = 64_000_000
 RESERVE_BYTES = 100_000_000
 """Left free on the disk of the cache."""
 
+FIRST_PATH = "grpolab_first_path"
+
 
 class TooLarge(OSError):
     """A download that does not fit on the disk, or is larger than the hub lists; the message says which."""
@@ -32,9 +36,33 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
 
     Raises the errors of `snapshot_download`, nearly all of which are OSError, as is TooLarge.
     """
+    with _bounded_answers():
+        return _fetched(name, patterns=patterns, revision=revision, repo_type=repo_type)
+
+
+@contextmanager
+def _bounded_answers() -> Iterator[None]:
+    """Bound the answers of every client that the library makes meanwhile: it replaces one that fails."""
+    read = _answer_reader()
+
+    def bounded_client() -> Any:
+        client = default_client_factory()
+        hooks = client.event_hooks
+        client.event_hooks = {
+            "request": [*hooks["request"], _remember_path],
+            "response": [*hooks["response"], read],
+        }
+        return client
+
+    set_client_factory(bounded_client)
+    try:
+        yield
+    finally:
+        set_client_factory(default_client_factory)
+
+
+def _fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str) -> Path:
     cache = cache_directory()
-    session = get_session()
-    session.event_hooks = session.event_hooks | {"response": [_answer_reader()]}
     try:
         files = snapshot_download(
             name,
@@ -59,14 +87,18 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
     return Path(folder)
 
 
+def _remember_path(request: Any) -> None:
+    """Keep the path that was asked for: a redirect, whose request has the same extensions, leads anywhere."""
+    request.extensions.setdefault(FIRST_PATH, request.url.path)
+
+
 def _answer_reader() -> Callable[[Any], None]:
     """Reads every answer but the files, whose bytes are counted as they are written."""
     left = MAX_ANSWER_BYTES
 
     def read(response: Any) -> None:
         nonlocal left
-        is_listing = "/api/" in response.request.url.path.partition("/resolve/")[0]
-        if response.status_code < 300 and not is_listing:
+        if response.status_code < 300 and "/resolve/" in response.request.extensions[FIRST_PATH]:
             return
         blocks = []
         for block in response.iter_bytes():

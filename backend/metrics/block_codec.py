@@ -76,6 +76,20 @@ def decode(data: bytes) -> Columns:
     return decode_all([block], count_of(block))
 
 
+def decode_row(
+    data: bytes, *, points: int, first: int, last: int, reader: zstandard.ZstdDecompressor | None = None
+) -> Columns:
+    """The points of a block. Raises BlockDamaged if they are not as its row says.
+
+    The row says how many they are, that none is before the step `first`, and that the newest is at `last`.
+    """
+    columns = decode_all([content(data, reader, points=points)], points)
+    steps = columns.steps
+    if steps[0] < first or steps[-1] != last or (steps[1:] <= steps[:-1]).any():
+        raise BlockDamaged("its steps are those of another block")
+    return columns
+
+
 def content(
     data: bytes,
     reader: zstandard.ZstdDecompressor | None = None,

@@ -186,7 +186,7 @@ def _points_of(
     """The points of all blocks that are not damaged; of those that are, a note is left."""
     stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
     rows: list[Any] = []
-    most = sum(min(row[6], MAX_POINTS) for row in stored)
+    most = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
     columns = decode_all(
         _contents(session, stored, rows), most
     )  # many short curves are as quick as a long one

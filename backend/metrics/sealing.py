@@ -25,7 +25,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.metrics import blocks
-from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode, encode, encode_outline
+from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode_row, encode, encode_outline
 from backend.metrics.block_damage import BlockPlace, notice
 from backend.metrics.blocks import NOTHING, Stored, points_of
 from backend.metrics.thinning import OUTLINE_SHIFT, peaks
@@ -290,9 +290,9 @@ def _old_blocks(
 ) -> dict[tuple[int, int], Stored]:
     """The points that the blocks with these (key, number) have; of damaged ones that are told none."""
     stored = {}
-    for key, number, last, data in _data_of(session, run, attempt, places):
+    for key, number, last, count, data in _data_of(session, run, attempt, places):
         try:
-            points = decode(data)
+            points = decode_row(data, points=count, first=number * blocks.BLOCK, last=last)
         except BlockDamaged as error:
             block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
             if tell is not None and not isinstance(error, BlockNewer):
@@ -308,9 +308,10 @@ def _old_blocks(
 
 def _data_of(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
-) -> Iterator[Row[int, int, int, bytes]]:
-    """Key, number, last step and bytes of these blocks alone: keys x numbers may be a million others."""
-    columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
+) -> Iterator[Row[int, int, int, int, bytes]]:
+    """Key, number, last step, number of points and bytes of these blocks only, of perhaps a million."""
+    table = MetricBlock
+    columns = (table.key_id, table.number, table.last_step, table.points, table.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
     remaining = iter(places)
     while chunk := list(islice(remaining, PLACES_AT_ONCE)):

@@ -244,6 +244,32 @@ def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, mo
         assert "themselves are whole" in sentence(session, damaged_block, reason)
 
 
+def test_a_row_that_lies_about_its_points_spoils_no_other_curve(client, database, run):
+    seal(database)
+    with database.sessions.begin() as session:
+        first = (MetricBlock.attempt == 1) & (MetricBlock.number == 0)
+        liar = session.scalar(select(MetricBlock.key_id).where(first).order_by(MetricBlock.key_id))
+        honest = session.scalar(select(MetricKey.name).where(MetricKey.id != liar).order_by(MetricKey.id))
+        session.execute(update(MetricBlock).where(MetricBlock.key_id == liar).values(points=-5))
+    with database.sessions() as session:
+        lying = session.scalar(select(MetricKey.name).where(MetricKey.id == liar))
+        curves = read_points(session, [run.id], [lying, honest])
+    assert len(curves[run.id, honest].steps) > 0
+    assert len(curves[run.id, lying].steps) == 0
+
+
+def test_a_foreign_block_whose_steps_are_those_of_another_is_not_merged(database, run):
+    seal(database)
+    with database.sessions.begin() as session:
+        block = session.scalars(select(MetricBlock).where(MetricBlock.number == 0)).first()
+        block.data = encode(np.array([1, 2**31 - 1]), np.ones(2))
+        block.points, block.last_step, key_id = 2, 2**31 - 1, block.key_id
+        attempt = block.attempt
+    stored = sealing.Stored(np.array([3]), np.array([attempt]), np.array([1.0]))
+    with database.sessions() as session, pytest.raises(sealing.BlockDamaged):
+        sealing.put_into_blocks(session, run.id, attempt, {key_id: stored})
+
+
 def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monkeypatch):
     """Whoever brings it keeps it and tries again; the history of the run will name the block."""
     monkeypatch.setattr(block_damage, "_noticed", {})

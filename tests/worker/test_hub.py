@@ -10,6 +10,7 @@ from backend.base.errors import InvalidConfig
 from backend.config.problems import HubProblem
 from backend.config.sections import PolicyConfig
 from tests.hostile_server import endless, hostile_server
+from tests.ports import free_port
 from worker import hub
 from worker.policy.model import policy_directory
 from worker.problems.hub import load_hub
@@ -114,6 +115,37 @@ def test_an_answer_without_end_is_left(serving, monkeypatch, status):
         with pytest.raises(ValueError, match=r"answers with more than 1\.0 MB of listings"):
             load()
         assert server.cut.wait(60)
+
+
+def test_an_answer_without_end_is_left_wherever_a_redirect_leads(serving, monkeypatch):
+    monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
+
+    def answer(head):
+        if head.split(" ", 2)[1].startswith("/api/"):
+            yield b"HTTP/1.1 307 So\r\nLocation: /large\r\nContent-Length: 0\r\n\r\n"
+        else:
+            yield from endless(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 65536)
+
+    with hostile_server(answer) as server:
+        serving(server)
+        with pytest.raises(ValueError, match=r"answers with more than 1\.0 MB of listings"):
+            load()
+
+
+def test_a_client_that_the_library_makes_anew_is_bounded_too(serving, monkeypatch):
+    monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
+    nobody = free_port()
+
+    def answer(_):
+        if len(server.heads) == 1:  # the library closes its client when this leads nowhere
+            yield f"HTTP/1.1 307 So\r\nLocation: http://127.0.0.1:{nobody}/\r\nContent-Length: 0\r\n\r\n".encode()
+        else:
+            yield from endless(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 65536)
+
+    with hostile_server(answer) as server:
+        serving(server)
+        with pytest.raises(ValueError, match=r"answers with more than 1\.0 MB of listings"):
+            load()
 
 
 def test_a_listing_of_pages_without_end_is_left(serving, monkeypatch):

@@ -160,10 +160,12 @@ def traits_of(slot: Slot) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """A digest of the Python files of this checkout, which tells it from others."""
-    digest, root = sha256(), CODE_ROOT
-    for path in sorted(path for folder in ("backend", "worker") for path in (root / folder).rglob("*.py")):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    """A digest of the Python files of this program: the same in a checkout and where it is installed."""
+    digest = sha256()
+    files = (path for folder in ("backend", "worker") for path in (CODE_ROOT / folder).rglob("*.py"))
+    for path in sorted(files):
+        if not path.is_relative_to(CODE_ROOT / "backend" / "files"):
+            digest.update(f"{path.relative_to(CODE_ROOT)}\0".encode() + path.read_bytes())
     return f"sources {digest.hexdigest()[:12]}"
 
 

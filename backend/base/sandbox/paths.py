@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from backend.base.locations import CODE_ROOT
+from backend.base.locations import CODE_ROOT, FILES_ROOT
 from backend.base.settings import Settings
 
 OWN_CODE = ("backend", "worker")
@@ -46,7 +46,8 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
-    imported = (path for path in map(Path, sys.path) if path.resolve() != CODE_ROOT)  # by whatever name
+    checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # which holds more than code, whatever its name
+    imported = (path for path in map(Path, sys.path) if path.resolve() != checkout)
     candidates = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_places_of(module)]
     return _existing(path for path in candidates if not any(_holds(path, secret) for secret in private))
 

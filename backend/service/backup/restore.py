@@ -37,7 +37,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 from backend.storage.migrate import locked, upgrade_within
 from backend.storage.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.storage.rollout_words import reset
-from backend.storage.schema import known_schemas, newest_schema
+from backend.storage.schema import known_schemas, newest_schema, why_unknown
 
 REASON = "restored from a backup"
 DRAFT = ".runs.restored"
@@ -71,8 +71,7 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
         raise BadBackup(f"this is a backup of {manifest.database}, but DATABASE_URL names {kind}")
     if manifest.schema_revision not in known_schemas():
         raise BadBackup(
-            f"this backup has schema {manifest.schema_revision}, which this version does not know "
-            f"(its newest is {newest_schema()}): restore it with the version that made it, or a newer one"
+            f"this backup has schema {manifest.schema_revision}, {why_unknown(manifest.schema_revision)}"
         )
     columns_by_table = {table.name: set(table.columns.keys()) for table in ordered_tables()}
     for name, table in manifest.tables.items():

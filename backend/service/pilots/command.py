@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.base.errors import Conflict, GrpoLabError
-from backend.base.locations import CODE_ROOT
+from backend.base.locations import CODE_ROOT, FILES_ROOT
 from backend.base.settings import Settings
 from backend.service.pilots import jobs
 from backend.service.pilots.clusters import Cluster, Kubernetes, SkyPilot, Slurm
@@ -112,6 +112,8 @@ def _kubernetes_job(settings: Settings, options: dict[str, Any], limits: dict[st
 
 
 def _skypilot_task(settings: Settings, options: dict[str, Any], limits: dict[str, int]) -> str:
+    if FILES_ROOT != CODE_ROOT:
+        raise Conflict("SkyPilot copies a checkout to its machines: run this command from one")
     names = ["DATABASE_URL", "BROKER_URL", "GRPOLAB_TOKEN"]
     if settings.artifacts_url:
         variables = sorted(name for name in os.environ if name.startswith(STORAGE_VARIABLES))

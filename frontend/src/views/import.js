@@ -131,7 +131,7 @@ const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 /** @param {string} origin */
 const ON_THE_MACHINE = (origin) => `curl -O ${origin}/grpolab.py
 export GRPOLAB_URL=${origin}
-export GRPOLAB_TOKEN=...  # printed where this service runs: make token WRITER=name`;
+export GRPOLAB_TOKEN=...  # printed where this service runs: grpolab token --writer NAME`;
 const IN_THE_SCRIPT = `from grpolab import GRPOLabCallback
 trainer.add_callback(GRPOLabCallback(trainer=trainer))`;
 

@@ -272,7 +272,7 @@ function Workers() {
             ? html`<p class="queue-none">${error.message}</p>`
             : !items.length
               ? html`<p class="queue-none">
-                No workers connected. <code>make up</code> starts a worker together with the service. To use another
+                No workers connected. <code>grpolab up</code> starts a worker together with the service. To use another
                 machine, start a worker there with the same database and broker addresses.
               </p>`
               : html`<table class="table">

@@ -286,7 +286,7 @@ function Filters({ view, change }) {
       prompt: 1,
     });
   const least = (/** @type {string} */ content) =>
-    change({ least: content === '' || !Number.isFinite(Number(content)) ? null : Number(content) });
+    change({ least: content === '' || !Number.isFinite(Number(content)) ? null : Number(content), prompt: 1 });
   return html`
     <div class="segments" role="group" aria-label="Only completions that are">
       ${FILTERS.map(

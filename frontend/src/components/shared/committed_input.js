@@ -10,6 +10,10 @@ export function CommittedInput({ value, onCommit, ...attributes }) {
   useLayoutEffect(() => {
     if (input.current) input.current.value = String(value);
   }, [value]);
-  const commit = (/** @type {Event & {target: HTMLInputElement}} */ event) => onCommit(event.target.value.trim());
+  const commit = (/** @type {Event & {target: HTMLInputElement}} */ event) => {
+    const text = event.target.value.trim();
+    event.target.value = String(value); // until a render brings what became of it: a refused text does not stay
+    onCommit(text);
+  };
   return html`<input ref=${input} ...${attributes} onChange=${commit} />`;
 }

@@ -32,7 +32,7 @@ export function sandboxGaps(items) {
   const refused = refusing.size
     ? ` ${[...refusing].join(', ')} refuses the reward code, plugins and the tool python.`
     : '';
-  return `The sandbox for model output is incomplete: ${parts.join('; ')}.${refused} Run make doctor there to see how to fix it.`;
+  return `The sandbox for model output is incomplete: ${parts.join('; ')}.${refused} Run grpolab doctor there to see how to fix it.`;
 }
 
 /**
