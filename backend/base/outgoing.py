@@ -18,7 +18,7 @@ class Answer(NamedTuple):
 
     status: int
     content: bytes
-    """Its body, at most as many bytes as were asked for."""
+    """Body of the answer, at most `most_bytes` long."""
 
 
 def fetch(

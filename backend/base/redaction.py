@@ -193,7 +193,7 @@ def refuse_secrets(text: str, path: str) -> None:
 
 
 def _password(url: str) -> str:
-    """Of an address; empty when it has none. A password with unescaped signs is taken as it stands."""
+    """Return an address's password, unescaped characters included; "" if it has none."""
     match = re.search(r"://[^/:@]*:(.+)@", url)
     return match[1] if match else ""
 

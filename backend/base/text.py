@@ -89,6 +89,6 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
 
 
 def _short(number: int) -> str:
-    """Its digits, or how many there are."""
+    """Return a number's digits, or how many there are if they are too many to show."""
     text = str(number)
     return text if len(text) <= 30 else f"{text[:12]}... of {len(text.lstrip('-'))} digits"

@@ -1,4 +1,4 @@
-"""The last box of a text, where solutions and completions put their answer."""
+r"""The last \boxed{} of a text, which holds the answer of a solution or completion."""
 
 import re
 

@@ -18,7 +18,7 @@ PARQUET_BRANCH = "refs/convert/parquet"
 
 ASK_SECONDS = 10.0
 KEPT_SECONDS = 300.0
-"""How long an answer is used again: the form validates at every key press."""
+"""Seconds for which an answer is cached, because the form validates at every key press."""
 
 MAX_ANSWERS = 64
 

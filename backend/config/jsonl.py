@@ -42,7 +42,7 @@ class BadDataset(ValueError):
 
 @dataclass(frozen=True)
 class JsonlIndex:
-    """A checked file: where its rows stand and which of them are held out."""
+    """A checked file: the positions of its rows and which rows are held out."""
 
     path: Path
     sha256: str

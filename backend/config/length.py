@@ -90,7 +90,7 @@ class LengthConfig(Frozen):
     """The effect of length on reward and loss."""
 
     truncated: Truncated = KeepTruncated()
-    """What happens to completions truncated at the cap."""
+    """Treatment of completions truncated at the cap."""
 
     penalty: LengthPenalty = NoLengthPenalty()
     """A penalty added to the reward."""

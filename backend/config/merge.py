@@ -147,7 +147,7 @@ def config_hash(config: RunConfig) -> str:
 
 
 def grading_hash(config: RunConfig) -> str:
-    """SHA-256 of the problems and graders: equal where the same reference answers are graded the same way."""
+    """Return the SHA-256 of problems and graders, equal if the same reference answers are graded alike."""
     graders = [
         term.model_dump(mode="json", exclude={"weight", "map"})
         for term in config.rewards
@@ -171,7 +171,7 @@ def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
 
 
 def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
-    """Whether a list holds something that has an error of its own: without it the list counts as shorter."""
+    """Return whether a list item has its own error; without that item the list counts as shorter."""
     return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
 
 

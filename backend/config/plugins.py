@@ -10,7 +10,7 @@ MOVED = {
     "worker.rollout.prompt": "import Prompt from worker.prompt",
     "worker.rollout.types": "import Prompt from worker.prompt, Completion and Group from worker.types",
 }
-"""Modules that plugins were told to import, and what to write since they moved."""
+"""New names of modules that plugins import and that have moved."""
 
 
 def plugin_names(group: str) -> list[str]:

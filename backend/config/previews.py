@@ -1,4 +1,4 @@
-"""A few prompts of a run before it is launched, where no worker is needed to make them."""
+"""A few prompts of a run before its launch, if they can be made without a worker."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -7,7 +7,7 @@ from pydantic import Field
 from backend.config.base import Frozen
 
 ONE_PROCESS = {"nodes": 1, "devices": 1}
-"""Resources of a run that only samples: one process does that, and the others would wait."""
+"""Resources of a run that only samples, which takes one process."""
 
 
 class ResourcesConfig(Frozen):

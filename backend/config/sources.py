@@ -167,4 +167,4 @@ def _has_training_rows(path: Path, columns: Columns, stamp: tuple[int, int, int]
 
 
 _one_at_a_time = Lock()
-"""A large file takes seconds to read, and the form asks again meanwhile: whoever asks second waits."""
+"""Lock for reading a file: a large file takes seconds, and the form may request it again meanwhile."""

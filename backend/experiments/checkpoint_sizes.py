@@ -16,7 +16,7 @@ LOOKED_AT = 100
 """Newest checkpoints whose size is looked at."""
 
 PARAMETERS = {"tiny": 800_768, "tiny_moe": 1_787_904}
-"""Of the built-in policies."""
+"""Number of parameters of each built-in policy."""
 
 TEXT_BYTES = 400_000
 """Tokenizer, configs and manifest of a small policy."""
@@ -53,7 +53,7 @@ def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) ->
 
 
 def _shape(config: dict[str, Any]) -> tuple[object, ...]:
-    """Of two runs that agree in this, checkpoints are of about one size."""
+    """Return the settings that decide a checkpoint's size; it is similar for runs that agree in them."""
     objective = config["objective"]
     return (
         config["policy"]["name"],

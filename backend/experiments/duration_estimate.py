@@ -27,7 +27,7 @@ CPU_FLOPS, GPU_FLOPS = (1e10, 2e11), (1e12, 2e14)
 """What a slow and a fast machine get out of small and large batches, in operations a second."""
 
 TOKEN_SECONDS = 2e-4, 0.03
-"""At least and at most, for each token of a completion, however small the model: one follows the other."""
+"""Shortest and longest seconds per token of a completion, even for a tiny model, as tokens are sequential."""
 
 FASTEST_STEP_SECONDS = 0.02
 """A step takes this long however little there is to do: sampling, learning from it, recording it."""
@@ -184,7 +184,7 @@ def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
 
 
 def _speeds(session: Session) -> tuple[float, float]:
-    """Of the devices that this installation's workers have; of any, where none is known."""
+    """Return the speeds of the devices of this installation's workers, or of any device if none is known."""
     devices = {device for (device,) in session.execute(select(Worker.device).distinct())}
     has_gpu, has_cpu = (
         any("cuda" in device for device in devices),

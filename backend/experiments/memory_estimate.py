@@ -32,7 +32,7 @@ BUILT_IN = CODE_ROOT / "worker" / "policy"
 """The folder of the built-in policies' files."""
 
 CHARACTERS_PER_TOKEN = 3
-"""Of a prompt: about 4 in English, 2.5 in formulas and code."""
+"""Assumed characters per token of a prompt: about 4 in English, 2.5 in formulas and code."""
 
 TEMPLATE_TOKENS = 32
 """Tokens that a chat template writes around a prompt."""

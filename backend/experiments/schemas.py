@@ -94,14 +94,14 @@ class ExperimentPlan(Documented):
     """Paths of the swept knobs."""
     cells: list[PlannedCell]
     search: PlannedSearch | None
-    """Of a sweep with the method `search`."""
+    """Planned search of a sweep with the method `search`; else null."""
     runs: int
     seconds_low: float
     seconds_high: float
     """Time of worker slots that all runs take: a run on eight GPUs takes eight at a time."""
     tokens_at_most: float
     currency: str | None
-    """Of the newest attempt whose slot had a price; null: none had one."""
+    """Currency of the newest attempt whose slot had a price; null if none had one."""
     money_low: float | None
     money_high: float | None
     """Time of all runs at that price."""
@@ -184,7 +184,7 @@ class MemoryChange(Documented):
     path: str
     value: JsonValue
     saves_bytes: float
-    """On top of what the changes before it save."""
+    """Bytes that this change saves in addition to the changes before it."""
 
 
 class MemorySlot(Documented):
@@ -199,7 +199,7 @@ class MemorySlot(Documented):
     peak_bytes: float
     usable_bytes: float | None = None
     changes: list[MemoryChange] = []
-    """In order; all of them together make it fit."""
+    """Changes in order; together they make the run fit."""
 
 
 class MemoryEstimate(Documented):
@@ -231,7 +231,7 @@ class Validated(Documented):
     formula: str
     """The loss with every definition that it needs, as text."""
     formula_mathml: str
-    """Its lines that are mathematics."""
+    """Mathematical lines of the formula, as MathML."""
     formula_notes: list[str]
     """The sentences under them: filters and their divisors, truncation, passes."""
     formula_legend: list[Symbol]

@@ -16,13 +16,13 @@ from backend.experiments.sweep_values import MAX_LISTED, Axis, axis_of, counted,
 from backend.runs.schemas import CONFIG_BYTES, MAX_IN_NAME, Body
 
 MAX_RUNS = 500
-"""Of one experiment."""
+"""Maximum number of runs in one experiment."""
 MAX_KNOBS = 16
 MAX_TEXT = 4000
 MAX_VALUE_TEXT = 40
 """Characters of a value in a variant's name; a longer one is named by its place among the others."""
 MAX_BYTES = 4 << 20
-"""Of all variants as JSON."""
+"""Maximum size of all variants as JSON, in bytes."""
 DRAWN = 16
 """Configurations that the plan of a search is estimated from."""
 TRIES = 200
@@ -70,7 +70,7 @@ class Sweep(Body):
     """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
     search decides by it, too."""
     search: SearchSettings = SearchSettings()
-    """Of a search."""
+    """Settings of a search."""
 
     @field_validator("knobs")
     @classmethod
@@ -86,7 +86,7 @@ class Cell(NamedTuple):
     """A variant that a sweep has made."""
 
     variant: dict[str, Any]
-    """With its name and the values of the knobs."""
+    """Variant with its name and the values of the knobs."""
     of: str
     """Name of the variant that it changes."""
     values: tuple[Any, ...]

@@ -26,7 +26,7 @@ class Axis:
 
     metrics: Sequence[str]
     along: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
-    """From the points of the metrics (None: there are none) to the place of each step."""
+    """Function from the metrics' points (None if there are none) to the position of each step on the axis."""
     needs_sizes: bool = False
 
 
@@ -88,7 +88,7 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
 
 
 MAX_COMPLETIONS = 2**53
-"""Of a batch: as many as a number of an axis counts."""
+"""Maximum number of completions in a batch: the largest integer that an axis represents exactly."""
 
 
 def _completions(sampling: Any) -> int:

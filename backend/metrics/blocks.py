@@ -103,7 +103,7 @@ class Outlined:
     """The blocks for which the outline suffices."""
 
     runs: Collection[str]
-    """Of which all will do; of others those that lie outside of the window."""
+    """Runs of which all points qualify; of other runs, only points outside the window."""
     first: int
     last: int
     """The window's first and last step."""

@@ -30,7 +30,7 @@ class Band:
     """The mean of several curves and how far they spread around it."""
 
     mean: Curve
-    """Its steps are, along time or tokens, those of the first curve."""
+    """Mean curve; along time or tokens, it has the steps of the first curve."""
     low: Floats
     """(N,) NaN if there is no spread, e.g. with one curve left."""
     high: Floats
@@ -103,7 +103,7 @@ def _by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
 
 
 def _rising(curve: Curve) -> Curve:
-    """In the order of x; points of one x (a step that took no token) come one after the other at once."""
+    """Return the curve with strictly increasing x; points with equal x (a step without tokens) move apart."""
     if (np.diff(curve.x) > 0).all():
         return curve
     curve = curve.at(np.argsort(curve.x, kind="stable"))

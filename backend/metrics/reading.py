@@ -84,7 +84,7 @@ def _valid(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
 
 
 def _points(stored: Stored) -> Points:
-    """In the order of steps; of two attempts at one step the newer one's counts."""
+    """Return the points in the order of steps; if two attempts have a step, the newer attempt's counts."""
     if not (stored.steps[1:] > stored.steps[:-1]).all():
         stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
         stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))

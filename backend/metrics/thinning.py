@@ -160,7 +160,7 @@ def _extremes(values: Floats, starts: Ints) -> Ints:
 
 
 def _first(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
-    """Of each bucket the first place with the wanted value; `bucket` is that of each place."""
+    """Return each bucket's first position with the wanted value; `bucket` holds each position's bucket."""
     places = np.flatnonzero(values == extremes[bucket])
     return places[_begins(bucket[places])]
 

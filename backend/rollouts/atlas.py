@@ -138,7 +138,7 @@ def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], li
 
 
 def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
-    """By a number, prompts without it at the end; by id where it is the same."""
+    """Sort prompts by a number, those without it last; equal ones are sorted by id."""
     name = sort.removeprefix("-")
     sign = -1 if sort.startswith("-") else 1
 

@@ -18,7 +18,7 @@ from backend.storage.rollout_words import forget
 Split = Literal["train", "eval"]
 
 MAX_COMPLETIONS = 1_024
-"""Of one group."""
+"""Maximum number of completions in one group."""
 
 ATTEMPT = 1
 """A step that comes again replaces its values, wherever its trainer continued."""

@@ -18,8 +18,9 @@ from backend.storage.completions import in_pieces
 from backend.storage.models import RolloutGroup
 
 SCRIPT_CHARS = 1024
-"""Of the end of a prompt and of a completion, whose letters are looked up one by one: somebody else's prompt
-may be megabytes long, and it is read anew for each of its completions."""
+"""Number of characters at the end of a prompt or completion whose letters are looked up one by one.
+
+Another trainer's prompt may be megabytes long, and it is read again for each of its completions."""
 
 STEPS_AT_ONCE = 500
 """Named in one statement."""

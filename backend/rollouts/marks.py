@@ -13,7 +13,7 @@ REASONS = ("equal", "accuracy", "surplus", "waiting")
 step, for ever or until the next one."""
 
 MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASONS, "left_out", "stored")
-"""In the order of their bits, which the database holds: new marks go to the end.
+"""Marks of completions, in the order of their bits, which the database holds; new marks go to the end.
 
 `rewarded` has a reward above 0; `flagged` any flag but truncated and wrong;
 the group of `same_reward` has one reward only; `left_out` has any reason.

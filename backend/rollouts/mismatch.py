@@ -30,7 +30,7 @@ LOG_RATIO_LIMIT = 20.0
 MAX_TOKENS = 4_000_000
 MAX_POINTS = 4_000
 CAPS = tuple(float(2 ** (eighth / 8)) for eighth in range(-8, 57))
-"""From 0.5 to 128."""
+"""Caps of the correction weight, from 0.5 to 128."""
 USUAL_LOW = 0.5
 
 Kind = Literal["token_tis", "token_mask", "seq_tis", "seq_mask"]

@@ -25,7 +25,7 @@ from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
 
 PAGE_TOKENS = 2_000_000
-"""Of all prompts and completions of a page together: some ten megabytes of text."""
+"""Maximum number of tokens of all prompts and completions of a page: about ten megabytes of text."""
 
 STEPS_AT_ONCE = 5_000
 
@@ -37,7 +37,7 @@ _PLACE = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, Rollo
 _PLACE_KINDS = (int, str, int, str)
 
 GROUPS_AT_ONCE = 64
-"""Whose completions are looked through, and four times as many each time that is not enough."""
+"""Number of groups whose completions are searched first; four times as many each time it is not enough."""
 MAX_AT_ONCE = 1_024
 
 ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {

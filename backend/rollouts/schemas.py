@@ -149,7 +149,7 @@ class WhatIfCompletion(Documented):
 
     advantage: Spelled
     loss: Spelled
-    """Its part of the loss."""
+    """Completion's contribution to the loss."""
     gradient: Spelled
     """Sum over its tokens of |d loss / d log-probability|."""
     clipped: int | None
@@ -175,7 +175,7 @@ class WhatIfVariant(Documented):
     """What the formula counts here: completions, prompts, tokens, weights, advantages (population standard
     deviation over completions), clipped tokens by side where ratios are bounded."""
     completions: list[WhatIfCompletion] = []
-    """Of all groups, one after another."""
+    """Completions of all groups, one group after another."""
 
 
 class WhatIf(Documented):
@@ -200,7 +200,7 @@ class Alternatives(Documented):
     logprobs: list[list[float | str]]
     """-Infinity where top-p or top-k cut the token off."""
     strings: dict[str, str]
-    """By id, of those that the group's completions have as tokens."""
+    """Strings by token id, for the tokens of the group's completions."""
 
 
 class TokensAnswer(Documented):
@@ -327,7 +327,7 @@ class ProbeItem(Documented):
     problem: str
     domain: str
     runs: list[ProbeRow]
-    """In the order of the matrix' runs."""
+    """Rows in the order of the matrix's runs."""
 
 
 class ProbeMatrix(Documented):
@@ -336,7 +336,7 @@ class ProbeMatrix(Documented):
     runs: list[ProbeRun]
     items: list[ProbeItem]
     prompts: int
-    """Of the evaluation, those that are not shown included."""
+    """Number of prompts of the evaluation, including prompts that are not shown."""
     runs_left_out: int
     """Runs that were asked for beyond the 16 that are shown."""
 
@@ -420,7 +420,7 @@ class LiftItem(Documented):
     """Completions of the first set that contain it."""
     b: int
     log_odds: float
-    """Of the second set against the first, with a Dirichlet prior."""
+    """Log-odds of the second set against the first, with a Dirichlet prior."""
     z: float
     """`log_odds` over its standard deviation."""
 
@@ -440,7 +440,7 @@ class RefusedRow(Documented):
     """A row that was not stored."""
 
     row: int
-    """From 1."""
+    """Number of the row, starting at 1."""
     reason: str
 
 

@@ -23,7 +23,7 @@ from backend.storage.engine import Sessions, reading
 from backend.storage.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
 
 KIND = "tokens"
-"""Of the event that says what was removed."""
+"""Kind of the event that reports what was removed."""
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
@@ -38,7 +38,7 @@ class _Counted:
     """Bytes of a run's token values."""
 
     stamp: Stamp
-    """Of the run when they were counted."""
+    """Stamp of the run when the bytes were counted."""
     end: int
     """The last step that is not counted again within the attempt."""
     settled: int
@@ -279,4 +279,4 @@ def _of_step(run_id: str, step: int) -> Any:
 
 
 PIECES = {"alternatives": _strip_alternatives, "values": _strip, "tokens": _remove}
-"""In the order in which they give way."""
+"""Functions that remove token values, in the order in which they are applied."""

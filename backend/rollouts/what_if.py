@@ -37,14 +37,14 @@ MAX_VALUES = 4_000_000
 
 SECONDS = 60.0
 TURN_SECONDS = 5.0
-"""How long a computation waits for the one before it."""
+"""Longest wait of a computation for the one before it, in seconds."""
 
 OUT_OF_MEMORY = ("MemoryError", "memory", "ENOMEM")
 """Parts of the last line of a process that got no more memory."""
 
 
 class Allowance(NamedTuple):
-    """Of the processes that those of one role start together."""
+    """Limits on the processes that all callers of one role start."""
 
     turn: threading.Lock
     """One at a time."""

@@ -25,7 +25,7 @@ Action = Literal["tag", "untag", "archive", "unarchive", "stop", "trash", "resto
 
 BATCH = 500
 MAX_RUNS = 10_000
-"""Of one request."""
+"""Maximum number of runs in one request."""
 
 
 @dataclass(slots=True)

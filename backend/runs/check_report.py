@@ -132,7 +132,7 @@ class CheckReport(_Section):
     truncated: float
     """Share of the completions cut at the cap."""
     group_size: int
-    """Of the config."""
+    """Group size of the config."""
     signal: list[SignalChance]
     reward: float | None
     """Mean reward of the completions: that of an honest attempt."""

@@ -54,7 +54,7 @@ class ChildRun(NamedTuple):
     fork_step: int | None = None
     """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
     check_hash: str | None = None
-    """Of a check before launch."""
+    """`grading_hash` of a check before launch; None for any other run."""
 
 
 def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> str:

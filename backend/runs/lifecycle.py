@@ -40,7 +40,7 @@ MOVES: dict[str, tuple[str, ...]] = {
     "failed": ("queued",),
     "finished": (),
 }
-"""From each status to which others; running to running is the claim of a run whose worker was lost."""
+"""Allowed transitions by status; running to running is the claim of a run whose worker was lost."""
 
 FAILURE_LIMIT = 3
 """Ends in a row that the trainer itself caused, without a new checkpoint between them, until a run fails."""
@@ -219,7 +219,7 @@ def _leave(
     level: str = "",
     **values: Any,
 ) -> str:
-    """From running to another status, by the attempt that owns the run."""
+    """Move a run from running to another status; only the attempt that owns the run may do so."""
     reason = redact(clean_text(reason))
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
     if status in ENDED:

@@ -17,7 +17,7 @@ from backend.runs.query.fields import must_be_a_path
 from backend.storage.models import Experiment, Run
 
 MAX_IDS = 100_000
-"""Of one answer."""
+"""Maximum number of ids in one answer."""
 
 COLUMNS = (
     Run.id,

@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
     statuses: dict[str, str]
     checkpoints: dict[str, dict[str, int]]
-    """Of each run: step by name of the directory."""
+    """For each run, the step by name of the checkpoint's directory."""
 
     def owns(self, run_id: str) -> bool:
         """Whether the run is known, or may be one of another database that used this directory before."""
@@ -159,7 +159,7 @@ class Strays:
 
 
 def _record(session: Session, run_id: str = "") -> Record:
-    """Of all runs; of one alone, and the oldest, where it is named."""
+    """Read the record of all runs, or of one run and the oldest if it is named."""
     runs = select(Run.id, Run.status)
     rows = select(Checkpoint.run_id, Checkpoint.path, Checkpoint.step)
     if run_id:

@@ -20,7 +20,7 @@ MAX_VIEWS = 200
 
 MAX_SETTINGS = 50
 SETTINGS_CHARACTERS = 20_000
-"""Of all settings together: the ids of some 700 runs."""
+"""Maximum number of characters of all settings together, enough for the ids of about 700 runs."""
 
 Words = Annotated[str, Field(max_length=200)]
 

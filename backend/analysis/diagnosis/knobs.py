@@ -25,7 +25,7 @@ CLIP_HIGHER = 1.4
 """DAPO's upper clip over PPO's: 0.28 / 0.2."""
 
 PRETRAIN_STEPS = 50
-"""Of the critic in VAPO (arXiv:2504.05118)."""
+"""Number of steps for which VAPO (arXiv:2504.05118) pretrains the critic."""
 
 FORMATS = frozenset({"think_format", "boxed_format"})
 

@@ -59,7 +59,7 @@ METRICS = (
 """Metrics that a detector reads."""
 
 MAX_POINTS = 5_000
-"""Of a series; longer ones are judged by the medians of equal parts."""
+"""Maximum number of points of a series; a longer series is judged by the medians of equal parts."""
 
 
 LARGEST = 1e100
@@ -114,7 +114,7 @@ class Log:
 
     series: Mapping[str, Series]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run of this service, as RunConfig writes it; empty for a log of another trainer."""
+    """Config of a run of this service, as RunConfig writes it; empty for another trainer's log."""
     status: str = ""
     reason: str = ""
     """Why it ended, as the list of runs shows it."""

@@ -9,7 +9,7 @@ from backend.analysis.diagnosis.signs import TITLES
 from backend.config.causes import Verdict
 
 LEVELS: dict[Verdict, str] = {"collapsed": "error", "declining": "warning"}
-"""Of an event; all other verdicts are for information."""
+"""Level of the event by verdict; `info` for all other verdicts."""
 
 
 class News(NamedTuple):
@@ -20,7 +20,7 @@ class News(NamedTuple):
     message: str
     data: dict[str, Any]
     onset: Interval | None
-    """Of what is told; a checkpoint from before it is worth keeping."""
+    """Onset of the reported problem; a checkpoint from before it is worth keeping."""
 
 
 def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:

@@ -13,7 +13,7 @@ GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/
 """Training accuracy has a point at every step; the held-out accuracy decides beside it."""
 
 MIN_POINTS = 12
-"""Of the goal, below which nothing is said."""
+"""Smallest number of the goal's points for which a verdict is given."""
 
 FALLEN, STILL_FALLEN, DECLINED = 0.5, 0.6, 0.75
 """Shares of the best: below the first the goal has fallen, below the others it ends fallen or declined."""
@@ -28,7 +28,7 @@ GOOD_ENOUGH = 0.9
 """An accuracy from which on there is little left to learn."""
 
 LITTLE = 0.15
-"""Of the scale: a run whose goal surely rose by less has not learned."""
+"""Smallest rise of the goal that counts as learning, as a share of the scale."""
 
 EVALUATED = 128
 """Problems of an evaluation where the config does not say."""
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     """The metric that was judged; empty if there is none."""
     start: float = math.nan
     best: float = math.nan
-    """Of the smoothed goal, less the luck of the best of many windows."""
+    """Best value of the smoothed goal, corrected for the luck of the best of many windows."""
     best_step: int = 0
     end: float = math.nan
     onset: Interval | None = None
@@ -201,7 +201,7 @@ def _window(series: Series, smooth: Floats, best: float) -> Interval:
 
 
 def _before(outcome: Outcome) -> Outcome:
-    """With a healthy window that ends before the onset."""
+    """Return the outcome with a healthy window that ends before the onset."""
     if outcome.onset is None or outcome.healthy is None:
         return outcome
     first, last = outcome.healthy

@@ -76,10 +76,10 @@ class Judged(NamedTuple):
     run_id: str
     last_step: int
     changed_at: float
-    """Of its row when it was read."""
+    """`changed_at` of the run's row when it was read."""
     columns: dict[str, Any]
     news: News | None
-    """Of a pushed run, which is judged while it trains: its new verdict."""
+    """New verdict of a pushed run, which is judged while it trains."""
 
 
 def judge_run(session: Session, run_id: str) -> Judged:

@@ -18,7 +18,7 @@ from backend.storage.numbers import spell
 
 PREFIX = "eval/"
 MAX_STEPS = 100
-"""Of one suite of one run, beside the first and the best."""
+"""Maximum number of steps of one suite of one run, besides the first and the best step."""
 
 MAX_CHILDREN = 1_000
 """Evaluations of checkpoints that are looked at."""

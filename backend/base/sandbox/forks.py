@@ -26,7 +26,7 @@ MAX_OUTPUT_BYTES = 256 * 1024
 FILES = 256
 WRITTEN_BYTES = 64 * 2**20
 PR_SET_PDEATHSIG = 1
-"""From <linux/prctl.h>."""
+"""Option of prctl(2), from <linux/prctl.h>."""
 
 OWNER = 0
 """File descriptor of whoever asks: nothing comes there while answers are worked on, only its end."""

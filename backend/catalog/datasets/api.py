@@ -74,7 +74,7 @@ class DatasetItem(Documented):
     bytes: int
     changed_at: str
     sha256: str | None
-    """Of the content; null for the operator's own files, which may change."""
+    """SHA-256 of the content; null for the operator's own files, which may change."""
     rows: int | None
     mapping: Mapped | None
     """Columns of the upload, for the problem that names it; null for the operator's own files."""

@@ -19,7 +19,7 @@ MAX_BYTES = 1_000_000
 
 SHOWN_ROWS = 3
 SHOWN_CHARACTERS = 1_000
-"""Of the question and of the answer of each."""
+"""Maximum number of characters shown of each question and of each answer."""
 
 
 class RowPreview(Documented):

@@ -23,7 +23,7 @@ class Twin(Documented):
     """Two rows that are much alike."""
 
     line: int
-    """From 1."""
+    """Line of the file, starting at 1."""
     other: int
     """Line of the earlier one, or of the held-out one."""
     similarity: float

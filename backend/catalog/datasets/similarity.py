@@ -44,9 +44,9 @@ class Twin(NamedTuple):
     """A question that is much like one that stands before it."""
 
     number: int
-    """Of the question."""
+    """Number of the question."""
     other: int
-    """Of the one before it; of a held-out one -1 and below."""
+    """Number of an earlier question; -1 and below for a held-out question."""
     similarity: float
 
 
@@ -71,7 +71,7 @@ class _Runs(NamedTuple):
     """The runs that stand in several questions."""
 
     ranks: NDArray[np.int32]
-    """Of one question after the other, within a question the rarest first; 0 is the rarest of all."""
+    """Ranks of all questions in order, the rarest first within each question; 0 is the rarest of all."""
     starts: NDArray[np.int64]
     """[questions + 1] where those of each question begin."""
     sizes: NDArray[np.int64]

@@ -39,7 +39,7 @@ class KeptBytes(NamedTuple):
     """Bytes that a forward pass keeps, without the model's weights."""
 
     layers: tuple[float, ...]
-    """By layer."""
+    """Bytes by layer."""
     ends: float
     """Bytes of embeddings and the final norm."""
     inputs: float

@@ -32,14 +32,14 @@ INDEX = "model.safetensors.index.json"
 ONE_FILE = "model.safetensors"
 
 ASK_SECONDS = 8.0
-"""Of all questions about one model together."""
+"""Time limit of all requests about one model together, in seconds."""
 
 FAILURE_SECONDS = 60.0
 """How long a failure is not tried again: the form validates at every key press."""
 
 MAX_ANSWERS = 64
 FIRST_BYTES = 2**18
-"""Of a weight file: the headers of most files are shorter."""
+"""Number of bytes read first from a weight file; the headers of most files are shorter."""
 
 AT_ONCE = 8
 """Weight files that are asked for at once."""

@@ -30,7 +30,7 @@ class ModelShape:
     config: Mapping[str, Any]
     """The text model's part of config.json."""
     weights: tuple[Weight, ...]
-    """Of the text model, without an output layer that is the input embedding."""
+    """Weights of the text model, without an output layer that shares the input embedding."""
     beside: int = 0
     """Values of frozen weights that are loaded beside the text model: of images and sounds."""
 

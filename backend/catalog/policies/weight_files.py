@@ -16,7 +16,7 @@ MAX_FILES = 1000
 MAX_WEIGHTS = 500_000
 MAX_DIMENSIONS = 8
 MAX_VALUES = 10**14
-"""Of one weight, and of a model."""
+"""Maximum number of values of one weight, and of a model."""
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d{1,5})\.")
 FLOATING = frozenset({"F64", "F32", "F16", "BF16"})

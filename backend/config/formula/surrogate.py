@@ -146,7 +146,7 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
 
 
 def _covariance(advantage: Math) -> Math:
-    """What a token adds to the covariance of log-probability and advantage over the optimizer step."""
+    """Return a token's part of the covariance of log-probability and advantage in the optimizer step."""
     opened = row("log", call("π_old", TOKEN))._replace(is_atom=True)
     centred = bracketed(row(opened, "−", call("mean", opened)))
     return row(_COV, "=", product(centred, bracketed(row(advantage, "−", call("mean", advantage)))))
@@ -234,7 +234,7 @@ def kl_definitions(objective: Objective) -> list[Math]:
 
 
 def _k3(name: Math, largest: float) -> list[Math]:
-    """k3 up to its limit, and the tangent along which it goes on where exp would overflow."""
+    """Return k3 up to its limit, and its tangent beyond, where exp would overflow."""
     near = row(call("exp", row("−", _X, gap="")), "+", _X, "−", ONE)
     rows = [row(name, "=", _at_most(near, largest))]
     if largest <= math.expm1(LIMIT) - LIMIT:
@@ -269,4 +269,4 @@ MEANINGS = {
     "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",
     "xᵢₜ": "log of the ratio of the two probabilities that the KL compares; nats",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

@@ -6,7 +6,7 @@ from backend.config.objective import Objective
 ADVANTAGE = symbol("A", "i")
 REWARD = symbol("R", "i")
 SUM = symbol("reward", "i")
-"""A completion's reward, where the KL or a critic still does something to it."""
+"""A completion's reward, if the KL or a critic still changes it."""
 COMPLETION = symbol("o", "i")
 TOKEN = symbol("o", "it")
 LENGTH = explained(bracketed(COMPLETION, "||"))
@@ -17,7 +17,7 @@ LIMIT = 20
 
 
 def is_per_token(objective: Objective) -> bool:
-    """Whether the tokens of a completion have advantages of their own."""
+    """Return whether the tokens of a completion have separate advantages."""
     return objective.advantage.judges_tokens or objective.token_weight.varies
 
 

@@ -85,4 +85,4 @@ MEANINGS = {
     "I": "identity matrix",
     "D": "mean over tokens of the KL of the next-token distributions after the step from those before; nats",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

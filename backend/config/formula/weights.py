@@ -27,7 +27,7 @@ _BONUS = symbol("c")
 
 
 def kl_weight(kl: AnyKl) -> Math:
-    """The weight of the KL: its number, or β where it is more than that."""
+    """Return the weight of the KL: its number, or β if it is not a constant."""
     if isinstance(kl.coef, Mapping):
         return symbol("β", "i")
     return number(kl.coef) if kl.controller.type == "fixed" else _BETA
@@ -93,7 +93,7 @@ def reference_definition(objective: Objective) -> list[Math]:
 
 
 def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> Math:
-    """The weight of the entropy bonus: its number, or c where it moves."""
+    """Return the weight of the entropy bonus: its number, or c if it is adaptive."""
     return number(entropy.coef) if isinstance(entropy, knobs.EntropyBonus) else _BONUS
 
 
@@ -173,4 +173,4 @@ MEANINGS = {
     "c": "weight of the entropy bonus in use; loss per nat",
     "c′": "weight of the entropy bonus as it moves after each step; loss per nat",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

@@ -88,7 +88,7 @@ class _KlInLoss(Frozen):
     """Weight of the KL estimate in the loss, 0 to 1000: a number, or one for each domain of the problems,
     e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO 0.04, R1 0.001."""
     controller: Controller = FixedCoefficient()
-    """How the coefficient follows the measured KL; it starts at coef."""
+    """Controller that adapts the coefficient to the measured KL; the coefficient starts at coef."""
     to: Literal["reference", "old"] = "reference"
     """The policy that it pulls towards: the frozen reference, or the policy at the start of the step (PPO's
     penalty form)."""

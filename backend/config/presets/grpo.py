@@ -1,4 +1,4 @@
-"""GRPO and methods that change its advantage or its clip alone."""
+"""GRPO and methods that change only its advantage or its clip."""
 
 from backend.config import knobs
 from backend.config.filters import AccuracyFilter, FiltersConfig

@@ -14,9 +14,9 @@ class Preset(Frozen):
     title: str
     """Name as people say it."""
     source: str
-    """Where it was published."""
+    """Publication of the method."""
     note: str
-    """What it does, what to watch, and the sizes its paper used."""
+    """Description: what the preset does, what to watch, and the sizes in its paper."""
     changes: dict[str, Any]
     """Fields of RunConfig that differ from the defaults."""
 

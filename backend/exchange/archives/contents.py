@@ -102,7 +102,7 @@ class ArchivedCheckpoint(Strict):
     step: Step
     attempt: Annotated[int, Field(ge=1, lt=2**31)]
     sha256: Sha256
-    """Of its manifest, which holds the SHA-256 of its files."""
+    """SHA-256 of the checkpoint's manifest, which holds the SHA-256 of its files."""
     accuracy: Annotated[float, Field(allow_inf_nan=False)] | None
 
 

@@ -43,7 +43,7 @@ class CardFacts:
     onset: tuple[int, int] | None
     cause: str
     versions: Mapping[str, Any]
-    """Of the attempt that wrote the checkpoint."""
+    """Software versions of the attempt that wrote the checkpoint."""
     device: str
     curves: Mapping[str, Points]
     """Points of CURVES and of all held-out metrics, up to the checkpoint's step."""

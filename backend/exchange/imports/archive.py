@@ -23,7 +23,7 @@ MAX_FILES = 2_000
 MAX_UNPACKED = 1_000_000_000
 """Bytes of all files together."""
 MAX_MEMBERS = 100_000
-"""Of a gzip file: it has one more for each time that somebody has appended to it."""
+"""Maximum number of members of a gzip file; each time that somebody appends to it adds one."""
 CHUNK = 1 << 20
 GZIP_CHUNK = 1 << 16
 """What follows a member is copied once for each: not too much at once."""
@@ -74,7 +74,7 @@ class _Contents:
         self.left = MAX_POINTS
         """Values that the import still takes."""
         self._longest: dict[str, LogInArchive] = {}
-        """Of the states of TRL in each directory."""
+        """Longest state of TRL in each directory."""
         self._runs: set[tuple[str, str] | int] = set()
 
     def add(self, log_in_archive: LogInArchive) -> None:

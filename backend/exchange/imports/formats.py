@@ -38,7 +38,7 @@ class Format(NamedTuple):
 
 
 HELD_OUT = re.compile(r"(?<![a-z])e?val")
-"""In the name of a file and its directory."""
+"""Pattern that marks held-out data in the name of a file or its directory."""
 
 
 def _validation(name: str) -> Split:

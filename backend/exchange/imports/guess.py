@@ -67,7 +67,7 @@ class Suggestion(NamedTuple):
 
 
 MIN_VALUES = 12
-"""Of a column whose values say anything."""
+"""Smallest number of values from which a column's meaning can be guessed."""
 
 MIN_RISE = 0.1
 LARGEST_RATE = 0.01

@@ -13,7 +13,7 @@ LINE_BYTES = 4_000_000
 DOCUMENT_BYTES = 50_000_000
 """A log that is one JSON document is held in memory as a whole."""
 DOCUMENT_VALUES = 4_000_000
-"""In such a document; an empty list of two bytes takes 64 in memory."""
+"""Maximum number of values in a document; an empty list of two bytes takes 64 bytes in memory."""
 
 
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:

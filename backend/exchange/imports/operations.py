@@ -17,7 +17,7 @@ from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.protobuf import Value, fields, float32, float64, signed, varint
 
 MAX_RUNS = 100
-"""Of one import."""
+"""Maximum number of runs in one import."""
 MAX_TEXT = 100_000
 """Bytes of a config that are passed on."""
 MAX_PART_NAMES = 5_000
@@ -76,7 +76,7 @@ def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes]
 # ---------------------------------------------------------------- TensorBoard
 
 DT_FLOAT, DT_DOUBLE, DT_STRING, DT_INT64 = 1, 2, 7, 9
-"""From tensorflow/core/framework/types.proto."""
+"""Types of a tensor's values, from tensorflow/core/framework/types.proto."""
 
 
 _SCALAR = re.compile(

@@ -17,7 +17,7 @@ from backend.exchange.imports.runs import LABELS, split_runs
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Floats, Table, as_number
 
 CELLS = 150_000
-"""Of one answer: as base64 they fit into one of the sandbox."""
+"""Maximum number of cells in one answer; encoded as base64 they fit into an answer of the sandbox."""
 COMPLETIONS = {"step", "prompt", "completion"}
 TRACKIO = {"id", "run_name", "step", "timestamp"}
 TRACKIO_OWN = ("id", "log_id", "space_id")

@@ -19,7 +19,7 @@ MAX_DISTINCT = 200
 REPLY_BYTES = 600_000
 """Text of one answer, before it becomes JSON; a row is always answered."""
 ROWS_AT_ONCE = 256
-"""Of texts: a row is looked at alone, but passed over together with others."""
+"""Number of rows of texts that are skipped together; each row that is needed is read separately."""
 MAX_ROW_BYTES = 700_000
 """Exact texts of a row: as base64 they fit into an answer of the sandbox."""
 

@@ -19,11 +19,11 @@ from backend.metrics.store import NAME
 
 MAX_METRICS = 1_000
 MAX_CHARACTERS = 128
-"""Of a metric's name."""
+"""Maximum number of characters in a metric's name."""
 LATEST = 1e11
 """Seconds since 1970, in the year 5138: what is larger is no such time."""
 ROW_NUMBER = ""
-"""In place of a column of steps: rows are counted."""
+"""Name used in place of a step column if rows are counted instead."""
 
 State = Literal["taken", "renamed", "dropped"]
 
@@ -42,7 +42,7 @@ class Decision(NamedTuple):
 
     column: str
     metric: str
-    """Its name here; empty for a column that is left out."""
+    """Metric's name in this service; empty for a column that is not imported."""
     state: State
     points: int
     reason: str

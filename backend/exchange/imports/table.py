@@ -43,7 +43,7 @@ class BadLine(NamedTuple):
     """A line, or a value in it, that is left out."""
 
     line: int
-    """From 1; 0 where the format has no lines."""
+    """Line of the file, starting at 1; 0 if the format has no lines."""
     reason: str
 
 
@@ -83,7 +83,7 @@ class Table:
     def __init__(self, most: int = MAX_POINTS) -> None:
         self.columns: dict[str, Column] = {}
         self.lines = array("q")
-        """Of each row, the line of the file."""
+        """Line of the file for each row."""
         self.bad = BadLines()
         self.labels: dict[str, list[str]] = {}
         """Columns that tell runs apart, a text for each row."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 HEADER_BYTES, TRAILER_BYTES = 12, 4
 _POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, reflected."""
+"""Polynomial of CRC-32C, reflected."""
 
 
 def _row(byte: int) -> int:

@@ -155,7 +155,7 @@ class PushAnswer(Documented):
     """State of a pushed run."""
 
     run: str
-    """Its id here, as in `/run/<id>`."""
+    """Id of the run in this service, as in `/run/<id>`."""
     status: str
     stop: bool
     """Whether somebody wants it to stop."""

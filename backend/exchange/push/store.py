@@ -40,7 +40,8 @@ from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, Push
 from backend.storage.sort_values import sort_values
 
 MAX_RUNS = 10_000
-"""Of one writer, with those in the trash: a token that is lost fills no database."""
+"""Maximum number of runs of one writer, those in the trash included, so that a leaked token cannot fill the
+database."""
 
 
 class Owner(NamedTuple):

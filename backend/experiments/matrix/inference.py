@@ -34,7 +34,7 @@ class Contrast:
     """The difference of a variant to the baseline in one metric."""
 
     paired: bool
-    """By seed, or (at any time, without shared seeds) the k-th seed with the k-th."""
+    """Whether values are paired by seed, or (at any time, without shared seeds) the k-th with the k-th."""
     n: int
     """Pairs; without pairs the smaller number of seeds."""
     mean: float

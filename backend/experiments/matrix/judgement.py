@@ -32,11 +32,11 @@ class Entry:
 
     name: str
     values: Mapping[int, float | None]
-    """By seed; None: no value, NaN: one that is not finite."""
+    """Value by seed; None if there is no value, NaN if it is not finite."""
     ended: set[int]
     """Seeds whose runs have ended; those of others enter no difference."""
     unrecorded: Mapping[int, str]
-    """By seed, of runs that do not record what the column reads: the metric that they lack."""
+    """Missing metric by seed, for runs that do not record what the column reads."""
     reached: int | None
     """How many runs have reached the column's threshold; None without one, or where none can tell."""
 
@@ -119,7 +119,7 @@ def judge(
 
 
 def _untested(apart: str) -> Judgement:
-    """Of the baseline itself, and of a metric of another scale."""
+    """Return the judgement without a test, for the baseline itself and for a metric on another scale."""
     return Judgement("not comparable", apart) if apart else Judgement("baseline")
 
 

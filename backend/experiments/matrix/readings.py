@@ -109,7 +109,7 @@ def sparkline(curves: Sequence[Curve]) -> list[float | None]:
 
 
 def _running_mean(values: Floats) -> Floats:
-    """Of the last 10 points, from the tenth on; NaN before, and beside a value that is not finite."""
+    """Return the mean of the last 10 points; NaN before the tenth point and near a non-finite value."""
     means = np.full(len(values), np.nan)
     if len(values) >= LAST_STEPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, LAST_STEPS)

@@ -20,9 +20,9 @@ class Spent(NamedTuple):
     """Time and money that the runs of a search have taken so far."""
 
     hours: float
-    """Of worker slots."""
+    """Hours of worker slots."""
     money: dict[str, float]
-    """By currency."""
+    """Money by currency."""
     by_run: dict[str, float]
     """Hours of each run."""
 

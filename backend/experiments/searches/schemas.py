@@ -13,7 +13,7 @@ class SearchTrialItem(Documented):
     """A configuration of a search and its first run."""
 
     number: int
-    """From 1, in the order in which they were chosen."""
+    """Number of the configuration in the order of choice, starting at 1."""
     values: list[JsonValue]
     """Values of the swept knobs, in the order of `knobs`."""
     variant: str
@@ -24,7 +24,7 @@ class SearchTrialItem(Documented):
     reason: str
     """Why it was pruned or refused, or how its run has ended."""
     step: int
-    """Of its newest value."""
+    """Step of the newest value."""
     value: float | None
     """The newest value of the objective; null: none yet, or it is not finite."""
     counts: bool
@@ -54,7 +54,8 @@ class Finalist(Documented):
     difference_high: float | None
     """95 % interval of the difference, before the correction."""
     paired: bool | None
-    """By seed; false: each has a seed that the other lacks, or has only one. Null without a difference."""
+    """Whether values are paired by seed; false if each side has a seed that the other lacks, or only one.
+    Null without a difference."""
     p: float | None
     """P-value of the difference, by Holm's procedure over all pairs of finalists."""
 

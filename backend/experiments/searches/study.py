@@ -32,7 +32,7 @@ MAX_LISTED = 10_000
 STARTUP = 10
 """Configurations that are drawn at random before TPE follows the results; Optuna's default."""
 REDUCTION = 3
-"""Of successive halving: the share of runs that go on at a rung is a third."""
+"""Reduction factor of successive halving: a third of the runs continue at each rung."""
 MIN_FINISHED = 3
 """Finished runs before the median is asked."""
 

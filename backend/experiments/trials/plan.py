@@ -234,7 +234,7 @@ def least_p(seeds: int) -> float:
 
 
 def _runs(seeds: int, arms: int) -> int:
-    """Of each seed one run per arm and one without change; and the repetition."""
+    """Return the number of runs: per seed, one for each arm and one unchanged, plus the repetition."""
     return seeds * (1 + arms) + 1
 
 

@@ -32,7 +32,7 @@ class JudgedRun(NamedTuple):
     outcome: Outcome
     goal: str = ""
     end: float | None = None
-    """Of the goal; None if the run has not ended."""
+    """Final value of the goal; None if the run has not ended."""
 
 
 def judge(session: Session, trial: Trial) -> TrialVerdict:
@@ -97,7 +97,7 @@ def _counted(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, go
 
 
 def _tested(arm: ArmResult, control: ArmResult) -> ArmResult:
-    """With the p value, where both arms have runs that were judged."""
+    """Return the arm with its p value, if both arms have judged runs."""
     count, control_count = arm.recurred + arm.spared, control.recurred + control.spared
     if not count or not control_count:
         return arm

@@ -40,7 +40,7 @@ class Cell:
     marks: int
     reward: float | None
     tokens: int
-    """Of all of them together."""
+    """Total tokens of the completions."""
     count: int = 1
     rewards: dict[str, Any] = field(default_factory=dict)
     """Each reward term; of single completions only."""
@@ -65,7 +65,7 @@ class Mean:
 
     name: str
     kind: str
-    """Of the completions: `train`, `eval` or `eval/<suite>`."""
+    """Kind of the completions: `train`, `eval` or `eval/<suite>`."""
     of: str
     """reward, accuracy, length, truncated, repetition, same_reward, the reward term, or values of tokens:
     entropy, kl, loss.

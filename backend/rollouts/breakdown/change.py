@@ -246,7 +246,7 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
-    """In each window the stored group that does most for the change; of equal ones, the nearest in time."""
+    """Return each window's stored group that contributes most to the change; ties go to the nearest."""
     sign = 1.0 if total >= 0 else -1.0
     examples = []
     for name, side, direction, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):

@@ -20,9 +20,9 @@ class BreakdownSide(Documented):
     """A category within a window."""
 
     share: float
-    """Of the window's mean."""
+    """Category's share of the window's mean."""
     mean: float | None
-    """Of the category's completions; null if there are none."""
+    """Mean over the category's completions; null if there are none."""
     completions: int
 
 
@@ -92,7 +92,7 @@ class SignalBudget(Documented):
     steps: int
     """Steps that are counted."""
     totals: dict[Literal["completions", "tokens", "seconds"], list[float]]
-    """In the order of `parts`; a unit that is not known is left out."""
+    """Totals by unit, in the order of `parts`; an unknown unit is omitted."""
     bins: list[BudgetBin]
 
 

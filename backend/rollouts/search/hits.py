@@ -158,14 +158,14 @@ def _of_fts5(term: Term) -> str:
 
 
 def _may_be(term: Term) -> ColumnElement[bool]:
-    """On Postgres: the term is there, or a text is long and has its words."""
+    """Return the condition for Postgres that the term occurs, or that a long text has the term's words."""
     if not is_phrase(term):
         return _has(term, " & ")
     return or_(_has(term, " <-> "), and_(_has(term, " & "), words_table.c.is_long == true()))
 
 
 def _surely(term: Term) -> ColumnElement[bool]:
-    """On Postgres: the term is there, as far as positions are known."""
+    """Return the condition for Postgres that the term occurs, as far as positions are known."""
     return _has(term, " <-> " if is_phrase(term) else " & ")
 
 

@@ -149,7 +149,7 @@ class _Counted(NamedTuple):
     """A group that is counted."""
 
     number: int
-    """In the index."""
+    """Group's number in the index."""
     step: int
     completions: int
 

@@ -30,7 +30,7 @@ class Scope:
     last_step: int | None = None
     kind: str = ""
     filter: RolloutFilter = field(default_factory=lambda: RolloutFilter(run=""))
-    """Its conditions on completions; its run and step are not used."""
+    """Filter whose conditions on completions apply; the filter's run and step are not used."""
     label: str = ""
     steps: Sequence[int] | None = None
     """The only steps that can have what is looked for; None: all."""

@@ -35,7 +35,7 @@ class Field:
     name: str
     type: FieldType
     column: Any = None
-    """Of a text, a number or a date."""
+    """SQL column of a text, a number or a date."""
     path: tuple[str, ...] = ()
     """Keys in `run.config` or `run.summary`."""
     values: Sequence[str] = ()

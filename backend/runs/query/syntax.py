@@ -55,7 +55,7 @@ class Token(NamedTuple):
     kind: str
     """`word`, `string`, `operator`, `mark`, or `end`."""
     text: str
-    """Of a string without its quotes."""
+    """Text of the token; a string's text has no quotes."""
     at: int
     """Offset of its first character."""
 

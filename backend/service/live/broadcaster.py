@@ -75,7 +75,7 @@ class Missed(NamedTuple):
     """A page of what a stream has missed."""
 
     content: bytes
-    """Its messages as they go over the wire."""
+    """Encoded messages as they are sent."""
     position: Position
     """Behind the last of them."""
     is_all: bool

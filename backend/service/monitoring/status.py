@@ -97,7 +97,7 @@ class Status:
         return shown | {"waiting": [note.shown() for note in read_notes(self._settings)]}
 
     def _database(self) -> Fault | None:
-        """By writing a row: a full disk still reads."""
+        """Check the database by writing a row, because a full disk can still be read."""
         try:
             with open_sessions(self._engine).begin() as session:
                 take_lease(session, "status", self._owner, seconds=0)

@@ -89,7 +89,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before its first start."""
+        """Process id; 0 before the first start."""
         return self.process.pid if self.process else 0
 
     @property
@@ -110,7 +110,7 @@ class Launcher:
     settings: Settings
     terminal: Terminal
     children: list[ChildProcess] = field(default_factory=list)
-    """In order of start."""
+    """Child processes in the order in which they are started."""
     signals: int = 0
     """How often we were asked to stop: the second time means without saving."""
 

@@ -40,7 +40,7 @@ class Target(NamedTuple):
     host: str
     port: int
     path: str
-    """With its query."""
+    """Path of the address, with its query."""
     addresses: tuple[str, ...]
     """The IP addresses that are connected to, in this order; the name is not looked up again."""
 

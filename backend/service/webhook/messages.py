@@ -18,7 +18,7 @@ Format = Literal["json", "slack", "discord"]
 UNSIGNED = "GRPOLAB_WEBHOOK_SECRET is empty: a webhook in JSON is sent only with a signature"
 
 MAX_CHARACTERS = 1_900
-"""Of a chat message; Discord refuses more than 2,000."""
+"""Maximum number of characters of a chat message; Discord refuses more than 2,000."""
 
 SUPPRESS_EMBEDS = 4
 """Flag of a message in Discord: no previews of links."""

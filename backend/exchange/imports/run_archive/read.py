@@ -49,7 +49,7 @@ from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGINS
 
 BEGINNING = f"{MANIFEST}\0".encode()
-"""Of a tar file whose first member is the manifest."""
+"""First bytes of a tar file whose first member is the manifest."""
 MAX_VALUES = 10_000_000
 MAX_METRICS = 5_000
 MAX_EVENTS = 100_000

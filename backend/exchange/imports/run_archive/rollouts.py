@@ -28,7 +28,7 @@ MAX_TOKENS = 200_000_000
 MAX_ARRAYS = 64
 MAX_OF_GROUP = 4_096
 MAX_TEXT_BYTES = 1_000_000_000
-"""Of all completions with their prompts: a few kB of Parquet unpack to any number of them."""
+"""Maximum bytes of all completions with their prompts; a few kB of Parquet can unpack to any size."""
 MAX_GROUP_BYTES = 500_000_000
 """Memory that the completions of one prompt take before they are packed."""
 TOKEN_BYTES = 64
