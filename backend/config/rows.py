@@ -68,7 +68,7 @@ class LineSplitter:
         self._read += len(piece)
 
     def finish(self) -> Iterator[Line]:
-        """Return the last line if no line break ends it."""
+        """Yield the last line if no line break ends it."""
         if self._offset < self._read:
             yield self._line(self._read)
 

@@ -13,7 +13,7 @@ from backend.runs.retention import most_kept
 from backend.storage.models import Checkpoint, Run
 
 LOOKED_AT = 100
-"""Newest checkpoints whose size is looked at."""
+"""Number of newest checkpoints whose size is read."""
 
 PARAMETERS = {"tiny": 800_768, "tiny_moe": 1_787_904}
 """Number of parameters of each built-in policy."""

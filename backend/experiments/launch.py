@@ -37,7 +37,7 @@ class Planned(NamedTuple):
     config: RunConfig
     parent_run: str | None = None
     fork_step: int | None = None
-    """Step of the parent's checkpoint that it continues; None: it begins anew."""
+    """Step of the parent's checkpoint from which the run continues; None if it starts from the beginning."""
     reason: str = "queued"
     """First line of its history."""
 
@@ -265,7 +265,7 @@ def queue_runs(
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:
-    """The answer to a launch, whatever has become of the runs meanwhile; ids stand in the order of launch."""
+    """Return the answer to a launch, with ids in the order of launch, whatever happened to the runs since."""
     name = session.scalar(select(Experiment.name).where(Experiment.id == experiment_id))
     query = select(Run.id, Run.name, Run.variant, Run.seed).where(Run.experiment_id == experiment_id)
     runs = [

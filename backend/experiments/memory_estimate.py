@@ -42,7 +42,7 @@ MAX_SLOTS = 64
 
 
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
-    """The memory of a run here; `unknown` says why there are no numbers, where there are none."""
+    """Memory of a run on this installation; `unknown` says why there are no numbers."""
     try:
         shape = _shape(config.policy, settings)
         adapter = _adapter(config, settings)
@@ -70,7 +70,7 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
 
 
 def memory_warnings(estimate: MemoryEstimate) -> list[str]:
-    """One sentence where a run fits no worker as it is."""
+    """Return a sentence if the run fits no worker without changes."""
     judged = [slot for slot in estimate.slots if slot.verdict != "unknown"]
     if not judged or len(judged) < len(estimate.slots) or any(slot.verdict == "fits" for slot in judged):
         return []
@@ -96,7 +96,7 @@ def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
 
 
 def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
-    """The adapter, from its directory where it is a continued one."""
+    """Return the adapter, read from its directory if it is a continued one."""
     adapter = config.policy.adapter
     if isinstance(adapter, NoAdapter):
         return None
@@ -183,7 +183,7 @@ def _reading(slot: Worker, name: str) -> float:
 
 
 def _total(slot: Worker, slots: list[Worker]) -> float:
-    """Memory that a run has in a slot: a GPU's, or an equal share of the machine's; 0 where nobody said."""
+    """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
     beside = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)

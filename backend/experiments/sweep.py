@@ -121,7 +121,7 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
 
 
 def cell_of(base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]) -> Cell:
-    """The variant with these values of the knobs; raises InvalidConfig where a path leads nowhere."""
+    """Return the variant with these values of the knobs. Raises InvalidConfig if a path does not exist."""
     paths = [knob.path for knob in sweep.knobs]
     name = _name(str(variant["name"]), paths, values, axes)
     changed = _changed(variant, paths, values, merged_fields(base, variant))
@@ -187,7 +187,7 @@ def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
 
 
 def _config_now(base: Fields, variant: Fields) -> Fields:
-    """The variant's config without the sweep; not checked where only a swept value makes it valid."""
+    """Return the variant's config without the sweep; unchecked if only a swept value makes it valid."""
     try:
         return resolve(base, variant).model_dump(mode="json")
     except InvalidConfig:
@@ -207,7 +207,7 @@ def value_at(config: Any, path: str) -> Any:
 
 
 def _count(axes: Sequence[Axis], sweep: Sweep) -> int:
-    """Cells of one variant. Raises InvalidConfig where a random sweep asks for more than there are."""
+    """Return the cells of one variant. Raises InvalidConfig if a random sweep requests more than exist."""
     if sweep.method == "grid":
         return prod(axis.count for axis in axes)
     combinations = prod(axis.count for axis in axes)  # 0: a continuous range is among them

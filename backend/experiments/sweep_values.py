@@ -33,7 +33,7 @@ NARROW = Fraction(1, 100)
 """Width of a range, as a share of its larger end, below which values are not rounded."""
 LARGEST = 1e100
 LARGEST_WHOLE = 2**63
-"""What the largest columns hold no more."""
+"""Smallest integer that does not fit the largest columns."""
 MAX_COUNTED = 2**53
 
 
@@ -47,7 +47,7 @@ class Range:
     is_log: bool
     is_whole: bool
     step: Fraction = Fraction(0)
-    """Distance of two values; 0: they are spread between both ends."""
+    """Distance between two values; 0 if they are spread between both ends."""
 
     def value(self, share: float, index: int = 0) -> Any:
         """The value `share` of the way from low to high, or the one at a place of a range with steps."""
@@ -147,7 +147,7 @@ def _listed(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[
 
 
 def _range_of(text: str, now: Any) -> Range | None:
-    """The range that a text describes; None: it is a single value."""
+    """Return the range that a text describes; None if it is a single value."""
     if not (match := _RANGE.fullmatch(text)):
         if ".." in text and not isinstance(now, str):
             raise ValueError(f"'{text}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")

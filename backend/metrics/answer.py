@@ -53,7 +53,7 @@ def answer_of(
 
 
 def compacted(item: dict[str, Any], x: str) -> dict[str, Any]:
-    """The same item, shorter; the first of its steps is the distance to 0."""
+    """Return the item in compact form: differences of steps, of which the first is the distance to 0."""
     short = {name: _in_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
     distances = item["steps"].copy()
     distances[1:] -= item["steps"][:-1]
@@ -126,7 +126,7 @@ def _named(run: Row[Any], metric: str) -> dict[str, Any]:
 def _interval(
     curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
 ) -> dict[str, Any]:
-    """The ends of the interval at these steps of a curve, where it is recorded and not smoothed away."""
+    """Return the ends of the interval at these steps of a curve, if it is recorded and not smoothed away."""
     ends = [curves.get((run, name)) for name in interval_of(metric)]
     if None in ends or view.smoothing:
         return {}

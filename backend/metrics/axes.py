@@ -92,7 +92,7 @@ MAX_COMPLETIONS = 2**53
 
 
 def _completions(sampling: Any) -> int:
-    """Completions of a generation batch; 0 where the config, which may be another trainer's, does not say."""
+    """Return the completions of a generation batch; 0 if the config, perhaps another trainer's, omits it."""
     settings = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = settings.get("prompts_per_step"), settings.get("group_size")
     size = prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0

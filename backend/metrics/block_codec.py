@@ -60,7 +60,7 @@ def encode(steps: Ints, values: Floats) -> bytes:
 
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
-    """The same, quicker to read."""
+    """Encode the points of an outline, in a form that is faster to read."""
     plain = _content(steps, values)
     return PLAIN + CHECKSUM.pack(zlib.crc32(plain)) + plain
 
@@ -125,7 +125,7 @@ def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
 
 
 def count_of(block: bytes) -> int:
-    """Number of points of a `content`; 0 where it is too short to say."""
+    """Return the number of points of a `content`; 0 if it is too short."""
     return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
 
 

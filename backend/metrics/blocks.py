@@ -45,7 +45,7 @@ class Stored:
     attempts: NDArray[np.int64]
     values: NDArray[np.float64]
     weights: NDArray[np.int64] | None = None
-    """For how many points each stands, where some were left out."""
+    """Number of points that each point represents, if some were left out."""
 
     def __add__(self, second: "Stored") -> "Stored":
         if not len(second.steps):
@@ -111,7 +111,7 @@ class Outlined:
     """Steps behind which points of some attempt do not count."""
 
     def column(self) -> ColumnElement[bytes]:
-        """The column to read of a block: the outline, or all points where only some of them count."""
+        """Return the column to read of a block: the outline, or all points if only some of them count."""
         cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
         is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
         will_do = and_(
@@ -233,7 +233,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
 
 
 def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
-    """The content of a row's block or outline; raises BlockDamaged, also where it is that of another row."""
+    """Return a row's block or outline. Raises BlockDamaged if the content is damaged or another row's."""
     return content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 
 
@@ -256,7 +256,7 @@ def _attempts_of(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[
 
 
 def _weights_of(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
-    """For how many points each stands, where some of the blocks are outlines."""
+    """Return the number of points that each point represents, if some of the blocks are outlines."""
     left_out = np.array(counts, np.int64) - counts_read
     if not left_out.any():
         return None

@@ -40,7 +40,7 @@ def lineages(
 def stamps_of(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Stamps of these runs and their ancestors: they change with every point of the curves."""
+    """Return stamps of these runs and their ancestors, which change with every point of the curves."""
     rows = _ancestry(session, runs, row_by_run)
     return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 

@@ -19,10 +19,10 @@ MAX_CELLS = 250_000
 """Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""
 
 PLACES = 1_024
-"""Buckets of a second, or of a token, where these are finest."""
+"""Buckets per second or per token, at the finest."""
 
 PLACES_OF_A_METRIC = 2**20
-"""Finest buckets of all values of a metric, where it is the axis."""
+"""Finest number of buckets for all values of a metric that is the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Picture:
     x_min: float | None = None
     x_max: float | None = None
     places: float = PLACES
-    """Buckets of a unit of x, where these are finest."""
+    """Buckets per unit of x, at the finest."""
 
 
 def places_over(curves: Sequence[Curve]) -> float:

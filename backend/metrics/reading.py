@@ -66,7 +66,7 @@ def _overlap(stored: Stored) -> bool:
 def _inherited(
     outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
 ) -> Outlined:
-    """The same of the runs from which points are read, which are cut off where others continue them."""
+    """Return the outlined blocks of the runs that provide points, cut off where other runs continue them."""
     within = {True: set[str](), False: set[str]()}
     for run, parts in stretches.items():
         within[run in outlined.runs].update(stretch.run for stretch in parts)

@@ -33,14 +33,14 @@ class SeriesItem(Documented):
     name: str
     metric: str
     x: list[float] | None = None
-    """None with `compact` where it is the step."""
+    """Positions on the axis; None with `compact` if the axis is the step."""
     steps: list[int]
     """Steps of the points; for a group along time or tokens, those that the group's first run had reached."""
     values: list[float]
     """Finite values only."""
     non_finite: list[NonFinite]
     raw_points: int
-    """How many points there are in the window, before thinning."""
+    """Number of points in the window before thinning."""
     n: list[int] | None = None
     """Number of a group's runs that count at each point; fewer than `runs` if some ended or have no value."""
     gaps: list[NonFinite] | None = None

@@ -113,7 +113,7 @@ class Task:
     """How far it is sealed."""
     first: int
     last: int
-    """The last step of which no more is expected; ALL_PACKED where the attempt has ended."""
+    """Last step for which no more points are expected; ALL_PACKED if the attempt has ended."""
 
 
 def sealable(session: Session) -> list[Task]:
@@ -288,7 +288,7 @@ def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
 def _old_blocks(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
-    """The points that the blocks with these (key, number) have; of damaged ones that are told none."""
+    """Return the points of the blocks with these (key, number); damaged blocks are reported and omitted."""
     stored = {}
     for key, number, last, data in _data_of(session, run, attempt, places):
         try:
@@ -309,7 +309,7 @@ def _old_blocks(
 def _data_of(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
 ) -> Iterator[Row[int, int, int, bytes]]:
-    """Key, number, last step and bytes of these blocks alone: keys x numbers may be a million others."""
+    """Yield key, number, last step and bytes of only these blocks; keys x numbers may be a million others."""
     columns = (MetricBlock.key_id, MetricBlock.number, MetricBlock.last_step, MetricBlock.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
     remaining = iter(places)
@@ -338,7 +338,7 @@ def _block(points: Stored) -> dict[str, Any]:
 
 
 def _outline(points: Stored) -> bytes:
-    """The peaks, where they are few and nothing is strange."""
+    """Return the peaks, if they are few and all values are regular."""
     if not np.isfinite(points.values).all():
         return b""
     peak_points = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))

@@ -37,7 +37,7 @@ class Curve:
     values: Floats
     """(N,) may hold NaN and infinities."""
     weights: Ints | None = None
-    """(N,) for how many points each stands, in an outline; None if these are all points."""
+    """(N,) number of points that each point of an outline represents; None if these are all points."""
 
     def __len__(self) -> int:
         return len(self.steps)

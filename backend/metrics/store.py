@@ -28,7 +28,7 @@ NAME = re.compile(r"[\w./@-]{1,128}")
 Floats = NDArray[np.float64]
 
 _known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
-"""Ids of metric names that are committed; they never change."""
+"""Committed ids of metric names, which never change."""
 
 MAKES_KEYS = "has made metric keys"
 """Mark of a session that has inserted names in a transaction that may still be rolled back."""

@@ -30,7 +30,7 @@ def thin(curve: Curve, max_points: int, *edges: Floats) -> Ints:
 
 
 def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats]) -> list[Ints]:
-    """The same of each of several curves, of many short ones at once; `edges` have an array for each."""
+    """Thin several curves, many short ones at once; `edges` has an array per curve."""
     indices: list[Ints] = []
     for batch in _batches(curves):
         indices += _thin_some(curves[batch], max_points, *(edge[batch] for edge in edges))
@@ -77,7 +77,7 @@ def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
 
 
 def _raw_points(curve: Curve, places: Ints) -> int:
-    """For how many points those at these places stand."""
+    """Return the number of points that the points at these places represent."""
     return len(places) if curve.weights is None else int(curve.weights[places].sum())
 
 

@@ -25,7 +25,7 @@ ATTEMPT = 1
 
 
 FINISH_REASON = r"^\w{0,16}$"
-"""Why a completion ended, in the word of whoever sampled it: what is stored, archives take."""
+"""Reason why a completion ended, in the sampler's word; archives accept what is stored."""
 
 
 def as_finish_reason(text: str) -> str:

@@ -55,7 +55,7 @@ def _measured(written: Written) -> Measured:
 
 
 def is_cut(finish_reason: str) -> bool:
-    """Whether a completion was cut at the cap, or nobody knows."""
+    """Return whether a completion was truncated at the cap, or its finish reason is unknown."""
     return finish_reason in {"", "length"}
 
 
@@ -87,7 +87,7 @@ def _flat(places: Mapping[int, Sequence[Measured]]) -> list[Measured]:
 
 
 def _is_own(stored: float, ours: float | None) -> bool:
-    """Whether the client logged this value: it is not the one that we computed, but for rounding."""
+    """Return whether the client logged this value: it differs from the computed one beyond rounding."""
     return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
 
 

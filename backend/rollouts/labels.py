@@ -49,7 +49,7 @@ class LabelItem(Documented):
     label: str
     note: str
     role: str
-    """Role of whoever wrote it last: `operator`, or `import`."""
+    """Role that last changed the label: `operator` or `import`."""
     version: int
     changed_at: str
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from backend.base.errors import FieldError, InvalidRequest
 
 FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscored")
-"""Flags of the trainer that have a mark of their own."""
+"""Flags of the trainer that have a separate mark."""
 
 REASONS = ("equal", "accuracy", "surplus", "waiting")
 """Why a group was left out of training: the zero-variance filter, the accuracy filter, or no more room in the

@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     kind: Kind
     level: Level = "product"
     low: float = USUAL_LOW
-    """Smallest rho that counts, of masks alone."""
+    """Smallest rho that counts, only for masks."""
 
     @property
     def is_shared(self) -> bool:
@@ -116,7 +116,7 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
 
 
 def _own_rule(run: Run) -> tuple[Rule | None, float]:
-    """The run's correction and its cap, where it has one that a cap belongs to."""
+    """Return the run's correction and its cap, if the correction has a cap."""
     if not is_ours(run):
         return None, 0.0
     match RunConfig.model_validate(run.config).objective.correction:

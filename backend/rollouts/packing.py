@@ -53,7 +53,7 @@ class Tokens:
     """The tokens of one completion."""
 
     strings: Sequence[str]
-    """What each token adds to the text, length T."""
+    """Text that each token adds, length T."""
     ids: NDArray[np.int32]
     """(T,) token ids."""
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def text_or_damage(data: bytes) -> tuple[str, str]:
 
 
 def text_bytes(data: bytes) -> int:
-    """The bytes that a packed text says it unpacks to; 0 where it cannot be unpacked."""
+    """Return the declared unpacked size of a packed text, in bytes; 0 if it cannot be unpacked."""
     try:
         size: int = _size(data, LIMIT_TEXT_BYTES)
     except (PackedDamaged, zstandard.ZstdError):
@@ -139,7 +139,7 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
 
 
 def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
-    """The values alone, without making strings of the tokens; raises as `unpack_tokens` does."""
+    """Unpack only the values, without the tokens' strings. Raises the errors of `unpack_tokens`."""
     with _as_damage():
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _header(raw)
@@ -155,7 +155,7 @@ def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.floa
 
 
 def _header(raw: bytes) -> tuple[dict[str, Any], int]:
-    """The header and where it ends."""
+    """Return the header and the offset of its end."""
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
     if header.get("version", 1) > VERSION:

@@ -44,7 +44,7 @@ ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "step": (_PLACE, _PLACE_KINDS),
     "reward": ((_REWARD, *_PLACE), ((int, float), *_PLACE_KINDS)),
 }
-"""For each word after the optional `-`: the columns that are sorted by, and the types of a cursor."""
+"""Sort columns and cursor types by the sort word, without its optional `-`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RolloutFilter:
 
     @property
     def is_of_completions(self) -> bool:
-        """Whether completions are looked at one by one."""
+        """Whether completions must be checked one by one."""
         values = (self.min_reward, self.max_reward, self.correct)
         return bool(self.flag or self.q) or any(value is not None for value in values)
 
@@ -228,7 +228,7 @@ def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> di
 
 
 def _length(completion: Completion) -> int:
-    """Tokens of a completion, or an estimate where the trainer that pushed it counted none, or too few."""
+    """Return a completion's number of tokens, estimated if the pushing trainer counted none or too few."""
     return max(completion.tokens, len(completion.text) // 4)
 
 
@@ -292,6 +292,6 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
 
 
 def _no_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
-    """What an answer says of a completion whose tokens cannot be shown."""
+    """Return the answer for a completion whose tokens cannot be shown."""
     nothing: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
     return nothing | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}

@@ -47,7 +47,7 @@ class CompletionItem(Documented):
     correct: bool | None
     flags: list[str]
     blocks: list[TextBlock]
-    """The text in parts, where tools were called; else empty."""
+    """Text in parts if tools were called; else empty."""
 
 
 class GroupItem(Documented):
@@ -68,9 +68,9 @@ class GroupItem(Documented):
     reward_mean: float | None
     reward_std: float | None
     left_out: str
-    """Why it did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty if it did."""
+    """Reason why the group did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty if it did."""
     damage: str
-    """Why completions, prompt or answer cannot be read; empty if they can."""
+    """Reason why completions, prompt or answer cannot be read; empty if they can."""
     completions: list[CompletionItem]
 
 
@@ -104,9 +104,9 @@ class GroupLoss(Documented):
     loss: Spelled
     """null if the group did not train, or its tokens were not recorded."""
     completions: list[Spelled]
-    """The same of each completion, by position."""
+    """Loss of each completion, by position."""
     damage: str
-    """Why its tokens cannot be read; empty if they can."""
+    """Reason why the completion's tokens cannot be read; empty if they can."""
 
 
 class LossSums(Documented):
@@ -123,7 +123,7 @@ class LossSums(Documented):
     difference: Spelled
     """The rest: rounding of the stored values, or tokens that were removed later."""
     terms: dict[str, Spelled]
-    """Sum over all stored tokens of each term, where the objective has several."""
+    """Sum of each term over all stored tokens, if the objective has several terms."""
     groups: list[GroupLoss]
 
 
@@ -161,7 +161,7 @@ class WhatIfVariant(Documented):
 
     name: str
     problem: str = ""
-    """Why it cannot be computed; then all else is missing."""
+    """Reason why the variant cannot be computed; then all other fields are missing."""
     formula: str
     """The objective with its knobs' numbers."""
     formula_mathml: str
@@ -198,7 +198,7 @@ class Alternatives(Documented):
 
     ids: list[list[int]]
     logprobs: list[list[float | str]]
-    """-Infinity where top-p or top-k cut the token off."""
+    """Sampler's log-probabilities; -Infinity if top-p or top-k excluded the token."""
     strings: dict[str, str]
     """Strings by token id, for the tokens of the group's completions."""
 
@@ -213,15 +213,15 @@ class TokensAnswer(Documented):
     """Values of equal length by name: logprob, entropy, sampler_logprob, ratio, clipped, ..."""
     advantage: Spelled
     mask: list[int]
-    """1 where a token is part of the loss's sums."""
+    """1 for each token that is part of the loss's sums, else 0."""
     observed: list[int]
-    """1 where a tool's answer put the token there; empty if no tool was called."""
+    """1 for each token from a tool's answer, else 0; empty if no tool was called."""
     alternatives: Alternatives | None
     """None if `recording.alternatives` was 0, or they were removed since."""
     note: str
-    """Why tokens, or values of them, were removed since; "" where none were."""
+    """Reason why tokens or their values were removed later; "" if none were."""
     damage: str
-    """Why the tokens cannot be read; empty if they can."""
+    """Reason why the tokens cannot be read; empty if they can."""
 
 
 class CountItem(Documented):
@@ -230,9 +230,9 @@ class CountItem(Documented):
     step: int
     completions: int
     matching: int
-    """Those that have all the marks, and the reward."""
+    """Number of completions with all the marks and the reward."""
     stored: int
-    """Those of them that can be read."""
+    """Number of these completions that are stored and can be read."""
 
 
 class CountPage(Documented):
@@ -250,7 +250,7 @@ class EvidenceItem(Documented):
     kind: str
     step: int
     marks: list[str]
-    """What they have in common, as `/rollouts/counts` names it; empty: all completions of the step."""
+    """Common property, as `/rollouts/counts` names it; empty for all completions of the step."""
     completions: int
     """Stored ones of this step that have all the marks."""
 
@@ -272,7 +272,7 @@ class PromptItem(Documented):
     problem: str
     domain: str
     groups: int
-    """How often it was sampled."""
+    """Number of times that the prompt was sampled."""
     graded: int
     right: int
     state: str
@@ -379,7 +379,7 @@ class FoundPage(Documented):
     items: list[FoundItem]
     next: str | None
     searched_to: int | None
-    """Step at which the time of a page was over before it was full: `next` goes on there."""
+    """Step at which the time limit ended the page before it was full; `next` continues there."""
     waiting: int
     """Groups of these runs that are not indexed yet: their completions are missing here."""
 
@@ -445,7 +445,7 @@ class RefusedRow(Documented):
 
 
 class ImportedJudgements(Documented):
-    """Result of an import of judgements, row by row where one was refused."""
+    """Result of an import of judgements, with each refused row."""
 
     rows: int
     stored: int

@@ -100,7 +100,7 @@ class RowsReport(_Section):
     rows: int
     """Training rows."""
     duplicates: int
-    """Rows whose question stands in an earlier one."""
+    """Number of rows whose question occurs in an earlier row."""
     contaminated: int
     """Rows that share an n-gram with a held-out question."""
     out_of_range: int

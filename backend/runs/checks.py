@@ -44,7 +44,7 @@ def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
-    """What the servers of this installation that sample cannot do."""
+    """Yield what this installation's sampling servers do not support."""
     sampling = config.sampling
     if sampling.engine.type == "colocated" and not settings.engine_python:
         missing = "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md"

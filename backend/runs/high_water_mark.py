@@ -49,7 +49,7 @@ class Older(NamedTuple):
     """A database that lacks what this directory proves."""
 
     events: int
-    """How many lines of history are missing at least; 0: only files prove it."""
+    """Smallest possible number of missing history lines; 0 if only files prove the loss."""
     at: float
     """When the database was seen with them."""
     ahead: list[str]

@@ -132,7 +132,7 @@ def claimable(lost: Collection[Lease] = ()) -> Any:
 
 
 def _next_claimable(lost: Collection[Lease], most: int, nodes: int) -> Any:
-    """The run to claim next. On Postgres the row stays locked and rivals look past it."""
+    """Return the run to claim next. On Postgres its row stays locked, and other workers skip it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
     # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
     return (
@@ -177,7 +177,7 @@ def finish_run(
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
-    """The run goes back to its place in the queue, through no fault of its own; a wish is obeyed instead."""
+    """Return a run to its place in the queue without counting a failure, or execute its pending wish."""
     wish = fence(session, run_id, attempt)
     return _leave(session, run_id, attempt, _status_for(wish), reason)
 
@@ -196,7 +196,7 @@ def fail_attempt(
 
 
 def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
-    """Put the runs of these lost leases back to their place in the queue, or where their user wanted them."""
+    """Return the runs of these lost leases to their place in the queue, or execute their users' wish."""
     query = select(Run.id, Run.attempt, Run.wish).where(is_one_of(leases)).with_for_update(skip_locked=True)
     lost = session.execute(query).all()
     for run_id, attempt, wish in lost:
@@ -252,7 +252,7 @@ def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int)
 
 
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
-    """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it.
+    """Stop or pause a run: at once if it is not running, else at the trainer's next step. "" withdraws it.
 
     "prune" is the stop that a search asks for.
     """

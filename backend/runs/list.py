@@ -91,7 +91,7 @@ def run_columns() -> Select[Any]:
 def list_runs(
     session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
 ) -> Sequence[Row[Any]]:
-    """One page of runs and one more, from the place where the cursor stands."""
+    """Return one page of runs and one more, from the cursor's position."""
     if cursor or run_filter != ALL:
         query = _page(next_ids(session, run_filter, order, limit=limit, cursor=cursor), order, with_config)
     else:
@@ -154,7 +154,7 @@ def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
 
 
 def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:
-    """Where the runs lie."""
+    """Return the conditions for the part of the list that holds the runs."""
     return [
         Run.deleting_at.is_(None),
         Run.archived_at.is_not(None) if run_filter.archived else Run.archived_at.is_(None),

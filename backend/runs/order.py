@@ -40,11 +40,11 @@ class RunOrder:
     """The order of a list of runs: by a column, by a metric's last value or by a field of the config."""
 
     column: Any
-    """None: the value is in the summary or the config alone, and no index holds it."""
+    """Indexed column of the value; None if only the summary or the config holds it."""
     metric: str
     is_descending: bool
     word: str = ""
-    """What was asked for; cursors carry it."""
+    """Requested order, which cursors contain."""
     field: str = ""
     """Path in the config."""
 
@@ -117,7 +117,7 @@ def _indexed(
 def _keys(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder
 ) -> tuple[ColumnElement[Any], Any, Select[Any]]:
-    """What is sorted by, the id beside it, and the query that gives both for every run that is wanted."""
+    """Return the sort value, the id beside it, and the query for both over all wanted runs."""
     if order.column is not None:
         key = order.column
         return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)

@@ -86,7 +86,7 @@ class AttemptItem(Documented):
     slot_price: float | None
     """Price of its worker slot per hour."""
     judge_cost: float | None
-    """What its judges and reward models cost, where they have a price."""
+    """Cost of the judges and reward models that have a price."""
     currency: str | None
     versions: dict[str, Any]
     started_at: str
@@ -99,7 +99,7 @@ class Cost(Documented):
 
     slot_hours: float
     gpu_hours: float
-    """Those of slots with a GPU."""
+    """Hours of slots with a GPU."""
     money: dict[str, float]
     """Cost by currency, of workers, judges and reward models that have a price."""
     judges: dict[str, float]
@@ -231,7 +231,7 @@ class CloneRequest(Body):
 
 
 class ForkRequest(Body):
-    """A new run that goes on from a checkpoint of an old one."""
+    """A new run that continues from a checkpoint of another run."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)]
     """Step of the checkpoint; the fork trains the steps after it."""

@@ -151,7 +151,7 @@ def trash_run(session: Session, run_id: str) -> None:
 
 
 def restore_run(session: Session, run_id: str) -> None:
-    """Take a run out of the trash; if it still trains, it goes on: the wish to stop came with the trash."""
+    """Restore a run from the trash; withdraw the wish to stop if it still trains, so that it continues."""
     run = locked_run(session, run_id)
     if run.status == "running" and run.wish == "stop" and run.deleted_at is not None:
         request_wish(session, run_id, "")

@@ -30,7 +30,7 @@ from backend.storage.models import Checkpoint, Event, Run
 logger = logging.getLogger(__name__)
 
 AGE_SECONDS = 24 * 3600.0
-"""How long something belongs to nobody, by this machine's clock, until it is removed."""
+"""Seconds until something that belongs to no run is removed, by this machine's clock."""
 
 AT_WORK = ("queued", "running")
 """The trainer of such a run writes its files, or its next attempt tidies them up."""
@@ -63,7 +63,7 @@ class Strays:
         self._copies, self._is_away = Copies(settings), False
 
     def sweep(self) -> Iterator[None]:
-        """One look at everything, in pieces of one run each. Raises OSError."""
+        """Check all files once, one run per piece. Raises OSError if a file cannot be read or removed."""
         if not self._root.is_dir():
             return
         names = sorted(path.name for path in self._root.iterdir())  # before the rows, which come before files

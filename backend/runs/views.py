@@ -39,7 +39,7 @@ class View(Documented):
 
     page: Literal["runs", "compare"] = "runs"
     settings: Settings = {}
-    """Further parameters of the page's address, as they stand there: `{"x": "tokens", "log": "y"}`."""
+    """Further parameters of the page's address, as written there: `{"x": "tokens", "log": "y"}`."""
     query: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
     """The runs are those that match when the view is opened."""
     status: Words = ""

@@ -112,7 +112,7 @@ def write_rollouts(
 
 
 def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
-    """Those before the first that could not be read: an import takes them from place 0 on."""
+    """Return the completions before the first unreadable one; an import needs them from position 0."""
     return [completion for position, completion in enumerate(completions) if completion.position == position]
 
 

@@ -25,7 +25,7 @@ CURVES = (
     "loss/total",
     "optim/grad_norm",
 )
-"""Metrics of the card's table, where the run has them."""
+"""Metrics of the card's table, if the run has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CardFacts:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether the checkpoint holds an adapter alone."""
+        """Whether the checkpoint holds only an adapter."""
         return self.config.policy.adapter.type != "none"
 
 

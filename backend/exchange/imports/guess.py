@@ -44,7 +44,7 @@ def _rises(table: Table, name: str) -> bool:
 
 
 def steps_of(table: Table, name: str | None) -> Ints:
-    """The step of each row: -1 where it has none. Without a column rows are counted from 1."""
+    """Return the step of each row, -1 if it has none. Without a step column, rows are counted from 1."""
     if name is None:
         return np.arange(1, len(table) + 1, dtype=np.int64)
     steps = np.full(len(table), -1, dtype=np.int64)
@@ -60,7 +60,7 @@ def is_step_name(name: str) -> bool:
 
 
 class Suggestion(NamedTuple):
-    """A metric that the values of a column look like. It is shown and never applied."""
+    """A metric that a column's values resemble. It is shown but never applied."""
 
     metric: str
     reason: str
@@ -74,7 +74,7 @@ LARGEST_RATE = 0.01
 
 
 def suggestion(values: Floats) -> Suggestion | None:
-    """The metric that a column in the order of its steps looks like; None if its values say nothing."""
+    """Return the metric that a column, in the order of its steps, resembles; None if it cannot be guessed."""
     if len(values) < MIN_VALUES or not np.isfinite(values).all():
         return None
     if values.min() < 0 or values.max() > 1:

@@ -17,7 +17,7 @@ DOCUMENT_VALUES = 4_000_000
 
 
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """(number from 1, text with its line break); raises BadLog where it is no UTF-8 or a line has no end."""
+    """Yield (number from 1, text with its line break). Raises BadLog if a line is not UTF-8 or too long."""
     file.seek(0)
     number = 0
     while line := file.readline(LINE_BYTES + 1):

@@ -18,9 +18,9 @@ from backend.exchange.imports.table import MAX_POINTS, BadLog
 OPERATIONS = "backend.exchange.imports.sandbox_operations"
 ANSWER_SECONDS = 20.0
 LOG_SECONDS = 90.0
-"""For all answers of an import together: other imports wait meanwhile."""
+"""Time limit of all answers of an import together, in seconds; other imports wait meanwhile."""
 ARCHIVE_SECONDS = 200.0
-"""The same for an archive of a run."""
+"""Time limit of all answers about an archive of a run together, in seconds."""
 
 
 PREFIX = "grpolab-import-"

@@ -46,7 +46,7 @@ class LogPart:
         return len(self._values)
 
     def add(self, point: Point) -> None:
-        """One more value; one whose step is beyond 64 bits is left out."""
+        """Add a value; a value whose step exceeds 64 bits is omitted."""
         if not -(2**63) <= point.step < 2**63:
             return
         number = self._names.setdefault(point.name, len(self._names))
@@ -130,7 +130,7 @@ def _take_summary_value(log_part: LogPart, content: bytes, step: int, time: floa
 
 
 TEXTS = ("args/text_summary", "args")
-"""Where the callback of Hugging Face writes its arguments."""
+"""Names under which the callback of Hugging Face writes its arguments."""
 
 
 def _tensor(content: bytes) -> tuple[float | None, bytes]:
@@ -222,7 +222,7 @@ def _item(content: bytes) -> list[tuple[str, float]]:
 
 
 def _json_number(text: bytes) -> float | None:
-    """A number, or one of the words that stand for those JSON lacks."""
+    """Return a number, or one of the names for numbers that JSON lacks."""
     if len(text) > 64:
         return None
     try:

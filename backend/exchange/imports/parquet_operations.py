@@ -128,7 +128,7 @@ def _numbers(column: Any) -> tuple[Any, Any]:
 
 
 def _labels(column: Any) -> dict[str, Any]:
-    """Different texts, and of each row the place of its own; no texts where there are too many."""
+    """Return the distinct texts and each row's index into them; no texts if there are too many."""
     texts: dict[str, int] = {}
     codes = [
         texts.setdefault("" if text is None else str(text)[:MAX_LABEL], len(texts))

@@ -47,13 +47,13 @@ class Decision(NamedTuple):
     points: int
     reason: str
     suggestion: str = ""
-    """A metric of ours that its values look like, if no name says so."""
+    """Metric that the column's values resemble, if no name identifies it."""
     hint: str = ""
-    """Why it is suggested."""
+    """Reason for the suggestion."""
 
 
 class Restart(NamedTuple):
-    """A place of the log where the step goes back."""
+    """A place in the log where the step decreases."""
 
     line: int
     before: int
@@ -137,7 +137,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
 
 
 def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
-    """The decisions, with what a column of an unknown name alone looks like and the log lacks."""
+    """Return the decisions, with metrics that only one unknown column resembles and that the log lacks."""
     guesses = {
         decision.column: guessed
         for decision in plan.decisions
@@ -191,7 +191,7 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
 
 
 def _note_rows(plan: Plan, steps: Ints) -> None:
-    """Rows without a step, and places where the step goes back."""
+    """Return the rows without a step, and the places where the step decreases."""
     table = plan.log.table
     without = np.flatnonzero(steps < 0)
     for row in without[:MAX_SHOWN]:
@@ -219,7 +219,7 @@ def _read_times(log: Log) -> None:
 
 
 def _possible(time: float | None) -> float | None:
-    """Seconds since 1970, where they are such: a log may hold milliseconds, or anything."""
+    """Return seconds since 1970, if the values are such times; a log may hold milliseconds or anything."""
     return time if time is not None and 0 < time < LATEST else None
 
 
@@ -243,7 +243,7 @@ def _decide(
 
 
 def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
-    """Why a column is no metric; empty if it is one."""
+    """Return why a column is not a metric; "" if it is one."""
     table_column = plan.log.table.columns[column]
     if wanted_name == "":
         return "left out by you"

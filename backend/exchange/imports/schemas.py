@@ -15,11 +15,11 @@ class ColumnItem(Documented):
     state: State
     points: int
     reason: str
-    """Why it is renamed or left out."""
+    """Reason why the column is renamed or not imported."""
     suggestion: str = ""
-    """A metric that its values look like; it keeps its name unless `mapping` gives it this one."""
+    """Metric that the column's values resemble; the column keeps its name unless `mapping` renames it."""
     hint: str = ""
-    """Why it is suggested."""
+    """Reason for the suggestion."""
 
 
 class BadLineItem(Documented):
@@ -31,7 +31,7 @@ class BadLineItem(Documented):
 
 
 class RestartItem(Documented):
-    """A place of the log where the step goes back, as after a resume."""
+    """A place in the log where the step decreases, as after a resume."""
 
     line: int
     before: int

@@ -63,7 +63,7 @@ class BadLines:
 
 @dataclass
 class Column:
-    """Numbers of one column, each with the row it stands in."""
+    """Numbers of one column, each with its row."""
 
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     values: "array[float]" = field(default_factory=lambda: array("d"))
@@ -86,7 +86,7 @@ class Table:
         """Line of the file for each row."""
         self.bad = BadLines()
         self.labels: dict[str, list[str]] = {}
-        """Columns that tell runs apart, a text for each row."""
+        """Columns that distinguish runs, with a text per row."""
         self.points = 0
         """Values of all columns."""
         self._most = most
@@ -96,7 +96,7 @@ class Table:
 
     @property
     def size(self) -> int:
-        """The values, or the rows where these are more: the limit of an import counts either."""
+        """The number of values, or of rows if that is larger; the limit of an import applies to both."""
         return max(self.points, len(self.lines))
 
     def add(self, line: int, cells: Iterable[tuple[str, Any]]) -> None:
@@ -129,7 +129,7 @@ class Table:
             self.bad.add(line, f"{shown(name)} is {shown(value)}, expected a number")
 
     def column(self, name: str) -> Column:
-        """The column of this name, made where there is none yet."""
+        """Return the column of this name; create it if it does not exist."""
         if name not in self.columns:
             if len(self.columns) >= MAX_COLUMNS:
                 raise BadLog(f"has more than {MAX_COLUMNS:,} columns")

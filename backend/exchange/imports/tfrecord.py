@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 
 def records(window: bytes) -> Iterator[Record]:
-    """The complete records of a part of a file; raises ValueError where none begins."""
+    """Yield the complete records in a part of a file. Raises ValueError if no record begins there."""
     at = 0
     while at + HEADER_BYTES <= len(window):
         size = record_bytes(window, at)

@@ -62,7 +62,7 @@ def _authorize(action: int, first: str | None, second: str | None, *_: Any) -> i
 
 
 def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
-    """Columns of a plain table; none where there is no such table."""
+    """Return the columns of a plain table; none if the table does not exist."""
     query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE"
     row = connection.execute(query, (name,)).fetchone()
     if row is None:

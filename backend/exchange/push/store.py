@@ -52,7 +52,7 @@ class Owner(NamedTuple):
 
 
 def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
-    """Store what is new of a batch, and make the run where there is none.
+    """Store the new records of a batch, and create the run if it does not exist.
 
     Raises NotFound without a run and its head, Conflict where records before these are missing,
     Gone for a run in the trash, InvalidRequest for too many metrics or runs. Nothing of the batch is stored
@@ -132,7 +132,7 @@ class About(NamedTuple):
     names: Names
     config: dict[str, Any]
     left_out: str
-    """Why there is no config."""
+    """Reason why there is no config."""
 
 
 def _cleaned(head: RunHead) -> About:
@@ -183,7 +183,7 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
 
 
 def _check_quota(session: Session, writer: str) -> None:
-    """Raise InvalidRequest where a writer has as many runs as it may; the operator has no such limit."""
+    """Raise InvalidRequest if a writer has reached its limit of runs; the operator has no such limit."""
     count = select(func.count()).select_from(Run).where(Run.writer == writer)
     if writer and (session.scalar(count) or 0) >= MAX_RUNS:
         reason = (

@@ -42,7 +42,7 @@ class Contrast:
     """Lower end of the 95 % interval, before the correction; None if there is none."""
     high: float | None
     p: float | None
-    """Two-sided, before the correction; None without an interval, and where nothing varies."""
+    """Two-sided p value before the correction; None without an interval, or if nothing varies."""
     effect: float | None
     """Hedges' g_av: the difference over the root mean square of the two standard deviations, corrected."""
     std: float | None
@@ -139,7 +139,7 @@ def any_time_p(t: float, n: int) -> float:
 
 
 def threshold(n: int, alpha: float, looks: Looks) -> float:
-    """The |t| of n differences beyond which they count at a level; infinite where no t is enough.
+    """Return the |t| above which n differences are significant at a level; infinite if no t suffices.
 
     At any time it solves `any_time_p(t, n) = alpha` for t.
     """

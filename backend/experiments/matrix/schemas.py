@@ -99,10 +99,10 @@ class Matrix(Documented):
     baseline: int
     """Index of the baseline's row."""
     columns: list[MatrixColumn]
-    """Those for which any run has a value."""
+    """Metrics for which any run has a value."""
     rows: list[MatrixRow]
     looks: Literal["planned", "any time"]
-    """planned: one look once all planned seeds have finished, with Student's t; any time: always-valid."""
+    """planned: one test after all planned seeds have finished, with Student's t; any time: always valid."""
     planned: int | None
     """Seeds per variant under a plan."""
     tests: int

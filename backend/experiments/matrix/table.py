@@ -30,7 +30,7 @@ from backend.storage.numbers import spell
 
 TOKENS = "tokens/total"
 AXES = {"tokens_to": TOKENS, "seconds_to": "time/wall_seconds"}
-"""What is spent on the way to a threshold, by reading."""
+"""Cost of reaching a threshold, by kind of reading."""
 UNITS = {"steps_to": "steps", "tokens_to": "tokens", "seconds_to": "s"}
 ENDED = ("finished", "stopped")
 """Statuses of runs whose values enter a difference: a stop rule is part of a method, a failure is not."""
@@ -106,7 +106,7 @@ def matrix_of(
 
 
 def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
-    """Why the rows cannot be compared by a metric, a sentence each; empty for those that can."""
+    """Return a sentence per row why it cannot be compared by a metric; empty for rows that can."""
     first = base.counted[0]
     if mixed := {path for run in base.counted for path in apart(metric, run, first)}:
         return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
@@ -130,7 +130,7 @@ def _spent(columns: Sequence[Column]) -> list[str]:
 
 
 def _looks(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
-    """How the data may be looked at, with notes on seeds that were run twice or were not planned."""
+    """Return which test applies, with notes on seeds that were run twice or were not planned."""
     notes = [
         f"{row.name} has several runs of seed {seed}; only the one launched first counts."
         for row in rows

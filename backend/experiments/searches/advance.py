@@ -59,7 +59,7 @@ def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
 
 
 def stop_search(session: Session, experiment_id: str) -> None:
-    """End a search with the runs that it has; those that go on are stopped. Raises NotFound and Conflict."""
+    """End a search and stop its runs. Raises NotFound if there is no search, Conflict if it has ended."""
     row = session.scalar(
         select(Search).where(Search.experiment_id == experiment_id).with_for_update(),
         execution_options={"populate_existing": True},
@@ -150,7 +150,7 @@ def _set(session: Session, search: SearchRow, number: int, **values: Any) -> Non
 
 
 def _tried(session: Session, settings: Settings, state: SearchState) -> Step | None:
-    """Queue the next configuration; where there is none, go on to the comparison."""
+    """Queue the next configuration; if there is none, begin the comparison."""
     search, trials = state.search, state.trials
     ended = end_of_trials(trials, search.sweep)
     idle = not ended and any(slot.run_id is None for slot in live_slots(session))

@@ -69,7 +69,7 @@ def behind(trial: TrialRow, settings: SearchSettings) -> str:
 
 
 def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_slot_free: bool) -> bool:
-    """Whether a further run may wait now: one waits at most, and only where a slot is free or none trains."""
+    """Return whether another run may be queued: at most one, and only if a slot is free or none trains."""
     live = [trial for trial in trials if trial.state in LIVE]
     if not live:
         return True

@@ -18,11 +18,11 @@ class SearchTrialItem(Documented):
     """Values of the swept knobs, in the order of `knobs`."""
     variant: str
     run: str | None
-    """Null: it cannot be run, or its run was deleted."""
+    """Run of the configuration; null if it cannot be run or its run was deleted."""
     run_name: str | None
     state: State
     reason: str
-    """Why it was pruned or refused, or how its run has ended."""
+    """Reason why the configuration was pruned or refused, or how its run ended."""
     step: int
     """Step of the newest value."""
     value: float | None
@@ -43,7 +43,7 @@ class Finalist(Documented):
     n: int
     """Remaining seeds with a value."""
     waiting: int
-    """Remaining seeds whose runs go on."""
+    """Remaining seeds whose runs continue."""
     mean: float | None
     low: float | None
     high: float | None
@@ -74,7 +74,7 @@ class SearchItem(Documented):
     experiment: str
     status: Literal["searching", "comparing", "finished", "stopped"]
     reason: str
-    """Why no further configuration is tried; empty while one may be."""
+    """Reason why no further configuration is tried; empty while one may be."""
     settings: SearchSettings
     configurations: int
     """Most that are tried."""
@@ -96,7 +96,7 @@ class SearchItem(Documented):
     hours: float
     """Hours of worker slots spent."""
     money: dict[str, float]
-    """The same in money, by currency."""
+    """Money spent so far, by currency."""
     events: list[SearchEvent]
     """The newest first."""
 

@@ -31,7 +31,7 @@ _ACTIVE_SEARCHES = select(Search.experiment_id).where(Search.status.in_(ACTIVE))
 
 
 def active_searches(session: Session) -> list[str]:
-    """Experiments whose search goes on."""
+    """Return the experiments whose search is in progress."""
     return list(session.scalars(_ACTIVE_SEARCHES))
 
 

@@ -190,7 +190,7 @@ def _finite(trial: TrialRow) -> dict[int, float]:
 
 
 def _unknown(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
-    """A combination that was not tried, at random; all of them are gone through where they are few."""
+    """Return a random combination that was not tried; if there are few, all are enumerated."""
     combinations = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
     if 0 < combinations <= MAX_LISTED:
         listed = [[_value(axis, index) for index in range(axis.count)] for axis in axes]

@@ -55,7 +55,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
 
 
 def trial_of(session: Session, experiment_id: str) -> str:
-    """Id of the trial whose runs are this experiment; raises Conflict where it has gone."""
+    """Return the id of the trial of this experiment. Raises Conflict if the trial was removed."""
     trial_id = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
     if trial_id is None:
         raise Conflict("this Idempotency-Key belongs to a trial that has been deleted: choose a new one")

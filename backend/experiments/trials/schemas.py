@@ -183,7 +183,7 @@ class TrialItem(Documented):
     seeds: list[int]
     created_at: str
     judged_at: str | None
-    """Since when the verdict is stored; null: it is computed from the runs as they are."""
+    """Time at which the verdict was stored; null if it is computed from the runs' current state."""
     verdict: TrialVerdict
 
 

@@ -217,7 +217,7 @@ def _ranked(
 
 
 def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
-    """What no category holds: completions that are not stored, else rounding of the log."""
+    """Return the part in no category: completions that are not stored, else rounding of the log."""
     before, after = unexplained.before, unexplained.after
     total = (after.total - reference * after.share) - (before.total - reference * before.share)
     missing = before.completions + after.completions

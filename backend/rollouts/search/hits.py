@@ -88,7 +88,7 @@ def waiting(session: Session, scope: Scope) -> int:
 
 
 def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
-    """Whether the words alone leave at most so many completions of all runs."""
+    """Return whether the words match at most `most` completions of all runs."""
     required, unwanted = of_index(terms)
     if not required:
         return False
@@ -113,7 +113,7 @@ def of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
 
 
 def is_phrase(term: Term) -> bool:
-    """Whether it matters where its words stand."""
+    """Return whether the positions of the term's words matter."""
     return len(term.words) > 1 and not term.is_exact
 
 

@@ -27,7 +27,7 @@ from backend.storage.rollout_words import words_of
 
 PRIOR = 10.0
 MAX_COMPARED = 2_000
-"""Phrases, the surest first, among which the longest are looked for."""
+"""Number of most significant phrases among which the longest are chosen."""
 
 LONGEST_PHRASE = 4
 MAX_COMPLETIONS = 2_000

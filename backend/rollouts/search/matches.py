@@ -1,4 +1,4 @@
-"""The completions that match a search, in order: named by the index, then read where more is asked.
+"""The completions that match a search, in order: found by the index, then read if more is needed.
 
 Without filters and exact strings the index alone decides, and nothing is read.
 """
@@ -58,12 +58,12 @@ def matches(
 
 
 def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
-    """Whether the index alone decides."""
+    """Return whether the index is sufficient."""
     return bool(of_index(terms)[0]) and not (test_of(session, scope, terms) or _long_test(session, terms))
 
 
 def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> int:
-    """The number of completions that match, up to `most`, where the index alone decides."""
+    """Return the number of matching completions, up to `most`, if the index is sufficient."""
     hits = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
     return session.scalar(select(func.count()).select_from(hits)) or 0
 
@@ -194,7 +194,7 @@ def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | Non
 
 
 def _long_test(session: Session, terms: Sequence[Term]) -> Test | None:
-    """The test of a text where the index does not know all positions of its words."""
+    """Return the test of a text for which the index lacks some positions of words."""
     required, unwanted = of_index(terms)
     phrases = [(term.pattern(), term.is_not) for term in (*required, *unwanted) if is_phrase(term)]
     if not phrases or not is_postgres(session):

@@ -89,7 +89,7 @@ def _compared(session: Session, comparison: Comparison) -> Condition:
 
 
 def _meets(session: Session, field: Field, operator: str, value: Value) -> Condition:
-    """Whether a run's value of a field stands in this relation to a value."""
+    """Return the condition that a run's value of a field has this relation to a value."""
     if operator == "=" and value.text.lower() == NONE and not value.is_quoted:
         return _is_missing(session, field)
     match field.type:

@@ -30,7 +30,7 @@ FieldType = Literal["text", "number", "date", "tags", "config", "metric"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that a name stands for."""
+    """The field that a name refers to."""
 
     name: str
     type: FieldType
@@ -39,7 +39,7 @@ class Field:
     path: tuple[str, ...] = ()
     """Keys in `run.config` or `run.summary`."""
     values: Sequence[str] = ()
-    """All that a text can be, where that is fixed."""
+    """Allowed texts, if they are fixed."""
 
 
 COLUMNS: dict[str, Field] = {
@@ -67,7 +67,7 @@ COLUMNS: dict[str, Field] = {
         Field("finished", "date", Run.finished_at),
     )
 }
-"""Fields with names of their own; they go before fields of the config and metrics of the same name."""
+"""Fields with their own names, which take precedence over config fields and metrics of the same name."""
 
 ALIASES = {"tags": "tag"}
 
@@ -76,7 +76,7 @@ _NO_VERDICT = "no_verdict"
 
 
 def spelled(field: Field, text: str) -> str:
-    """A value as it is stored, where the field has fixed values: "Never learned" as "never_learned"."""
+    """Return a value as it is stored, if the field has fixed values: "Never learned" as "never_learned"."""
     if not field.values:
         return text
     word = text.lower().replace(" ", "_")

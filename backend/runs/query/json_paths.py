@@ -20,7 +20,7 @@ DOCUMENTS = ("array", "object")
 
 
 class json_kind(FunctionElement[str]):  # noqa: N801 - written and read as the SQL function it is
-    """The kind of the JSON value `column[path]`, in the words of each database; NULL where there is none."""
+    """The kind of the JSON value `column[path]`, as each database names it; NULL if there is none."""
 
     type = Text()
     inherit_cache = True
@@ -39,7 +39,7 @@ def _postgres_kind(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as it stands within a stored document: `json_text` writes ASCII."""
+    """Return a text as it is written in a stored document, in ASCII by `json_text`."""
     return json.dumps(text)[1:-1]
 
 
@@ -111,7 +111,7 @@ class SpelledValue:
     def compared(
         self, operator: str, compare: Callable[[Any, Any], ColumnElement[bool]], number: float
     ) -> ColumnElement[bool]:
-        """Whether it stands in this relation to a finite number; twice as fast as comparing `exact`."""
+        """Return the condition of this relation to a finite number; twice as fast as comparing `exact`."""
         finite = and_(compare(self._float, literal(number, Float(53))), self.text.not_in(NOT_FINITE))
         if operator == "=":
             return finite
@@ -119,7 +119,7 @@ class SpelledValue:
 
     @property
     def exact(self) -> ColumnElement[float]:
-        """The number or an infinity; NULL for NaN and where there is none."""
+        """The number or an infinity; NULL for NaN or no value."""
         return case(
             (self.text == SPELLINGS[NAN], None),
             (self.text == SPELLINGS[INFINITY], float("inf")),

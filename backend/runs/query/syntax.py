@@ -20,7 +20,7 @@ from backend.base.text import REFUSED
 
 MAX_CHARACTERS = 2_000
 MAX_DEPTH = 30
-"""Parentheses and `not` within each other."""
+"""Maximum nesting of parentheses and `not`."""
 MAX_COMPARISONS = 100
 """Comparisons and words of one query: SQLite nests expressions no deeper than 1,000 levels."""
 MAX_VALUES = 700
@@ -42,7 +42,7 @@ TOKEN = re.compile(
 
 
 class QueryError(InvalidRequest):
-    """A query that cannot be understood; `position` is the offset of the character where it went wrong."""
+    """A query that cannot be parsed; `position` is the offset of the character with the error."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__([FieldError("query", message, position)])

@@ -35,7 +35,7 @@ class Broker:
     url: str
     """Celery's broker URL."""
     title: str
-    """What to call it in a log or on a page."""
+    """Name of the broker in logs and on pages."""
     command: tuple[str, ...] = ()
     """Arguments that start the server; empty when there is nothing to start."""
     socket: Path | None = None
@@ -43,7 +43,7 @@ class Broker:
 
 
 def choose_broker(settings: Settings) -> Broker:
-    """The same answer in every process of one installation; starts nothing."""
+    """Return the installation's broker without starting it; the answer is equal in every process."""
     if settings.broker_url:
         return Broker(settings.broker_url, "the broker of BROKER_URL")
     program = find_server()

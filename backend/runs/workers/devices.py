@@ -39,7 +39,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place where one run can train."""
+    """A slot in which one run can train."""
 
     number: int
     device: str
@@ -77,7 +77,7 @@ def usable_cpus() -> int:
 
 
 def cpu_name() -> str:
-    """The processor's model, e.g. "AMD EPYC 7B13", or "CPU" where the system does not say."""
+    """Return the processor's model, e.g. "AMD EPYC 7B13", or "CPU" if it is unknown."""
     info = Path("/proc/cpuinfo")
     match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     return match[1] if match else "CPU"

@@ -17,13 +17,13 @@ from backend.storage.live_workers import SILENT_SECONDS
 from backend.storage.models import Node, Run
 
 BEAT_SECONDS = 2.0
-"""How often a node shows that it is there."""
+"""Seconds between two heartbeats of a node."""
 
 State = Literal["ready", "refused", "ended", "leaving"]
 
 
 class Order(NamedTuple):
-    """The leader's word to its group: the attempt that it trains, and where the ranks meet."""
+    """The leader's order to its group: the attempt that it trains, and the address where the ranks meet."""
 
     run_id: str
     attempt: int
@@ -81,7 +81,7 @@ class Seat(NamedTuple):
 
 
 def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
-    """Take this place in a group, whoever had it before; rows of groups that are gone are removed."""
+    """Claim this place in a group, replacing any earlier owner; remove the rows of groups that are gone."""
     session.execute(delete(Node).where(Node.seen_at < db_now() - FORGOTTEN_SECONDS))
     row = Node(group_name=group, rank=rank, worker_id=worker_id, work={}, **facts)
     session.merge(row)
@@ -142,7 +142,7 @@ def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -
 
 
 def order_of(seats: Sequence[Seat]) -> Order | None:
-    """The order of the leader, where there is one."""
+    """Return the leader's order, if there is one."""
     work = seats[0].work if seats and seats[0].rank == 0 else {}
     return Order(**work) if "port" in work else None
 

@@ -24,7 +24,7 @@ TICK_SECONDS = 1.0
 """How often the server renews the header with the date."""
 
 GRACE_SECONDS = 3
-"""Open event streams would hold a server that ends for ever."""
+"""Time limit for a graceful shutdown, in seconds; open event streams would delay it for ever."""
 
 
 class Protocol(H11Protocol):

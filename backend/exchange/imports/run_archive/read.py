@@ -100,9 +100,9 @@ class ReadArchive(NamedTuple):
     beside: BesideRollouts
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, FileExtent]]
-    """For each checkpoint the places of its files, whose digests are right."""
+    """Positions of the files of each checkpoint, whose digests are verified."""
     missing: list[str]
-    """What could not be read any more when the archive was made."""
+    """Data that could not be read when the archive was made."""
 
 
 def is_run_archive(file: IO[bytes]) -> bool:
@@ -231,7 +231,7 @@ def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
 
 @contextmanager
 def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, extent: FileExtent) -> Iterator[LogFile]:
-    """A file of the archive as one of its own, which the sandbox can open."""
+    """Open a file of the archive as a separate file, which the sandbox can open."""
     path = sandbox.new_path()
     with path.open("w+b") as copy:
         for block in blocks_of(file, extent):

@@ -215,7 +215,7 @@ class _Tokens:
         return _joined(pieces) if pieces else None
 
     def end(self, rows: int) -> None:
-        """Raise BadLog where tokens are left over."""
+        """Raise BadLog if tokens are left over."""
         if self._next is not None:
             raise BadLog(f"is damaged: {TOKENS} has tokens of row {self._next[0]}, and there are {rows}")
 
