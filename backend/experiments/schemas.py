@@ -75,12 +75,12 @@ class PlannedSearch(Documented):
     """Size of a search before it begins."""
 
     configurations: int
-    """Most that are tried, each with the first seed."""
+    """Maximum number of configurations that are tried, each with the first seed."""
     top: int
-    """Number of them that are run again with the remaining seeds."""
+    """Number of configurations that are run again with the remaining seeds."""
     further_runs: int
     runs: int
-    """All of them, at most."""
+    """Maximum number of all runs."""
     drawn: int
     """Number of configurations that were sampled for this plan, its cells."""
     refused: int

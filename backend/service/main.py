@@ -137,7 +137,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _look_for_older(app: FastAPI) -> None:
-    """A database that lost its newest transactions is told at once, on every page too."""
+    """Report at once, and on every page, if the database has lost its newest transactions."""
     lab: Lab = app.state.lab
     with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
         if older := tell_if_older(lab.settings, session):

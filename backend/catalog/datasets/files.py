@@ -27,7 +27,7 @@ LOCK = ".lock"
 
 
 class Upload(BaseModel):
-    """An uploaded dataset, as far as its files tell."""
+    """An uploaded dataset, as described by its files."""
 
     sha256: str
     name: str
@@ -103,7 +103,7 @@ class Uploads:
         return upload, True
 
     def _new_draft(self) -> Draft:
-        """Locked for as long as it is open; whoever calls holds the directory's lock."""
+        """Open a locked file; the caller holds the directory's lock."""
         descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=DRAFT)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return Draft(Path(name), os.fdopen(descriptor, "w+b"))
@@ -123,7 +123,7 @@ class Uploads:
         return sorted(uploads, key=lambda upload: upload.uploaded_at, reverse=True)
 
     def remove(self, sha256: str) -> None:
-        """Take an upload away; one that is not there is no error."""
+        """Remove an upload; a missing upload is not an error."""
         with self._locked():
             self._label(sha256).unlink(missing_ok=True)
             self._file(sha256).unlink(missing_ok=True)

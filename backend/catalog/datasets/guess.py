@@ -53,7 +53,7 @@ class Mapped(Frozen):
 
     @property
     def columns(self) -> Columns:
-        """The names alone."""
+        """Only the names."""
         return Columns(self.prompt_field, self.answer_field)
 
 

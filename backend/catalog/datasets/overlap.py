@@ -44,7 +44,7 @@ def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> 
 
 
 def first_of_each(questions: Iterable[str]) -> list[int]:
-    """Numbers of the questions that did not stand before."""
+    """Return the numbers of the questions that did not occur before."""
     seen: dict[bytes, int] = {}
     for number, question in enumerate(questions):
         seen.setdefault(fingerprint(question), number)

@@ -12,7 +12,7 @@ from backend.config.messages import question_text
 from backend.config.rows import Line, LineSplitter, check_row, parse_line
 
 MAX_ROWS = 20
-"""Rows that a guess looks at."""
+"""Number of rows that a guess reads."""
 
 MAX_BYTES = 1_000_000
 """Bytes that are read for them."""
@@ -27,11 +27,11 @@ class RowPreview(Documented):
 
     prompt: str
     answer: str
-    """What grading compares with."""
+    """Reference answer for grading."""
     is_held_out: bool
     """Whether its own `split` says so."""
     error: str
-    """The reason why it cannot be used; empty: it can."""
+    """Reason why the row cannot be used; empty if it can."""
 
 
 class DatasetPreview(Documented):

@@ -41,7 +41,7 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Twin(NamedTuple):
-    """A question that is much like one that stands before it."""
+    """A question that is much like an earlier one."""
 
     number: int
     """Number of the question."""
@@ -68,14 +68,14 @@ def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: fl
 
 
 class _Runs(NamedTuple):
-    """The runs that stand in several questions."""
+    """Runs of words that occur in several questions."""
 
     ranks: NDArray[np.int32]
     """Ranks of all questions in order, the rarest first within each question; 0 is the rarest of all."""
     starts: NDArray[np.int64]
-    """[questions + 1] where those of each question begin."""
+    """[questions + 1] offsets at which the runs of each question begin."""
     sizes: NDArray[np.int64]
-    """[questions] number of different runs, those of this question alone included."""
+    """[questions] number of distinct runs, including those that occur only in this question."""
     distinct: int
     """Number of different ranks."""
 

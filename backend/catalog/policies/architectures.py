@@ -45,7 +45,7 @@ def architecture_error(config: dict[str, Any]) -> str:
 
 
 ATTENDING = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
-"""Kinds of layers, by the names of configs, whose tokens meet in attention alone."""
+"""Kinds of layers, by the names of configs, whose tokens interact only in attention."""
 
 
 UNPACKED = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}

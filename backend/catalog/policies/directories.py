@@ -15,7 +15,7 @@ CONFIG_FILES = (
     "processor_config.json",
     "preprocessor_config.json",
 )
-"""The files in which a model may ask for code of its own."""
+"""Files in which a model may request custom code."""
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 

@@ -35,7 +35,7 @@ ASK_SECONDS = 8.0
 """Time limit of all requests about one model together, in seconds."""
 
 FAILURE_SECONDS = 60.0
-"""How long a failure is not tried again: the form validates at every key press."""
+"""Seconds until a failed request is tried again, because the form validates at every key press."""
 
 MAX_ANSWERS = 64
 FIRST_BYTES = 2**18
@@ -110,7 +110,7 @@ def cached_model(name: str, commit: str) -> HubModel | None:
 
 
 def _files_of(index: Mapping[str, Any] | None) -> list[str]:
-    """The weight files that an index names; the only one where there is no index."""
+    """Return the weight files that an index names; the only file if there is no index."""
     if index is None:
         return [ONE_FILE]
     places = index.get("weight_map")
@@ -127,7 +127,7 @@ def _are_names(values: Any) -> bool:
 
 
 class _Question:
-    """What the hub is asked about one model, all within ASK_SECONDS."""
+    """Requests to the hub about one model, all within ASK_SECONDS."""
 
     def __init__(self, name: str, commit: str) -> None:
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")

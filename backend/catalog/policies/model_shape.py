@@ -36,7 +36,7 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
-        """The shape of a model; raises UnknownShape where its config lacks the sizes."""
+        """Return the shape of a model. Raises UnknownShape if its config lacks the sizes."""
         text_fields = text_config(config)
         if text_fields.get("quantization_config") is not None:
             raise UnknownShape("its weights are stored quantised, and their shapes with them")
@@ -64,7 +64,7 @@ class ModelShape:
         return shape
 
     def size(self, *names: str) -> int:
-        """The first of some fields that holds a size; 0 where none does."""
+        """Return the first of the fields that holds a size; 0 if none does."""
         for name in names:
             value = self.config.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE:
@@ -157,7 +157,7 @@ def is_expert(weight: Weight) -> bool:
 
 
 def is_output(weight: Weight) -> bool:
-    """Whether a weight is that of an output layer of its own."""
+    """Return whether a weight belongs to a separate output layer."""
     return weight.module_name in ("lm_head", "embed_out")
 
 

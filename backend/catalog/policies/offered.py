@@ -73,7 +73,7 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
 
 
 def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """Whether max_new_tokens leaves room for a prompt in the policy's context, where that is known."""
+    """Check whether max_new_tokens leaves room for a prompt in the policy's context, if that is known."""
     context = context_of(config.policy.name, settings)
     caps = {"sampling.max_new_tokens": config.sampling.max_new_tokens}
     for number, suite in enumerate(config.evaluation.suites):

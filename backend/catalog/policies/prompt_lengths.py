@@ -38,11 +38,11 @@ class Ruler(NamedTuple):
 
     count: Callable[[str], int]
     at_least: str
-    """`at least ` where the count is a lower bound."""
+    """`at least ` if the count is a lower bound."""
     room: int
     """Tokens of the context that max_new_tokens leaves."""
     limit: str
-    """Where that number comes from, in words."""
+    """Source of the number, as text."""
     is_sure: Callable[[], bool]
     """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
 
@@ -66,7 +66,7 @@ def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """One error where a file holds messages and the policy is asked in plain text."""
+    """Return an error if a file holds messages and the policy is prompted in plain text."""
     if config.policy.chat_template:
         return []
     files = [source for _, source in config.sources if isinstance(source, FileProblem)]
@@ -96,7 +96,7 @@ def tiny_tokens(text: str) -> int:
 
 
 def words(text: str) -> int:
-    """Words with a letter or digit of ASCII; two of them never share a token."""
+    """Count the words with an ASCII letter or digit; two such words never share a token."""
     return len(WORD.findall(text))
 
 

@@ -36,7 +36,7 @@ BESIDE = frozenset(
 """Parts of the names of weights that belong to no text model."""
 
 NEVER_LOADED = frozenset({"mtp"})
-"""Those of BESIDE that no model of transformers has: layers that predict several tokens at once."""
+"""Name parts in BESIDE that no model of transformers has: layers that predict several tokens at once."""
 
 OPENED_WHOLE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 """Model types of which transformers' AutoModelForCausalLM opens all parts; of the others the text model."""

@@ -75,7 +75,7 @@ def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 
 def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
-    """The same of an empty database of this schema."""
+    """Return the schema objects of an empty database of this schema."""
     empty = beside.with_name(f"{beside.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
     try:

@@ -76,7 +76,7 @@ def _folded(name: str) -> str:
 
 
 def open_below(directory: Path, name: str) -> BufferedReader:
-    """A regular file below a directory. Raises OSError, also where a link lies on the way."""
+    """Open a regular file below a directory. Raises OSError if it cannot be opened or its path has a link."""
     *parents, last = name.split("/")
     parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

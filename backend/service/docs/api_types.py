@@ -57,7 +57,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def _declared(name: str, schema: Mapping[str, Any]) -> list[str]:
-    """An interface, or an alias where the schema is no object."""
+    """Return an interface, or an alias if the schema is not an object."""
     if "properties" not in schema:
         return [f"  type {name} = {_type(schema)};"]
     required = schema.get("required", [])

@@ -80,7 +80,7 @@ def measured() -> dict[str, str]:
 
 
 def _from_docs(text: str) -> str:
-    """The same text where links begin in docs/ and not in the project's root."""
+    """Return the text with links relative to docs/ instead of the project's root."""
     return text.strip().replace("](docs/", "](")
 
 

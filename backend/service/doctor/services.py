@@ -33,7 +33,7 @@ from backend.storage.models import Webhook
 from backend.storage.schema import known_schemas, newest_schema, schema_of, why_unknown
 
 CLOCK_SECONDS = 5.0
-"""Leases use the database's clock alone; what people read compares with this machine's."""
+"""Largest harmless difference of the clocks, in seconds; leases use only the database's clock."""
 
 EARLIEST = 1_735_689_600
 """2025: a clock before it was never set."""

@@ -14,10 +14,10 @@ from backend.storage.engine import db_now
 from backend.storage.models import Event, Run
 
 TIME_OVERLAP = 2.0
-"""Changes of runs become visible out of order: a little of the past is looked at again."""
+"""Seconds of the past that are read again, because changes of runs become visible out of order."""
 
 CLOCK_SLACK = 1.0
-"""What a clock that went back by less, or a time that was rounded, might hide lies within the overlap."""
+"""Change of the clock, in seconds, that the overlap covers, as it does rounded times."""
 
 GAP_SECONDS = 3.0
 """A transaction that has not shown its events after this time is taken as rolled back."""
@@ -47,7 +47,7 @@ def read_place(text: str) -> Position | None:
 
 
 class Message(NamedTuple):
-    """One server-sent event. Its place says that everything up to here has been told."""
+    """One server-sent event. Its position says that everything up to it has been sent."""
 
     kind: str
     data: Any
@@ -66,7 +66,7 @@ def current_place(session: Session) -> Position:
 
 
 def settled_place(session: Session) -> Position:
-    """The position where a new stream begins: no event before it can still appear."""
+    """Return the start position of a new stream; no event before it can still appear."""
     position = current_place(session)
     last = 0
     query = select(Event.id, Event.at, db_now()).where(Event.id > position.event - RECENT).order_by(Event.id)

@@ -42,7 +42,7 @@ class Slurm:
 
 
 class Kubernetes:
-    """Jobs of Kubernetes, queued by Kueue where it is installed."""
+    """Jobs of Kubernetes, queued by Kueue if it is installed."""
 
     def __init__(self, job: object) -> None:
         self._job = json.dumps(job)
@@ -82,7 +82,7 @@ class SkyPilot:
 
 
 def output_of(command: Sequence[str], text: str = "") -> str:
-    """The output of a command line; raises Unavailable with its own words, where it fails or hangs."""
+    """Return the output of a command. Raises Unavailable with the command's message if it fails or hangs."""
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False

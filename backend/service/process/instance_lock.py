@@ -15,7 +15,7 @@ from backend.base.outgoing import fetch
 from backend.base.settings import Settings
 
 NOTE_SECONDS = 2.0
-"""How long the holder may take to write down who it is, or to let go when it is just ending."""
+"""Seconds for the holder to record its identity, or to release the lock if it is just ending."""
 
 
 class Instance(NamedTuple):

@@ -16,7 +16,7 @@ from backend.http.pages import FRONTEND
 from backend.storage.engine import open_engine
 
 SHORTEST_TOKEN = 20
-"""Characters, where the network may try."""
+"""Minimum length of a token, in characters, if the service listens on the network."""
 
 
 SECRETS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")

@@ -18,10 +18,10 @@ from backend.service.process.memory import keep_returning_memory, limit_arenas
 from backend.service.process.sockets import listen
 
 LINGER_SECONDS = 1
-"""How long somebody who was refused may take to read why."""
+"""Seconds for a refused client to read the response."""
 
 TICK_SECONDS = 1.0
-"""How often the server renews the header with the date."""
+"""Seconds between two updates of the Date header."""
 
 GRACE_SECONDS = 3
 """Time limit for a graceful shutdown, in seconds; open event streams would delay it for ever."""

@@ -43,7 +43,7 @@ BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28
 
 
 class Sender:
-    """Follows the events in a thread of its own; harmless where nothing is configured."""
+    """Follows the events in a separate thread; does nothing if no webhook is configured."""
 
     def __init__(
         self, settings: Settings, sessions: Sessions, clock: Callable[[], float] = time.time
@@ -79,7 +79,7 @@ class Sender:
                 logger.exception("the webhook failed")
 
     def send_next(self) -> bool:
-        """Deliver the next event that is due, or pass over those of no interest; whether to go on."""
+        """Deliver the next due event or skip ignored ones; return whether to continue."""
         with reading(self._sessions) as session:
             row = session.get(Webhook, NAME)
             if row is not None and not self._is_due(row):
