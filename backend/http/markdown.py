@@ -163,5 +163,5 @@ def _in_scroll_boxes(body: str) -> str:
 def _code(
     _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: Any
 ) -> str:
-    """Code that may be broken behind dots, slashes and underlines, where a cell is narrow."""
+    """Code that may be broken behind dots, slashes and underlines, if a cell is narrow."""
     return f"<code>{BREAKABLE.sub('<wbr>', html.escape(tokens[index].content))}</code>"

@@ -67,7 +67,7 @@ def read_cursor(
 
 
 def _decoded(cursor: str) -> list[Any]:
-    """The list that a cursor holds; [None] where it holds none."""
+    """The list that a cursor holds; [None] if it holds none."""
     try:
         fields = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):

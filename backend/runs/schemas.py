@@ -176,9 +176,9 @@ class RunItem(Judged):
     check: CheckReport | None = None
     """Only of a single run: the result of a finished check before launch."""
     config: dict[str, Any] | None = None
-    """Only where it was asked for."""
+    """Config of the run; null unless it was requested."""
     attempts: list[AttemptItem] | None = None
-    """Only where they were asked for."""
+    """Attempts of the run; null unless they were requested."""
     cost: Cost | None = None
     """Only of a single run."""
 

@@ -227,7 +227,7 @@ def _better_critic(config: RunConfig) -> Remedies:
 
 
 def _some_rate(config: RunConfig) -> Remedies:
-    """The learning rate of the preset and the policy where the run's is none; a warm-up that ends in time."""
+    """The learning rate of the preset and the policy if the run has none; a warm-up that ends in time."""
     if config.optimizer.lr < NO_RATE:
         yield {"optimizer.lr": _usual_rate(config)}
     if 2 * config.optimizer.warmup_steps > config.steps:

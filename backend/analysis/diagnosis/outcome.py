@@ -31,7 +31,7 @@ LITTLE = 0.15
 """Smallest rise of the goal that counts as learning, as a share of the scale."""
 
 EVALUATED = 128
-"""Problems of an evaluation where the config does not say."""
+"""Assumed number of problems of an evaluation if the config does not say it."""
 
 
 class Interval(NamedTuple):
@@ -210,7 +210,7 @@ def _before(outcome: Outcome) -> Outcome:
 
 
 def _with_held_out(trained: Outcome, goal: Series | None, evaluations: Series, log: Log) -> Outcome:
-    """Evaluations overrule the training goal where they are surely better or worse than it says."""
+    """Evaluations overrule the training goal if they are surely better or worse than it says."""
     held_out = _of_evaluations(evaluations, log, trained)
     if held_out.onset is not None and not _fell_too(goal, held_out.onset):
         held_out = _of_evaluations(evaluations, log, trained, least=robust_noise(evaluations.values))

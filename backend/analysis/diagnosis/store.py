@@ -62,7 +62,7 @@ def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
 
 
 def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
-    """The diagnosis; None, and a line in the service's log, where a detector fails."""
+    """The diagnosis; None, and a line in the service's log, if a detector fails."""
     try:
         return diagnose(log)
     except Exception:  # the run is stored, and all others are judged, all the same

@@ -59,7 +59,7 @@ def wrapped(
 ) -> list[str]:
     """The command that runs `argv` so that it sees `visible`, read-only, and nothing else.
 
-    It can write to SCRATCH alone, which is its own, empty, and in memory.
+    The command can write only to SCRATCH, a private, empty directory in memory.
     """
     program = find_bubblewrap()
     words = [program, *ISOLATION, *([] if network else ["--unshare-net"]), "--clearenv"]
@@ -98,7 +98,7 @@ def apart(argv: Sequence[str]) -> list[str]:
 
 @cache
 def why_not() -> str:
-    """The reason why namespaces are not available here; "" if they are."""
+    """Return the reason why namespaces are not available here; "" if they are."""
     return _why_not([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
 
 

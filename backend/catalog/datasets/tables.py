@@ -19,7 +19,7 @@ ALL_SECONDS = 600.0
 
 
 def table_lines(path: Path, kind: str, *, most_bytes: int) -> Iterator[bytes]:
-    """The rows in pieces of whole lines; raises BadFile where the file is damaged or out of proportion.
+    """The rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
 
     Raises Unavailable where no sandbox can be started.
     """

@@ -76,7 +76,7 @@ def memory_of(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> Memory:
-    """The memory of a run; `adapter` is the config's, read from its directory where it is a continued one.
+    """The memory of a run; `adapter` is the config's, read from its directory if it is a continued one.
 
     `engine_bytes` is what vLLM beside the trainer takes while it samples.
     """

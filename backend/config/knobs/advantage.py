@@ -300,7 +300,7 @@ Advantage = Annotated[
 
 
 class Value(Frozen):
-    """Training of the critic; read only where the advantage is `critic`. The critic is a copy of the policy's
+    """Training of the critic; read only if the advantage is `critic`. The critic is a copy of the policy's
     body with its own weights and its own optimizer.
     """
 

@@ -43,13 +43,13 @@ class FixedCoefficient(Frozen):
 
 
 class DualController(Frozen):
-    """Double the coefficient where the KL is above 1.5 targets, halve it where it is below target / 1.5
+    """Double the coefficient if the KL is above 1.5 targets, halve it if it is below target / 1.5
     (PPO's adaptive penalty, arXiv:1707.06347).
     """
 
     type: Literal["dual"] = "dual"
     target: float = Field(default=0.01, gt=0, le=1e6)
-    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    """Wanted KL. Nats per token if the KL is a mean; nats per completion if it is a sum (kl.place =
     reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum). Measured by k3 in the last pass over
     each step's rollouts."""
 
@@ -61,7 +61,7 @@ class HorizonController(Frozen):
 
     type: Literal["horizon"] = "horizon"
     target: float = Field(default=0.01, gt=0, le=1e6)
-    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    """Wanted KL. Nats per token if the KL is a mean; nats per completion if it is a sum (kl.place =
     reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum), as the paper's 6. Measured by k3 in
     the last pass over each step's rollouts."""
     horizon: int = Field(default=10_000, ge=1, le=10**9)

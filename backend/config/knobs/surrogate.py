@@ -49,7 +49,7 @@ class NoSurrogate(_Surrogate):
 
 class _DualClip(_Surrogate):
     dual_clip: float = Field(default=0, ge=0, le=1e6)
-    """Cap of the ratio where the advantage is negative, so that one bad token cannot dominate; 0 = off,
+    """Cap of the ratio if the advantage is negative, so that one bad token cannot dominate; 0 = off,
     otherwise > 1, typically 3 (Dual-clip PPO, arXiv:1912.09729)."""
 
 

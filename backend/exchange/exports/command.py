@@ -162,7 +162,7 @@ def push_model(
 
 
 def _run_trainer_module(settings: Settings, module: str, arguments: list[str], *, secret: str = "") -> str:
-    """Output of a program of the trainer's environment; raises Conflict with its last line where it fails.
+    """Output of a program of the trainer's environment; raises Conflict with its last line if it fails.
 
     `secret` is written to its standard input.
     """

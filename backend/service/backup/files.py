@@ -109,7 +109,7 @@ def describe(file: BufferedReader) -> Digest:
 
 
 def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """Copy a file of a backup to a place where nothing is yet; BadBackup where it has changed meanwhile.
+    """Copy a file of a backup to a path that does not exist. Raises BadBackup if it has changed meanwhile.
 
     No hard link, as of files of our own: whoever owns the backup could change it later.
     """

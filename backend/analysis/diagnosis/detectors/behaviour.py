@@ -39,7 +39,7 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
 
 
 def staleness(log: Log, outcome: Outcome) -> Answer:
-    """Ratios and clipping that grow where a batch is used for many updates or was sampled by old weights."""
+    """Ratios and clipping that grow if a batch is used for many updates or was sampled by old weights."""
     age = log.find("sampling/staleness")
     is_old = age is not None and float(np.median(age[1].values)) >= 1
     updates = log.find("optim/updates")
