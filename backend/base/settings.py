@@ -437,7 +437,7 @@ class Settings(BaseSettings):
 
 
 def _listed(text: str) -> list[str]:
-    """The items of a comma-separated list."""
+    """Return the items of a comma-separated list."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 

@@ -50,7 +50,7 @@ def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
 
 
 def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = None) -> Any:
-    """The JSON that a process, a server or a model wrote; `constants` reads NaN and infinities.
+    """Return the JSON that a process, a server or a model wrote; `constants` reads NaN and infinities.
 
     Raises ValueError if the text is not JSON, or is nested deeper than DEEPEST_ANSWER.
     """

@@ -129,5 +129,5 @@ class EvaluationConfig(Frozen):
         return self.every == 0 and not self.suites
 
     def suite(self, name: str) -> Suite | None:
-        """The suite of a name; None if there is none."""
+        """Return the suite of a name; None if there is none."""
         return next((suite for suite in self.suites if suite.name == name), None)

@@ -62,7 +62,7 @@ class _Overlong(Frozen):
         return self
 
     def ramp(self, max_new_tokens: int) -> Ramp:
-        """The ramp in tokens of a run with this cap."""
+        """Return the ramp in tokens of a run with this cap."""
         most, width = (
             max(1, round(fraction * max_new_tokens)) for fraction in (self.max_fraction, self.cache_fraction)
         )

@@ -29,7 +29,7 @@ def resolve(
     *,
     profile: Callable[[str], Fields] = profile_of,
 ) -> RunConfig:
-    """The complete config of one run; `profile` gives the fields that a policy is started with.
+    """Return the complete config of one run; `profile` gives the fields that a policy is started with.
 
     Raises InvalidConfig with one error per field that is unknown, out of range or contradicts another.
     """
@@ -45,7 +45,7 @@ def resolve(
 def merged_fields(
     base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = profile_of
 ) -> dict[str, Any]:
-    """The fields of one run before they are checked: all layers of this module's merge order.
+    """Return the fields of one run before they are checked: all layers of this module's merge order.
 
     `frontend/src/lib/launch/merge.js` shows the same in the form. Raises InvalidConfig for an unknown preset.
     """
@@ -201,7 +201,7 @@ EXPECTED = {
 
 
 def _is_tag(key: Any, written: Any) -> bool:
-    """Whether a part of a path names the kind of value that was met, and no field of it."""
+    """Return whether a part of a path names the kind of value that was met, and no field of it."""
     if not isinstance(written, Mapping):
         return isinstance(written, (str, int, float))  # a number or text has no parts
     kinds = (written.get("type"), written.get("name"), "by_domain")

@@ -176,7 +176,7 @@ class Objective(Frozen):
 
 
 def _type(info: ValidationInfo, field: str) -> str:
-    """The `type` of an earlier field; empty when that field was refused itself."""
+    """Return the `type` of an earlier field; empty when that field was refused itself."""
     return getattr(info.data.get(field), "type", "")
 
 

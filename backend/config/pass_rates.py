@@ -37,7 +37,7 @@ class PassRates(Frozen):
     """Pass rates by a hash of the prompt's text, for a source that was renamed."""
 
     def rate(self, prompt_id: str, text: str) -> float | None:
-        """The pass rate of a prompt; None if the run did not sample it, or could not grade it."""
+        """Return the pass rate of a prompt; None if the run did not sample it, or could not grade it."""
         rate = self.by_id.get(prompt_id)
         return self.by_text.get(text_key(text)) if rate is None else rate
 
@@ -48,7 +48,7 @@ def text_key(text: str) -> str:
 
 
 def rates_path(datasets_dir: Path, sha256: str) -> Path:
-    """The place of stored pass rates."""
+    """Return the place of stored pass rates."""
     return datasets_dir.expanduser().absolute() / DIRECTORY / f"{sha256}.rates"
 
 

@@ -58,5 +58,5 @@ LANGUAGE_MODEL = PolicyOffer(
 
 
 def profile_of(policy: str) -> dict[str, Any]:
-    """The RunConfig fields a policy is started with."""
+    """Return the RunConfig fields a policy is started with."""
     return next((offer.profile for offer in BUILT_IN if offer.name == policy), LANGUAGE_MODEL.profile)

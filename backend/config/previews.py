@@ -23,7 +23,7 @@ class Example(NamedTuple):
 
 
 def previews(problems: Sequence[ProblemSource], *, seed: int, datasets_dir: Path) -> list[Example]:
-    """The first training prompts of `sums`, the first rows of files; nothing of other sources."""
+    """Return the first training prompts of `sums`, the first rows of files; nothing of other sources."""
     return [example for source in problems for example in _examples(source, seed, datasets_dir)]
 
 

@@ -101,7 +101,7 @@ class RowCheck:
         return self._is_too_long or len(self.errors) >= MAX_ERRORS
 
     def take(self, line: Line) -> dict[str, Any] | None:
-        """The row on this line; None when it is blank or wrong."""
+        """Return the row on this line; None when it is blank or wrong."""
         if line.number > MAX_LINES and not self._is_too_long:
             self.errors, self._is_too_long = [LineError(0, f"has more than {MAX_LINES:,} lines")], True
         if self.is_over or not line.text.strip():
@@ -138,7 +138,7 @@ class RowCheck:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """The object on one line; ValueError says what is wrong with it."""
+    """Return the object on one line; ValueError says what is wrong with it."""
     if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
         raise ValueError(f"is longer than {MAX_LINE_BYTES:,} bytes")
     try:
@@ -192,7 +192,7 @@ def _check_field(name: str, read: Callable[[Any], object], value: object) -> Non
 
 
 def is_domain(value: object) -> bool:
-    """Whether a value can name a domain."""
+    """Return whether a value can name a domain."""
     return isinstance(value, str | int) and re.fullmatch(DOMAIN.rstrip("$"), str(value)) is not None
 
 

@@ -33,5 +33,5 @@ UNITS: tuple[Unit, ...] = ("completions", "tokens", "seconds")
 
 
 def budget_metric(category: Part, unit: Unit) -> str:
-    """The metric that holds a part of a step's budget."""
+    """Return the metric that holds a part of a step's budget."""
     return f"time/signal/{category}" if unit == "seconds" else f"signal/{category}/{unit}"

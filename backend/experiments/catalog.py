@@ -226,7 +226,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
 
 
 def _as_request(body: dict[str, Any]) -> ValidateRequest:
-    """The body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
+    """Return the body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
     is_plain = not body.keys() & {"base", "variant", "fork"}
     try:
         return ValidateRequest.model_validate(

@@ -27,7 +27,7 @@ MASTER_BYTES = 4
 
 
 def most_checkpoints(config: RunConfig, *, after: int = 0) -> int:
-    """The largest number of checkpoints on the disk at a time, counting the one that is being written.
+    """Return the largest number of checkpoints on the disk at a time, counting the one that is being written.
 
     Of a fork those that it saves behind the step `after`.
     """

@@ -52,7 +52,7 @@ class Duration:
 
 
 def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
-    """The time that a run's steps take, as a range: the less is known, the wider."""
+    """Return the time that a run's steps take, as a range: the less is known, the wider."""
     return durations(session, [config], models_dir)[0]
 
 

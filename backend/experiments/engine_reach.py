@@ -60,6 +60,6 @@ def _ask(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """The address without anything secret that it may contain."""
+    """Return the address without anything secret that it may contain."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")

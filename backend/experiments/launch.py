@@ -92,7 +92,7 @@ def enter_experiment(
 
 
 def is_search(request: ExperimentRequest) -> bool:
-    """Whether the cells of its sweep are chosen one after the other."""
+    """Return whether the cells of its sweep are chosen one after the other."""
     return request.sweep is not None and request.sweep.method == "search"
 
 
@@ -134,7 +134,7 @@ def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldErr
 
 
 def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
-    """The request of a search with the hash or commit of its data: all of its runs read the same rows.
+    """Return the request of a search with the hash or commit of its data: all of its runs read the same rows.
 
     Data that a knob chooses is pinned run by run.
     """
@@ -172,7 +172,7 @@ def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:
 
 
 def cells_of(request: ExperimentRequest) -> list[Cell]:
-    """The variants of a request, times its sweep; of a search those that it may begin with.
+    """Return the variants of a request, times its sweep; of a search those that it may begin with.
 
     Raises InvalidConfig for too many runs.
     """

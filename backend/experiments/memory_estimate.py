@@ -119,7 +119,7 @@ def _memory(
     on_cpu: bool,
     total: float = 0.0,
 ) -> Memory:
-    """The memory of a config that may differ from the one whose adapter is given.
+    """Return the memory of a config that may differ from the one whose adapter is given.
 
     `total` are the bytes of the GPU, 0 where it does not matter.
     """

@@ -168,7 +168,7 @@ def _refuse_twins(names: Sequence[str]) -> None:
 
 
 def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
-    """The values of each knob; raises InvalidConfig with all that cannot be read."""
+    """Return the values of each knob; raises InvalidConfig with all that cannot be read."""
     now = _config_now(base, variant)
     axes, errors = [], []
     for number, knob in enumerate(sweep.knobs):
@@ -195,7 +195,7 @@ def _config_now(base: Fields, variant: Fields) -> Fields:
 
 
 def value_at(config: Any, path: str) -> Any:
-    """The value at a dotted path of a config; None if there is none."""
+    """Return the value at a dotted path of a config; None if there is none."""
     for key in path.split("."):
         if isinstance(config, Mapping):
             config = config.get(key)
@@ -251,7 +251,7 @@ def _changed(
 
 
 def _set(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
-    """The fields with a value at a path. A list is written whole, as it is in `full_fields`."""
+    """Return the fields with a value at a path. A list is written whole, as it is in `full_fields`."""
     key, *subpath = path
     if isinstance(full_fields, Sequence) and not isinstance(full_fields, str):
         if not key.isdigit() or int(key) >= len(full_fields):
@@ -287,7 +287,7 @@ def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Seque
 
 
 def _short(path: str) -> str:
-    """The last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
+    """Return the last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
     telling = [key for key in path.split(".") if key != "type" and not key.isdigit()]
     return (telling or [path])[-1]
 

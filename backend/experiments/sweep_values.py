@@ -66,11 +66,11 @@ class Range:
         return min(high, max(low, float(f"{number:.{DIGITS}g}") if is_wide else number))
 
     def at(self, index: int) -> Any:
-        """The value at a place, from 0."""
+        """Return the value at a place, from 0."""
         return self.value(index / (self.count - 1) if self.count > 1 else 0.0, index)
 
     def place(self, number: Any) -> float | int | None:
-        """The share of the way from low to high at which a number lies, or its place; None outside."""
+        """Return the share of the way from low to high at which a number lies, or its place; None outside."""
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             return None
         low, high = float(self.low), float(self.high)
@@ -112,7 +112,7 @@ class Axis:
 
 
 def axis_of(values: str | list[Any], now: Any) -> Axis:
-    """The values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
+    """Return the values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
 
     Raises ValueError with a sentence that names the part which cannot be read.
     """
@@ -177,7 +177,7 @@ def _range_of(text: str, now: Any) -> Range | None:
 
 
 def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
-    """Whether a range holds whole numbers only: as its knob does, else as its ends are written.
+    """Return whether a range holds whole numbers only: as its knob does, else as its ends are written.
 
     Values between the ends of an unknown knob's range may be any numbers, whole ones included.
     """
@@ -207,7 +207,7 @@ def _value_of(text: str, now: Any) -> Any:
 
 
 def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
+    """Return the values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
     by_key: dict[bytes, Any] = {}
     for value in values:
         by_key.setdefault(value_key(value), value)

@@ -102,7 +102,7 @@ class Guard:
     async def _refusal_or_body(
         self, scope: Scope, receive: Receive, stack: AsyncExitStack
     ) -> Response | None:
-        """The answer of a request that goes no further; else its body is in the scope, parsed."""
+        """Return the answer of a request that goes no further; else its body is in the scope, parsed."""
         headers = Headers(scope=scope)
         if (refusal := await self._refusal(scope, headers)) is not None:
             return refusal

@@ -73,7 +73,7 @@ def too_many(requests: str, wait: float) -> Response:
 
 
 def address_refusal(scope: Scope, headers: Headers) -> Response | None:
-    """The refusal of a request whose address or headers exceed the limits; None if they are within."""
+    """Return the refusal of a request whose address or headers exceed the limits; None if they are within."""
     if any(character < " " or character == "\x7f" for character in scope["path"]):
         return problem(400, "Bad request", "the address contains a control character")
     if b"%00" in scope["query_string"]:
@@ -88,7 +88,7 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
 
 
 def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None:
-    """The refusal of a body, judged by its headers; None if it may be read."""
+    """Return the refusal of a body, judged by its headers; None if it may be read."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > most:
         return problem(413, "Too large", too_large(most))
@@ -129,5 +129,5 @@ async def read_body(
 
 
 def too_large(most: int) -> str:
-    """The sentence about a body of more bytes."""
+    """Return the sentence about a body of more bytes."""
     return f"at most {most:,} bytes are allowed"

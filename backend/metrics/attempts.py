@@ -22,7 +22,7 @@ class Limit(NamedTuple):
 
 
 def limits_of(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
-    """The limits of each run that was continued from a checkpoint."""
+    """Return the limits of each run that was continued from a checkpoint."""
     return limits_and_reached(session, runs)[0]
 
 

@@ -63,12 +63,12 @@ AXES: Mapping[str, Axis] = {
 
 
 def axis_of(x: str) -> Axis | None:
-    """The axis of a word or of a metric; None for the step."""
+    """Return the axis of a word or of a metric; None for the step."""
     return None if x == "step" else AXES.get(x) or Axis((x,), _as_it_is)
 
 
 def is_metric(x: str) -> bool:
-    """Whether curves are drawn over a metric, which need not rise with the steps."""
+    """Return whether curves are drawn over a metric, which need not rise with the steps."""
     return x != "step" and x not in AXES
 
 

@@ -54,7 +54,7 @@ class Columns:
 
 
 def encode(steps: Ints, values: Floats) -> bytes:
-    """The block of at least one point; steps ascend."""
+    """Return the block of at least one point; steps ascend."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     return COMPRESSED + compressor.compress(_content(steps, values))
 
@@ -71,7 +71,7 @@ def _content(steps: Ints, values: Floats) -> bytes:
 
 
 def decode(data: bytes) -> Columns:
-    """The points of one block; raises BlockDamaged."""
+    """Return the points of one block; raises BlockDamaged."""
     block = content(data)
     return decode_all([block], count_of(block))
 
@@ -83,7 +83,7 @@ def content(
     points: int | None = None,
     within: tuple[int, int] = (-(2**31), 2**31 - 1),
 ) -> bytes:
-    """The content of a block, not yet decoded; raises BlockDamaged.
+    """Return the content of a block, not yet decoded; raises BlockDamaged.
 
     `points` were written, of which an outline holds some, at steps `within` a first and a last one.
     """
@@ -130,7 +130,7 @@ def count_of(block: bytes) -> int:
 
 
 def decode_all(contents: Iterable[bytes], most: int) -> Columns:
-    """The points of several blocks in one, of their `content`; there are at most `most` of them.
+    """Return the points of several blocks in one, of their `content`; there are at most `most` of them.
 
     Contents are taken one at a time, so that no long curve is in memory twice.
     """

@@ -65,7 +65,7 @@ class Stored:
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
     def at(self, indices: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
-        """The points at these places."""
+        """Return the points at these places."""
         weights = None if self.weights is None else self.weights[indices]
         return Stored(self.steps[indices], self.attempts[indices], self.values[indices], weights)
 
@@ -183,7 +183,7 @@ def read_blocks(
 def _points_of(
     session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
 ) -> dict[tuple[str, int], Stored]:
-    """The points of all blocks that are not damaged; of those that are, a note is left."""
+    """Return the points of all blocks that are not damaged; of those that are, a note is left."""
     stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
     rows: list[Any] = []
     most = sum(min(row[6], MAX_POINTS) for row in stored)

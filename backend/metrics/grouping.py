@@ -18,7 +18,7 @@ MISSING = object()
 
 
 def is_key(key: str) -> bool:
-    """Whether runs can be grouped by this."""
+    """Return whether runs can be grouped by this."""
     return key in ABOUT_RUN or (key.startswith(CONFIG) and len(key) > len(CONFIG))
 
 

@@ -40,7 +40,7 @@ class Band:
     """(N,) rising with x: what the points are thinned by."""
 
     def at(self, indices: NDArray[np.bool_] | slice) -> "Band":
-        """The points at these places."""
+        """Return the points at these places."""
         return Band(
             self.mean.at(indices),
             self.low[indices],
@@ -115,7 +115,7 @@ def _rising(curve: Curve) -> Curve:
 
 
 def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Floats:
-    """The x of all points, or of those of each curve that show its peaks and gaps in the picture."""
+    """Return the x of all points, or of those of each curve that show its peaks and gaps in the picture."""
     low = -np.inf if picture.x_min is None else picture.x_min
     high = np.inf if picture.x_max is None else picture.x_max
     inside = [curve.at((curve.x >= low) & (curve.x <= high)) for curve in curves]

@@ -117,12 +117,12 @@ class Task:
 
 
 def sealable(session: Session) -> list[Task]:
-    """The attempts whose points can be sealed."""
+    """Return the attempts whose points can be sealed."""
     return [_task(attempt, run) for attempt, run in session.execute(_unsealed()).all()]
 
 
 def _unsealed() -> Select[Attempt, Run]:
-    """The oldest attempts for which there may be a task: others must not take their places."""
+    """Return the oldest attempts for which there may be a task: others must not take their places."""
     full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # the steps of complete blocks
     return (
         select(Attempt, Run)
@@ -182,7 +182,7 @@ def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator
 
 
 def _is_ours(session: Session, task: Task, packed: int) -> bool:
-    """Whether the run is not being deleted and nobody else seals it; both stay locked until the end.
+    """Return whether the run is not being deleted and nobody else seals it; both stay locked until the end.
 
     Whoever writes a point locks the attempt, too: what is read now stays as it is.
     """

@@ -48,7 +48,7 @@ class Curve:
         return len(self) if self.weights is None else int(self.weights.sum())
 
     def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
-        """The points at these places."""
+        """Return the points at these places."""
         if isinstance(index, slice) and index == slice(None):
             return self
         weights = None if self.weights is None else self.weights[index]

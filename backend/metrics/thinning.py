@@ -82,7 +82,7 @@ def _raw_points(curve: Curve, places: Ints) -> int:
 
 
 def is_fine(curve: Curve, max_points: int) -> bool:
-    """Whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
+    """Return whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
     finite = np.flatnonzero(np.isfinite(curve.values))
     raw_points = _raw_points(curve, finite)
     if raw_points == len(finite):

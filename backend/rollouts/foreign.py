@@ -29,12 +29,12 @@ FINISH_REASON = r"^\w{0,16}$"
 
 
 def as_finish_reason(text: str) -> str:
-    """The word as it is stored."""
+    """Return the word as it is stored."""
     return re.sub(r"\W", "_", text)
 
 
 def pack_foreign(run_id: str, step: int, groups: Sequence[GroupRecord]) -> PackedGroups:
-    """The rows of a step's groups."""
+    """Return the rows of a step's groups."""
     return pack_groups(run_id, step, ATTEMPT, groups, with_tokens=False)
 
 

@@ -92,7 +92,7 @@ def _is_own(stored: float, ours: float | None) -> bool:
 
 
 def caught_up(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
-    """The points, those computed again at whose step somebody else has stored something meanwhile."""
+    """Return the points, those computed again at whose step somebody else has stored something meanwhile."""
     stored, logged = _places(session, run_id, new), _logged(session, run_id, new)
     now = {step: (stored.get(step, set()), logged[step]) for step in new}
     behind = {step: new[step] for step in new if now[step] != computed.seen[step]}
@@ -119,7 +119,7 @@ def _places(session: Session, run_id: str, steps: Collection[int]) -> dict[int, 
 
 
 def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
-    """The stored values of text/* at some steps."""
+    """Return the stored values of text/* at some steps."""
     logged: dict[int, dict[str, float]] = {step: {} for step in steps}
     curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
     for (_, metric), curve in curves.items():

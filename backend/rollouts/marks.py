@@ -37,7 +37,7 @@ class Marked(Protocol):
 
 
 def marks_of(completion: Marked) -> int:
-    """The marks of one completion; those of its group are `group_marks`."""
+    """Return the marks of one completion; those of its group are `group_marks`."""
     flags = set(completion.flags)
     is_wrong = not completion.correct if completion.correct is not None else "wrong" in flags
     raised: Mapping[str, Any] = {
@@ -53,7 +53,7 @@ def marks_of(completion: Marked) -> int:
 
 
 def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bool) -> int:
-    """The marks that all completions of a group share."""
+    """Return the marks that all completions of a group share."""
     graded = [reward for reward in rewards if reward is not None]
     marks = BIT["same_reward"] if graded and all(reward == graded[0] for reward in graded) else 0
     if left_out in REASONS:
@@ -62,7 +62,7 @@ def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bo
 
 
 def mask_of(names: Sequence[str]) -> int:
-    """The bits of several marks; raises InvalidRequest for one that does not exist."""
+    """Return the bits of several marks; raises InvalidRequest for one that does not exist."""
     if unknown := [name for name in names if name not in BIT]:
         raise InvalidRequest(
             [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]

@@ -179,7 +179,7 @@ MAX_STEPS = 2**31
 
 
 def _staleness(session: Session, run_id: str, step: int) -> int:
-    """The age of the weights that sampled a step, in steps."""
+    """Return the age of the weights that sampled a step, in steps."""
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
     at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
     age = points.values[at[-1]] if points is not None and len(at) else 0.0
@@ -187,7 +187,7 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
 
 
 def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
-    """The weights under each cap: breakdown_schemas.CapItem."""
+    """Return the weights under each cap: breakdown_schemas.CapItem."""
     rho = np.sort(np.exp(_by_token(tokens, rule)))
     count = len(rho)
     sums = np.concatenate([[0.0], np.cumsum(rho)])

@@ -69,7 +69,7 @@ class RolloutFilter:
         return bool(self.flag or self.q) or any(value is not None for value in values)
 
     def passes(self, completion: Completion) -> bool:
-        """Whether a completion fits."""
+        """Return whether a completion fits."""
         return (
             (
                 self.min_reward is None
@@ -249,7 +249,7 @@ def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
 
 
 def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
-    """The tokens of one completion with their values: schemas.TokensAnswer."""
+    """Return the tokens of one completion with their values: schemas.TokensAnswer."""
     rollout = completion_named(session, rollout_id)
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")

@@ -20,7 +20,7 @@ def runnable(
     variant: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> RunConfig:
-    """The complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
+    """Return the complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
     config = resolve(base, variant, seed, profile=partial(profile_here, settings))
     errors = [
         *policy_errors(config.policy, settings),

@@ -47,7 +47,7 @@ def listed_runs(
 
 
 def _explained(error: QueryError, query: str) -> str:
-    """The error, and a caret below the character of the query at which it went wrong."""
+    """Return the error, and a caret below the character of the query at which it went wrong."""
     shown = "".join(character if character.isprintable() else " " for character in query)
     first = max(0, error.position - 60)
     cut = "…" if first else ""

@@ -55,7 +55,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
 
 
 def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
-    """The config of a run that checks `config`; raises InvalidConfig."""
+    """Return the config of a run that checks `config`; raises InvalidConfig."""
     suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
     changes: dict[str, Any] = {

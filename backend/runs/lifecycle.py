@@ -241,7 +241,7 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
 
 
 def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:
-    """Whether this attempt of the run, or a later one, has ended for this reason."""
+    """Return whether this attempt of the run, or a later one, has ended for this reason."""
     ended = exists().where(
         Attempt.run_id == run_id, Attempt.number >= since_attempt, Attempt.outcome == reason
     )
@@ -327,7 +327,7 @@ def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
 
 
 def locked_run(session: Session, run_id: str) -> Run:
-    """The run as it is now; on Postgres nobody else changes it until this transaction ends."""
+    """Return the run as it is now; on Postgres nobody else changes it until this transaction ends."""
     query = select(Run).where(Run.id == run_id, Run.deleting_at.is_(None)).with_for_update()
     run = session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
     if run is None:

@@ -84,7 +84,7 @@ ALL = RunFilter()
 
 
 def run_columns() -> Select[Any]:
-    """The columns of a list of runs."""
+    """Return the columns of a list of runs."""
     return _RUNS
 
 
@@ -102,7 +102,7 @@ def list_runs(
 
 @lru_cache(maxsize=100)
 def _first_page(sort: str, limit: int, with_config: bool) -> Select[Any]:  # noqa: FBT001 - a key of the cache
-    """The query of the page that is asked for most: to build it takes longer than to run it."""
+    """Return the query of the page that is asked for most: to build it takes longer than to run it."""
     order = read_order(sort)
     return _page(in_order(_listed(ALL), order, None, limit + 1), order, with_config)
 
@@ -132,7 +132,7 @@ def _check(session: Session, order: RunOrder) -> None:
 
 
 def count_runs(session: Session, run_filter: RunFilter) -> int:
-    """The number of runs that a filter lets through."""
+    """Return the number of runs that a filter lets through."""
     return (
         session.scalar(_count_all() if run_filter == ALL else _count(_conditions(session, run_filter))) or 0
     )
@@ -148,7 +148,7 @@ def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
 
 
 def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
-    """The ids of the runs that a filter lets through, newest first."""
+    """Return the ids of the runs that a filter lets through, newest first."""
     query = select(Run.id).where(*_conditions(session, run_filter))
     return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MAX_IDS)).all()
 

@@ -69,7 +69,7 @@ class RunOrder:
         return self.column is not None and bool(self.metric or self.field)
 
     def ways(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
-        """The expressions of ORDER BY."""
+        """Return the expressions of ORDER BY."""
         ways = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
         return [key.is_(None), *ways] if self.may_miss else ways
 

@@ -31,7 +31,7 @@ OF_ARCHIVED = ("cloned", "forked", "evaluated")
 
 
 def is_ours(run: Run) -> bool:
-    """Whether its config is a RunConfig: a run of this service, here or elsewhere."""
+    """Return whether its config is a RunConfig: a run of this service, here or elsewhere."""
     return run.origin in {"", ARCHIVED}
 
 

@@ -20,7 +20,7 @@ SILENT_SECONDS = 120.0
 
 
 def is_deaf(session: Session, run: Run) -> bool:
-    """Whether the client was asked to stop before, or nothing has been heard of it for long."""
+    """Return whether the client was asked to stop before, or nothing has been heard of it for long."""
     if run.wish == "stop":
         return True
     age = session.scalar(select(db_now() - Run.progress_at).where(Run.id == run.id))

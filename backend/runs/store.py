@@ -70,7 +70,7 @@ def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -
 
 
 def shown_verdict(row: Any) -> dict[str, Any]:
-    """The stored verdict on a run: schemas.Verdict."""
+    """Return the stored verdict on a run: schemas.Verdict."""
     onset = {"healthy": row.onset_healthy, "sick": row.onset_sick}
     return {
         "verdict": row.verdict,
@@ -118,7 +118,7 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
 
 
 def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
-    """The attempts of some runs, in order."""
+    """Return the attempts of some runs, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
     attempts: dict[str, list[Attempt]] = {}
     for attempt in session.scalars(query):

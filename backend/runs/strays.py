@@ -134,7 +134,7 @@ class Strays:
                     add_event(session, "checkpoint", line, run_id=run_id, level="error", step=step)
 
     def _is_copied(self, run_id: str, name: str) -> bool:
-        """Whether the artifact store has it, or cannot be asked."""
+        """Return whether the artifact store has it, or cannot be asked."""
         if self._is_away:
             return True
         try:

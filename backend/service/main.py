@@ -67,13 +67,13 @@ class Service(FastAPI):
     """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
 
     def openapi(self) -> dict[str, Any]:
-        """The interface as a document, made once."""
+        """Return the interface as a document, made once."""
         if not self.openapi_schema:
             self.openapi_schema = complete(super().openapi())
         return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The routes and what is wrapped around them."""
+        """Return the routes and what is wrapped around them."""
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
@@ -83,7 +83,7 @@ class Service(FastAPI):
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; `grpolab serve` runs it."""
+    """Return the application; `grpolab serve` runs it."""
     settings = settings or Settings()
     learn_secrets(settings)
     engine = open_engine(settings.effective_database_url)

@@ -51,7 +51,7 @@ def change(
     is_log: bool = False,
     smoothed: int = SMOOTHED,
 ) -> Change | None:
-    """The first lasting change in one direction after the healthy window has begun.
+    """Return the first lasting change in one direction after the healthy window has begun.
 
     `floor` is the smallest spread, in units of the metric. `is_log` for positive metrics with heavy tails.
     `smoothed` points make a running median; 1 for a setting, which does not fluctuate.

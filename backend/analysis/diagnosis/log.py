@@ -79,12 +79,12 @@ class Series:
         return len(self.steps)
 
     def finite(self) -> "Series":
-        """The points that are numbers, and whose squares are."""
+        """Return the points that are numbers, and whose squares are."""
         is_finite = np.abs(self.values) < LARGEST  # not of NaN
         return Series(self.steps[is_finite], self.values[is_finite])
 
     def between(self, first: float, last: float) -> "Series":
-        """The points of first <= step <= last."""
+        """Return the points of first <= step <= last."""
         is_inside = (self.steps >= first) & (self.steps <= last)
         return Series(self.steps[is_inside], self.values[is_inside])
 
@@ -120,7 +120,7 @@ class Log:
     """Why it ended, as the list of runs shows it."""
 
     def find(self, *names: str, least: int = 3) -> tuple[str, Series] | None:
-        """The first of these metrics with at least `least` finite points, and those points."""
+        """Return the first of these metrics with at least `least` finite points, and those points."""
         for name in names:
             if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= least:
                 return name, finite

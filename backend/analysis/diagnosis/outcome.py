@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 def judge(log: Log) -> Outcome:
-    """The outcome by the training goal and, where there are evaluations, by the held-out one."""
+    """Return the outcome by the training goal and, where there are evaluations, by the held-out one."""
     goal_series = log.find(*GOALS, least=MIN_POINTS)
     evaluated = log.find("eval/accuracy", least=3)
     trained = (
@@ -78,7 +78,7 @@ def _too_few(log: Log) -> str:
 
 
 def judge_series(name: str, series: Series, log: Log) -> Outcome:
-    """The outcome by one series of many points."""
+    """Return the outcome by one series of many points."""
     values = series.values - _zero(series.values)
     sigma = max(noise(values), _least_noise(name, values, log))
     scale = 1.0 if "accuracy" in name else float(np.ptp(values)) or 1.0
@@ -193,7 +193,7 @@ def _squares(values: Floats) -> float:
 
 
 def _window(series: Series, smooth: Floats, best: float) -> Interval:
-    """The steps that end where the goal first comes near its best."""
+    """Return the steps that end where the goal first comes near its best."""
     count = max(15, len(series) // 10)
     near = np.flatnonzero(smooth >= 0.9 * best)
     last = max(int(near[0]) if len(near) else 0, min(count, len(series)) - 1)
@@ -238,7 +238,7 @@ SEVERITY: dict[Verdict, int] = {
 
 
 def _fell_too(goal: Series | None, onset: Interval) -> bool:
-    """Whether the training goal is lower after an onset than before it, as far as it can be seen."""
+    """Return whether the training goal is lower after an onset than before it, as far as it can be seen."""
     if goal is None:
         return False
     before, after = goal.between(-math.inf, onset.healthy).values, goal.between(onset.sick, math.inf).values

@@ -57,7 +57,7 @@ def wrapped(
     visible: Sequence[Path],
     network: bool,
 ) -> list[str]:
-    """The command that runs `argv` so that it sees `visible`, read-only, and nothing else.
+    """Return the command that runs `argv` so that it sees `visible`, read-only, and nothing else.
 
     The command can write only to SCRATCH, a private, empty directory in memory.
     """
@@ -89,7 +89,7 @@ def find_bubblewrap() -> str:
 
 
 def apart(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` with a loopback interface of its own as its only network.
+    """Return the command that runs `argv` with a loopback interface of its own as its only network.
 
     All its processes end with the first, and that one with the thread that started it.
     """
@@ -104,7 +104,7 @@ def why_not() -> str:
 
 @cache
 def why_not_apart() -> str:
-    """The reason why no program can run apart here; "" if it can."""
+    """Return the reason why no program can run apart here; "" if it can."""
     return _why_not(APART)
 
 

@@ -51,7 +51,7 @@ def _named(
     answer_after: Annotated[str | None, Query(max_length=32)] = None,
     answer_form: AnswerForm | None = None,
 ) -> dict[str, str]:
-    """The fields that the request names; the others are recognised."""
+    """Return the fields that the request names; the others are recognised."""
     named = {
         "prompt_field": prompt_field,
         "answer_field": answer_field,

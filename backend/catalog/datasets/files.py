@@ -109,7 +109,7 @@ class Uploads:
         return Draft(Path(name), os.fdopen(descriptor, "w+b"))
 
     def find(self, sha256: str) -> Upload | None:
-        """The upload with this content."""
+        """Return the upload with this content."""
         try:
             label = json.loads(self._label(sha256).read_bytes())
         except (OSError, ValueError):
@@ -161,7 +161,7 @@ def _remove_if_free(path: Path) -> None:
 
 
 def own_files(datasets_dir: Path, *, most: int) -> list[OwnFile]:
-    """The operator's JSONL files, uploads left out."""
+    """Return the operator's JSONL files, uploads left out."""
     root = datasets_dir.expanduser().resolve()
     return sorted(islice(_own_files(root), most))
 

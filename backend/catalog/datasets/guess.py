@@ -77,7 +77,7 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
-    """The fields that are named, and the likeliest others.
+    """Return the fields that are named, and the likeliest others.
 
     None if no column is named and no two of them make prompts with answers of most rows.
     """

@@ -48,7 +48,7 @@ class DatasetPreview(Documented):
 
 
 def beginning(pieces: Iterator[bytes], *, is_cut: bool = False) -> tuple[list[bytes], Iterator[bytes]]:
-    """The first lines of a file that are not blank, and all pieces; raises BadFile.
+    """Return the first lines of a file that are not blank, and all pieces; raises BadFile.
 
     Of a file that is cut, what is wrong behind the first line, and a last line without an end, are no matter.
     """
@@ -73,7 +73,7 @@ def _texts(lines: Iterator[Line]) -> list[bytes]:
 
 
 def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """The rows on lines that hold one."""
+    """Return the rows on lines that hold one."""
     rows = []
     for line in lines:
         try:
@@ -84,7 +84,7 @@ def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 
 def preview_of(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPreview:
-    """The preview of a file by its first lines, with columns as named, the others as guessed.
+    """Return the preview of a file by its first lines, with columns as named, the others as guessed.
 
     Raises BadFile where no line holds a row.
     """

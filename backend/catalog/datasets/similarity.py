@@ -98,7 +98,7 @@ class _Index:
                 self._by_run[run].append(number)
 
     def most_similar(self, number: int) -> tuple[int, float] | None:
-        """The most similar question, the first of equals, and its similarity; None below the limit."""
+        """Return the most similar question, the first of equals, and its similarity; None below the limit."""
         lists = [self._by_run[run] for run in self._rarest(number) if run in self._by_run]
         if not lists:
             return None
@@ -141,7 +141,7 @@ class _WordHashes(dict[str, int]):
 
 
 def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The different runs of one text after the other as hashes, and how many each text has."""
+    """Return the different runs of one text after the other as hashes, and how many each text has."""
     runs, sizes, words_read, hashes = [], [], 0, _WordHashes()
     for text in texts:
         words = WORD.findall(normalised(text))[: MAX_RUNS + RUN - 1]

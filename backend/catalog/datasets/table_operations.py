@@ -163,7 +163,7 @@ class Lines:
         self._bytes = 0
 
     def add(self, row: dict[str, Any]) -> bool:
-        """Whether the row still has room."""
+        """Return whether the row still has room."""
         told = {
             key: value for key, value in row.items() if value not in (None, "") or key not in ABSENT_IF_EMPTY
         }
@@ -193,7 +193,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """The values of Parquet that JSON lacks."""
+    """Return the values of Parquet that JSON lacks."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date | datetime | time) else str(value)

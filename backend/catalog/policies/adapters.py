@@ -61,7 +61,7 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
 
 
 def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
-    """The adapter that an adapter_config.json describes; raises ValidationError."""
+    """Return the adapter that an adapter_config.json describes; raises ValidationError."""
     targets = config.get("target_modules")
     named = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
     experts = ["experts"] if config.get("target_parameters") else []

@@ -92,13 +92,13 @@ def _answer(name: str, commit: str) -> _Answer:
 
 
 def cache_directory() -> Path:
-    """The directory in which huggingface_hub keeps what it has fetched."""
+    """Return the directory in which huggingface_hub keeps what it has fetched."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
 
 
 def cached_model(name: str, commit: str) -> HubModel | None:
-    """The model as the cache of this machine has it; None if it is not there, or not all of it."""
+    """Return the model as the cache of this machine has it; None if it is not there, or not all of it."""
     directory = cache_directory() / f"models--{name.replace('/', '--')}" / "snapshots" / commit
     config = read_config(directory)
     if config is None:
@@ -138,7 +138,7 @@ class _Question:
         self.deadline = time.monotonic() + ASK_SECONDS
 
     def model(self) -> HubModel:
-        """The model; raises HubModelError or UnreadableWeights."""
+        """Return the model; raises HubModelError or UnreadableWeights."""
         config = parsed_config(self._read("config.json", MAX_CONFIG_BYTES) or b"")
         if config is None:
             raise HubModelError(

@@ -95,7 +95,7 @@ def phases_of(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> list[Memory]:
-    """The memory of each phase of a step at its own peak: sampling, then learning.
+    """Return the memory of each phase of a step at its own peak: sampling, then learning.
 
     vLLM beside the trainer sleeps during evaluations, which the trainer samples: the larger of both counts.
     """
@@ -196,7 +196,7 @@ class _Sizes:
         return packing == "on" or not self.on_cpu
 
     def static(self) -> Parts:
-        """The parts of both phases."""
+        """Return the parts of both phases."""
         sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
         copies = (
             sampling.staleness

@@ -152,7 +152,7 @@ def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
 
 
 def is_expert(weight: Weight) -> bool:
-    """Whether a weight belongs to the routed experts of a mixture."""
+    """Return whether a weight belongs to the routed experts of a mixture."""
     return ".experts." in weight.name or (".block_sparse_moe." in weight.name and len(weight.shape) == 3)
 
 
@@ -162,7 +162,7 @@ def is_output(weight: Weight) -> bool:
 
 
 def is_linear(weight: Weight) -> bool:
-    """Whether a weight is that of a linear layer of the body, outside of the routed experts."""
+    """Return whether a weight is that of a linear layer of the body, outside of the routed experts."""
     return (
         len(weight.shape) == 2
         and weight.name.endswith(".weight")

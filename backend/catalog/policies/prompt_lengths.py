@@ -47,7 +47,7 @@ class Ruler(NamedTuple):
     """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
 
     def refusal(self, text: str) -> str:
-        """The reason why the prompt does not fit; empty if it does."""
+        """Return the reason why the prompt does not fit; empty if it does."""
         if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
         return f"has {self.at_least}{tokens} tokens; expected at most {self.room} ({self.limit})"
@@ -81,7 +81,7 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
 
 
 def _ruler(name: str, new_tokens: int, settings: Settings) -> Ruler | None:
-    """The ruler of a policy and a length cap; None if the context is not known."""
+    """Return the ruler of a policy and a length cap; None if the context is not known."""
     if (context := context_of(name, settings)) is None:
         return None
     room, limit = context - new_tokens, f"context {context} less max_new_tokens {new_tokens}"

@@ -158,7 +158,7 @@ def _is_linear(weights: tuple[Weight, ...]) -> bool:
 
 
 def is_lean(shape: ModelShape) -> bool:
-    """Whether worker.policy.lean decodes the model: the Llama family with dense layers."""
+    """Return whether worker.policy.lean decodes the model: the Llama family with dense layers."""
     return shape.kind in LEAN and not any(map(shape.window, shape.layers))
 
 

@@ -51,7 +51,7 @@ class Formula(TypedDict):
 
 
 def formula(config: RunConfig) -> Formula:
-    """The loss that a run minimises, followed by the definitions of its symbols.
+    """Return the loss that a run minimises, followed by the definitions of its symbols.
 
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """

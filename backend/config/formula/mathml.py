@@ -131,14 +131,14 @@ def fraction(above: Math, below: Math) -> Math:
 
 
 def power(body: Math, exponent: str) -> Math:
-    """The body to a power whose exponent has a raised letter or digit."""
+    """Return the body to a power whose exponent has a raised letter or digit."""
     raised, tag = _RAISED[exponent], "mn" if exponent.isdigit() else "mi"
     drawn = f"<msup>{body.mathml}<{tag}>{exponent}</{tag}></msup>"
     return Math(f"{body.text}{raised}", drawn, symbols=body.symbols)
 
 
 def root(body: Math) -> Math:
-    """The square root."""
+    """Return the square root."""
     inner = body.text if body.is_atom else f"({body.text})"
     return Math(f"√{inner}", f"<msqrt>{body.mathml}</msqrt>", symbols=body.symbols)
 

@@ -20,7 +20,7 @@ from backend.config.run import RunConfig
 
 
 def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
-    """The sentences under a formula with these symbols."""
+    """Return the sentences under a formula with these symbols."""
     divisors = [name for name in symbols if name in {"B", "P"}]
     aggregation = config.objective.aggregation
     if isinstance(aggregation, TokenMean) and aggregation.over == "sampled":

@@ -67,7 +67,7 @@ def _deviation(values: Math, scale: knobs.Scale) -> Math:
 
 
 def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
-    """The symbols of `compared` that are no reward statistics themselves."""
+    """Return the symbols of `compared` that are no reward statistics themselves."""
     if isinstance(advantage, knobs.Critic):
         return []
     if isinstance(advantage, knobs.OptimalTokenBaseline):

@@ -66,7 +66,7 @@ def reward_rows(config: RunConfig) -> list[Math]:
 
 
 def shares_of(config: RunConfig) -> list[Share]:
-    """The terms of each domain that has its own, then those of all others."""
+    """Return the terms of each domain that has its own, then those of all others."""
     general = {term.label: term for term in config.rewards if not term.domain}
     named = sorted({term.domain for term in config.rewards} - {""})
     if not named:
@@ -86,7 +86,7 @@ def _has_others(config: RunConfig, named: Sequence[str]) -> bool:
 
 
 def _are_made_here(config: RunConfig) -> bool:
-    """Whether every prompt comes with an answer and the domain of its source."""
+    """Return whether every prompt comes with an answer and the domain of its source."""
     return all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
 
 
@@ -95,7 +95,7 @@ def _of(config: RunConfig, domain: str) -> dict[str, RewardTerm]:
 
 
 def is_decoupled(objective: Objective) -> bool:
-    """Whether each term is normalised apart (GDPO)."""
+    """Return whether each term is normalised apart (GDPO)."""
     return getattr(objective.advantage, "multi_reward", "sum") == "gdpo"
 
 

@@ -73,7 +73,7 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
 
 
 def reference_definition(objective: Objective) -> list[Math]:
-    """The rule by which π_ref follows π; empty without a reference."""
+    """Return the rule by which π_ref follows π; empty without a reference."""
     if not objective.needs_reference:
         return []
     reference, policy = symbol("π", "ref"), symbol("π")
@@ -98,7 +98,7 @@ def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> Math:
 
 
 def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
-    """The rule by which c follows the entropy."""
+    """Return the rule by which c follows the entropy."""
     match entropy:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []

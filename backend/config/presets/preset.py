@@ -28,7 +28,7 @@ def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
 
 
 def _written(value: Any) -> Any:
-    """The fields that were written down, with the `type` that picks each union member."""
+    """Return the fields that were written down, with the `type` that picks each union member."""
     if isinstance(value, tuple):
         return [_written(element) for element in value]
     if not isinstance(value, Frozen):

@@ -214,7 +214,7 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _is_one_update(config: RunSections) -> bool:
-    """Whether each optimizer step sees the very policy that opened it."""
+    """Return whether each optimizer step sees the very policy that opened it."""
     halves = config.objective.token_weight.type == "lopti"
     return config.updates.epochs * config.updates.minibatches == 1 and not halves
 
@@ -283,7 +283,7 @@ def _one_update_warnings(config: RunSections) -> Iterator[str]:
 
 
 def _starts_away_from_one(config: RunSections) -> bool:
-    """Whether the ratio compares with a sampler that differs from the learner before any update."""
+    """Return whether the ratio compares with a sampler that differs from the learner before any update."""
     return getattr(config.objective.ratio, "old", "") == "sampler" and _sampler_differs(config)
 
 
@@ -296,13 +296,13 @@ def _sampler_differs(config: RunSections) -> bool:
 
 
 def _is_corrected(config: RunSections) -> bool:
-    """Whether what the sampler reported enters the loss."""
+    """Return whether what the sampler reported enters the loss."""
     objective = config.objective
     return objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
 
 
 def _has_other_mass(config: RunSections) -> bool:
-    """Whether the sampler's probabilities are renormalised and the learner's are not."""
+    """Return whether the sampler's probabilities are renormalised and the learner's are not."""
     sampling = config.sampling
     return (sampling.top_p < 1 or sampling.top_k > 0) and not sampling.keep_mask
 

@@ -65,7 +65,7 @@ def run_called(session: Session, word: str) -> str:
 
 
 def source_of(settings: Settings, run: str, step: int | None) -> Source:
-    """The checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
+    """Return the checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
     with _reading(settings) as session:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path

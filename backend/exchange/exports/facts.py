@@ -55,7 +55,7 @@ class CardFacts:
 
 
 def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoint:
-    """The newest checkpoint of a step, or of all; raises RunNotFound, NotFound or Conflict."""
+    """Return the newest checkpoint of a step, or of all; raises RunNotFound, NotFound or Conflict."""
     must_exist(session, run_id)
     if step is not None:
         return checkpoint_at(session, run_id, step)
@@ -66,7 +66,7 @@ def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoi
 
 
 def facts_of(session: Session, checkpoint: Checkpoint) -> CardFacts:
-    """The facts for the card of a checkpoint."""
+    """Return the facts for the card of a checkpoint."""
     run = session.get_one(Run, checkpoint.run_id)
     attempt = session.get(Attempt, (run.id, checkpoint.attempt))
     points = read_points(session, [run.id], [*CURVES, *_held_out(session, run)])

@@ -80,7 +80,7 @@ FOREIGN = (
 
 
 def detect(file: IO[bytes]) -> str:
-    """The format by content; raises BadLog for a file of none."""
+    """Return the format by content; raises BadLog for a file of none."""
     file.seek(0)
     head = file.read(HEAD_BYTES)
     if not head.strip():

@@ -31,13 +31,13 @@ def _is_metric(name: str) -> bool:
 
 
 def _counts(table: Table, name: str) -> bool:
-    """Whether nearly all values are whole numbers, and most rows have one."""
+    """Return whether nearly all values are whole numbers, and most rows have one."""
     _, values = table.columns[name].numbers()
     return 2 * len(values) >= len(table) > 0 and bool(is_whole(values).mean() >= STEPS_AT_LEAST)
 
 
 def _rises(table: Table, name: str) -> bool:
-    """Whether every row has a whole number that is larger than the one before."""
+    """Return whether every row has a whole number that is larger than the one before."""
     rows, values = table.columns[name].numbers()
     is_full = len(rows) == len(table) and len(rows) > 2
     return is_full and bool(is_whole(values).all() and (np.diff(values) > 0).all())
@@ -55,7 +55,7 @@ def steps_of(table: Table, name: str | None) -> Ints:
 
 
 def is_step_name(name: str) -> bool:
-    """Whether a column of this name counts something that is no metric."""
+    """Return whether a column of this name counts something that is no metric."""
     return name.lower() in STEP_NAMES
 
 

@@ -131,7 +131,7 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
 
 
 def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
-    """The runs of a file by a name that no other one of it has."""
+    """Return the runs of a file by a name that no other one of it has."""
     labelled: dict[str, Log] = {}
     for log in logs:
         name = clean_text(log.facts.name)[:MAX_NAME] or clean_text(PurePath(file).stem)

@@ -31,7 +31,7 @@ def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def document(file: IO[bytes]) -> Any:
-    """The file as one JSON document; NaN and infinities are read. Raises BadLog."""
+    """Return the file as one JSON document; NaN and infinities are read. Raises BadLog."""
     file.seek(0)
     content = file.read(DOCUMENT_BYTES + 1)
     if len(content) > DOCUMENT_BYTES:

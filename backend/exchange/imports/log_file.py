@@ -104,7 +104,7 @@ class LogFile:
         return path
 
     def ask(self, operation: str, **request: Any) -> dict[str, Any]:
-        """The answer of an operation on the whole file, an object. Raises BadLog."""
+        """Return the answer of an operation on the whole file, an object. Raises BadLog."""
         try:
             answer = self.sandbox.ask(operation, path=str(self._path), **request)
         except Refused as error:
@@ -117,5 +117,5 @@ class LogFile:
 
 
 def no_sense() -> BadLog:
-    """The error of an answer that no reader gives: a process that was taken over may say anything."""
+    """Return the error of an answer that no reader gives: a process that was taken over may say anything."""
     return BadLog("cannot be read: the sandbox sent an invalid answer")

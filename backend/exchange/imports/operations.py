@@ -58,7 +58,7 @@ class LogPart:
         self._times.append(point.time)
 
     def answer(self, used: int) -> dict[str, Any]:
-        """The first `used` bytes are done with."""
+        """Return the first `used` bytes are done with."""
         columns = self._numbers, self._steps, self._values, self._times
         packed = [b64encode(column.tobytes()).decode() for column in columns]
         return {"used": used, "names": list(self._names), "columns": packed, "facts": self.facts}

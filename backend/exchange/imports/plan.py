@@ -263,7 +263,7 @@ def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
 
 
 def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
-    """The last value of each step, in the order of steps; and how many values were replaced by it."""
+    """Return the last value of each step, in the order of steps; and how many values were replaced by it."""
     rows, values = table.columns[column].numbers()
     steps_of_values = steps[rows]
     steps_of_values, values = steps_of_values[steps_of_values >= 0], values[steps_of_values >= 0]

@@ -31,7 +31,7 @@ class TooMany(BadLog):
 
 
 def too_many_values() -> TooMany:
-    """The error of a log with more values than an import takes."""
+    """Return the error of a log with more values than an import takes."""
     return TooMany(f"holds more than {MAX_POINTS:,} values; at most that many are imported at once")
 
 
@@ -164,7 +164,7 @@ class Table:
 
 
 def as_number(value: Any) -> float | None:
-    """The number in a cell; None if it holds none. NaN and the infinities are numbers."""
+    """Return the number in a cell; None if it holds none. NaN and the infinities are numbers."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]
@@ -189,7 +189,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """The beginning of a value, quoted."""
+    """Return the beginning of a value, quoted."""
     text = value if isinstance(value, str) else _in_short(value)
     text = text if len(text) <= 40 else text[:37] + "..."
     return repr(text) if isinstance(value, str) else text

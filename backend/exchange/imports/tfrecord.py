@@ -32,7 +32,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def is_framed(head: bytes) -> bool:
-    """Whether a file begins with a record."""
+    """Return whether a file begins with a record."""
     return record_bytes(head) is not None
 
 

@@ -28,7 +28,7 @@ _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 
 
 def read_verl_file(file: LogFile) -> Log:
-    """The JSONL file; a line without `data` is left out."""
+    """Return the JSONL file; a line without `data` is left out."""
     table = Table(file.most_values)
     for line, row in records(file.content, table):
         data = row.get("data")

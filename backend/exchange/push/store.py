@@ -91,7 +91,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
 
 
 def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
-    """The run that this writer pushes under this key; nobody else's is ever found.
+    """Return the run that this writer pushes under this key; nobody else's is ever found.
 
     Raises Gone where somebody has put it into the trash, or deleted it a moment ago.
     """
@@ -224,7 +224,7 @@ class ProcessPlace(NamedTuple):
 
 
 def _process_place(session: Session, run: Run, push_session: str) -> ProcessPlace:
-    """The place of the process that pushes, before this batch counts.
+    """Return the place of the process that pushes, before this batch counts.
 
     A process began where the service first heard of one of its sessions.
     """
@@ -312,7 +312,7 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
-    """The training completions among some records as texts, by step and place."""
+    """Return the training completions among some records as texts, by step and place."""
     by_step: dict[int, dict[int, list[Written]]] = defaultdict(dict)
     for record in records:
         if isinstance(record, CompletionsRecord) and record.split == "train":

@@ -110,7 +110,7 @@ def _welch(values: Sequence[float], base: Sequence[float]) -> Contrast:
 
 
 def _is_constant(std: float, *values: Sequence[float]) -> bool:
-    """Whether a spread is nothing but the rounding of equal numbers."""
+    """Return whether a spread is nothing but the rounding of equal numbers."""
     return std <= 1e-12 * max(abs(value) for side in values for value in side)
 
 
@@ -125,7 +125,7 @@ def _hedges(mean: float, std: float | None, second_std: float | None, freedom: i
 
 
 def any_time_p(t: float, n: int) -> float:
-    """The p-value of a t statistic of n differences that holds at any time, 1 / E at most 1.
+    """Return the p-value of a t statistic of n differences that holds at any time, 1 / E at most 1.
 
     E is the mixture of the t statistic's likelihood ratio over normal standardised differences of variance g,
     E = sqrt(r) ((1 + u) / (1 + r u))^(n/2), u = t^2 / (n - 1), r = 1 / (1 + n g): under the null its
@@ -175,7 +175,7 @@ def forecast(mean: float, std: float, n: int, alpha: float, looks: Looks) -> flo
 
 
 def seeds_needed(observed: Contrast, alpha: float) -> int | None:
-    """The least number of pairs with a power of 80 % at a level; None beyond MAX_SEEDS.
+    """Return the least number of pairs with a power of 80 % at a level; None beyond MAX_SEEDS.
 
     It takes the difference and spread for those seen, and looks at any time: more seeds mean another look.
     """

@@ -125,7 +125,7 @@ def _apart_from(metric: str, row: Row, first: Run) -> str:
 
 
 def _spent(columns: Sequence[Column]) -> list[str]:
-    """The totals along which thresholds are reached."""
+    """Return the totals along which thresholds are reached."""
     return [AXES[column.reading] for column in columns if column.reading in AXES]
 
 
@@ -151,7 +151,7 @@ def _curve(points: Points) -> Curve:
 
 
 def _common(runs: Sequence[Run], curves: Curves) -> float | None:
-    """The largest number of tokens that every run has reached; None if one has recorded none."""
+    """Return the largest number of tokens that every run has reached; None if one has recorded none."""
     ends = [
         float(np.nanmax(curve.values))
         for run in runs
@@ -161,7 +161,7 @@ def _common(runs: Sequence[Run], curves: Curves) -> float | None:
 
 
 def direction_of(metric: str) -> Better:
-    """The catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
+    """Return the catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
     about = find_metric(metric)
     return about.better if about else ""
 
@@ -228,13 +228,13 @@ class _Reader:
         return curve, np.where(index >= 0, axis.values[np.maximum(index, 0)], 0.0)
 
     def line(self, row: Row, metric: str) -> list[float | None]:
-        """The mean curve of a row."""
+        """Return the mean curve of a row."""
         curves = [self._curves.get((run.id, metric)) for run in row.counted]
         return sparkline([curve for curve in curves if curve is not None])
 
 
 def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
-    """The position `x` at which the curve first reaches the column's threshold."""
+    """Return the position `x` at which the curve first reaches the column's threshold."""
     return reached(
         curve,
         x,

@@ -63,7 +63,7 @@ def lacking(
     *,
     further_runs: int,
 ) -> str:
-    """The sentence that says why so many further runs do not fit into the budget; empty if they do."""
+    """Return the sentence that says why so many further runs do not fit into the budget; empty if they do."""
     if search.hours is None and search.money is None:
         return ""
     taken = spent(session, experiment_id)

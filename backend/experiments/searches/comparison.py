@@ -22,7 +22,7 @@ class Difference(NamedTuple):
     p: float | None
 
     def shows(self, sign: float) -> bool:
-        """Whether it is shown to lie on the side of this sign."""
+        """Return whether it is shown to lie on the side of this sign."""
         return (
             self.contrast is not None
             and self.p is not None

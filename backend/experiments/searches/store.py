@@ -36,7 +36,7 @@ def active_searches(session: Session) -> list[str]:
 
 
 def is_search(session: Session, experiment_id: str) -> bool:
-    """Whether an experiment is a search."""
+    """Return whether an experiment is a search."""
     return session.get(Search, experiment_id) is not None
 
 

@@ -146,14 +146,14 @@ def _in_order(axis: Axis) -> list[Any]:
 
 
 def _value(axis: Axis, index: Any) -> Any:
-    """The value of a knob at a place that Optuna has chosen."""
+    """Return the value of a knob at a place that Optuna has chosen."""
     if axis.range is None:
         return _in_order(axis)[index]
     return axis.range.at(index) if axis.range.count else axis.range.value(index)
 
 
 def _index_of(axis: Axis, value: Any) -> Any:
-    """The place of a value; None if it is none of the knob."""
+    """Return the place of a value; None if it is none of the knob."""
     if axis.range is not None:
         return axis.range.place(value)
     key = value_key(value)
@@ -165,7 +165,7 @@ def _index_of(axis: Axis, value: Any) -> Any:
 def _frozen(
     trial: TrialRow, axes: Sequence[Axis], spaces: dict[str, BaseDistribution]
 ) -> optuna.trial.FrozenTrial | None:
-    """The trial for the sampler; None for one that says nothing."""
+    """Return the trial for the sampler; None for one that says nothing."""
     if trial.state in ("refused", "deleted", "failed", "no value"):
         return None
     places = {f"{number}": _index_of(axis, trial.point[number]) for number, axis in enumerate(axes)}

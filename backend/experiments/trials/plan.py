@@ -98,7 +98,7 @@ def _lasting_rules(run: Run) -> list[dict[str, Any]]:
 
 
 def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
-    """The cause of this name, or the first; None if the diagnosis has none."""
+    """Return the cause of this name, or the first; None if the diagnosis has none."""
     root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
     if not name:
         return root_causes[0] if root_causes else None

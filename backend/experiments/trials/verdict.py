@@ -36,7 +36,7 @@ class JudgedRun(NamedTuple):
 
 
 def judge(session: Session, trial: Trial) -> TrialVerdict:
-    """The verdict from the runs as they are now."""
+    """Return the verdict from the runs as they are now."""
     runs: dict[str, list[Run]] = defaultdict(list)
     if trial.experiment_id is not None:
         for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):

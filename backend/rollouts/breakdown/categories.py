@@ -41,7 +41,7 @@ class Categories:
 
 
 def categories_of(by: By, cells: Sequence[Cell], weights: Weights | None) -> Categories:
-    """The division of the completions; `weights` of reward terms are None if they are not known."""
+    """Return the division of the completions; `weights` of reward terms are None if they are not known."""
     match by:
         case "prompt":
             return Categories(_undivided(lambda cell: cell.prompt_id), str, prompt=str)

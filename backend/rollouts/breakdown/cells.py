@@ -50,7 +50,7 @@ class Cell:
     """Mean or sum over the tokens, if they are read; None if they are not stored or did not train."""
 
     def has(self, mark: str) -> bool:
-        """Whether the completions have a mark."""
+        """Return whether the completions have a mark."""
         return bool(self.marks & BIT[mark])
 
     @property
@@ -154,7 +154,7 @@ class Cells:
 
 
 def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
-    """The completions at some steps; raises Conflict for too many."""
+    """Return the completions at some steps; raises Conflict for too many."""
     carried = carried_groups(session, run_id, mean.kind, steps)
     tallied = [cell for cell in _tallied(session, run_id, mean.kind, steps) if _is_own(cell, carried)]
     sampled: Counter[int] = Counter()

@@ -76,7 +76,7 @@ class Logged(NamedTuple):
 def breakdown_of(
     session: Session, run: Run, metric: str, before: Window, after: Window, by: By
 ) -> dict[str, Any]:
-    """The change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
+    """Return the change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
 
     Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
     values, Conflict for too many completions.
@@ -117,7 +117,7 @@ def breakdown_of(
 
 
 def _logged(session: Session, run_id: str, metric: str, window: Window) -> Logged:
-    """The steps of a window with a finite value, and the mean of these values."""
+    """Return the steps of a window with a finite value, and the mean of these values."""
     points = read_points(session, [run_id], [metric]).get((run_id, metric))
     if points is None:
         raise NotFound(f"the run has not recorded {metric}")
@@ -159,7 +159,7 @@ def _fill(
 
 
 def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) -> list[float]:
-    """The weight of a completion of each cell in its window's mean."""
+    """Return the weight of a completion of each cell in its window's mean."""
     if mean.is_of_tokens and not mean.is_sum:
         return [cell.tokens / (steps * max(1, all_cells.trained[cell.step])) for cell in cells]
     counted: dict[int, int] = {}
@@ -189,7 +189,7 @@ def _ranked(
     cells: Cells,
     reference: float,
 ) -> list[dict[str, Any]]:
-    """The rows that weigh most, and all others as one."""
+    """Return the rows that weigh most, and all others as one."""
     order = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
     shown, small = order[:MAX_ROWS], order[MAX_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}

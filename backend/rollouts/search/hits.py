@@ -97,7 +97,7 @@ def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
 
 
 def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
-    """The terms, those marked for which texts are read in place of the index."""
+    """Return the terms, those marked for which texts are read in place of the index."""
     return [
         replace(term, is_read=True)
         if term.is_prefix and is_common_beginning(session, term.words[-1], MAX_OF_BEGINNING)
@@ -107,7 +107,7 @@ def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
 
 
 def of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
-    """The terms that the index is asked for: wanted and unwanted ones."""
+    """Return the terms that the index is asked for: wanted and unwanted ones."""
     required = [term for term in terms if term.whole_words and not term.is_not]
     return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
@@ -190,7 +190,7 @@ def shown(session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Ter
 
 
 def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
-    """The completions at some places, with their groups; without what is deleted meanwhile."""
+    """Return the completions at some places, with their groups; without what is deleted meanwhile."""
     ids = list(dict.fromkeys(group for _, group, _ in places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
     groups = {group.id: group for group in session.scalars(query)}

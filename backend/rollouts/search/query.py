@@ -69,7 +69,7 @@ class Term:
 
 
 def parse(text: str) -> tuple[Term, ...]:
-    """The terms of a search; none for an empty one. Raises SearchError."""
+    """Return the terms of a search; none for an empty one. Raises SearchError."""
     if len(text) > MAX_CHARACTERS:
         reason = f"a search has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise SearchError(reason, MAX_CHARACTERS)

@@ -57,7 +57,7 @@ class Scope:
         return self if len(steps) > MAX_STEPS else replace(self, steps=sorted(steps))
 
     def labelled(self, session: Session) -> set[str]:
-        """The completions that have the label."""
+        """Return the completions that have the label."""
         return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._of_label())))
 
     def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
@@ -76,7 +76,7 @@ class Scope:
         return [RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label]
 
     def of_run(self, run: str) -> "Scope":
-        """The part of one run."""
+        """Return the part of one run."""
         return replace(self, runs=[run])
 
     def restricted(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":

@@ -37,7 +37,7 @@ ORDER: dict[str, Callable[[Any, Any], Condition]] = {
 
 
 def condition_of(session: Session, text: str) -> Condition | None:
-    """The condition of a query; None for an empty one. Raises QueryError."""
+    """Return the condition of a query; None for an empty one. Raises QueryError."""
     query = parse(text)
     return None if query is None else _condition(session, query)
 

@@ -84,7 +84,7 @@ def spelled(field: Field, text: str) -> str:
 
 
 def find_field(session: Session, name: Name) -> Field:
-    """The field of a name; raises QueryError with the nearest names for an unknown one."""
+    """Return the field of a name; raises QueryError with the nearest names for an unknown one."""
     text = ALIASES.get(name.text, name.text)
     if name.statistic:
         return _metric(session, name)
@@ -140,7 +140,7 @@ def _of_config(path: str) -> Field:
 
 
 def _first_names(paths: Sequence[str]) -> str:
-    """The first of these paths."""
+    """Return the first of these paths."""
     shown = [f"{CONFIG}{path}" for path in paths[:MAX_NAMED]]
     return ", ".join(shown) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
@@ -155,7 +155,7 @@ def _unknown(text: str) -> str:
 
 
 def _endings() -> list[str]:
-    """The last parts of paths, under which most people know a field: `lr`, `temperature`."""
+    """Return the last parts of paths, under which most people know a field: `lr`, `temperature`."""
     return sorted({path.rpartition(".")[2] for path in config_paths()})
 
 

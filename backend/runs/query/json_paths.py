@@ -44,7 +44,7 @@ def escaped(text: str) -> str:
 
 
 def _places(column: Any, path: Sequence[str]) -> list[Any]:
-    """The value at a path, by every path that SQLite may need for it; at most one has a value.
+    """Return the value at a path, by every path that SQLite may need for it; at most one has a value.
 
     It takes a number for the place in a list alone, and compares keys with the text of the document.
     """
@@ -54,7 +54,7 @@ def _places(column: Any, path: Sequence[str]) -> list[Any]:
 
 
 def _with_places(path: Sequence[str]) -> tuple[str | int, ...]:
-    """The path in which every key that can be one is the place in a list."""
+    """Return the path in which every key that can be one is the place in a list."""
     return tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path)
 
 

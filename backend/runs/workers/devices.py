@@ -84,7 +84,7 @@ def cpu_name() -> str:
 
 
 def find_gpus() -> list[Gpu]:
-    """The GPUs of this machine that CUDA_VISIBLE_DEVICES leaves visible."""
+    """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves visible."""
     try:
         listing = subprocess.run(
             ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"],
@@ -102,7 +102,7 @@ def find_gpus() -> list[Gpu]:
 
 
 def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
-    """The GPUs that a value of CUDA_VISIBLE_DEVICES (indices or UUIDs) selects, in its order."""
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES (indices or UUIDs) selects, in its order."""
     if visible is None:
         return gpus
     chosen = []

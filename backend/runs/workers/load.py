@@ -37,7 +37,7 @@ class MachineLoad:
         self._since, self._counted = time.monotonic(), _transferred()
 
     def read(self) -> Readings:
-        """The means since the last reading, and what is in use now; always by the same thread."""
+        """Return the means since the last reading, and what is in use now; always by the same thread."""
         memory = psutil.virtual_memory()
         readings: Readings = {
             "cpu_frac": psutil.cpu_percent() / 100,

@@ -83,7 +83,7 @@ class Manifest(Strict):
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a backup; raises BadBackup."""
+    """Return the manifest of a backup; raises BadBackup."""
     try:
         with open_below(directory, MANIFEST) as file:
             content = file.read(MANIFEST_BYTES + 1)

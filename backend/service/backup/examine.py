@@ -65,7 +65,7 @@ def check_sqlite(file: Path, revision: str) -> None:
 
 
 def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    """The statements that made everything, by kind and name."""
+    """Return the statements that made everything, by kind and name."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return {
         (str(kind), str(name)): " ".join(str(sql).split())

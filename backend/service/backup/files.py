@@ -37,7 +37,7 @@ class Digest(BaseModel):
 
 
 def is_canonical(name: str) -> bool:
-    """Whether this is the one way to write a path below a directory, on every file system."""
+    """Return whether this is the one way to write a path below a directory, on every file system."""
     try:
         encoded = name.encode()
     except UnicodeEncodeError:  # half a character

@@ -118,7 +118,7 @@ def _take_all(source: Path, target: Path) -> None:
 
 
 def _take_checkpoint(source: Path, target: Path) -> bool:
-    """Whether all its files were still there."""
+    """Return whether all its files were still there."""
     if target.exists():
         return True
     try:

@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def declarations() -> str:
-    """The text of `api.d.ts`: one declaration for each schema that a response uses."""
+    """Return the text of `api.d.ts`: one declaration for each schema that a response uses."""
     document = create_app().openapi()
     schemas = document["components"]["schemas"]
     used = sorted(_used(document["paths"], schemas))

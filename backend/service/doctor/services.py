@@ -245,7 +245,7 @@ def _collation(connection: Connection) -> str:
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
-    """The version of the SQLite library that Python brings."""
+    """Return the version of the SQLite library that Python brings."""
     version_text = ".".join(map(str, version))
     if version < OLDEST_SQLITE:
         return bad("sqlite", f"SQLite {version_text} is too old: use a newer Python (3.35 is needed)")

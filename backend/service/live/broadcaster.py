@@ -256,13 +256,13 @@ class Broadcaster:
 
 
 def _beginning(session: Session, kind: str) -> Missed:
-    """The first message to a page that resumes nothing."""
+    """Return the first message to a page that resumes nothing."""
     position = settled_place(session)
     return Missed(Message(kind, {}, position).encode(), position, is_all=True)
 
 
 def _behind(messages: Sequence[Message], position: Position) -> Position:
-    """The position behind some messages that began at `position`."""
+    """Return the position behind some messages that began at `position`."""
     return (messages[-1].position if messages else None) or position
 
 

@@ -34,12 +34,12 @@ class Position(NamedTuple):
     """`run.changed_at` of the newest change."""
 
     def write(self) -> str:
-        """The `id` of a message."""
+        """Return the `id` of a message."""
         return f"{self.event}.{int(self.changed * 1e6)}"
 
 
 def read_place(text: str) -> Position | None:
-    """The position that `Position.write` wrote; None for any other text."""
+    """Return the position that `Position.write` wrote; None for any other text."""
     event, dot, changed = text.partition(".")
     if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
         return None
@@ -54,13 +54,13 @@ class Message(NamedTuple):
     position: Position | None = None
 
     def encode(self) -> bytes:
-        """The message in the wire format of server-sent events."""
+        """Return the message in the wire format of server-sent events."""
         head = f"id: {self.position.write()}\n" if self.position else ""
         return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
 
 
 def current_place(session: Session) -> Position:
-    """The newest event and change that can be seen."""
+    """Return the newest event and change that can be seen."""
     newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
     return Position(newest or 0, changed or 0.0)
 
@@ -78,7 +78,7 @@ def settled_place(session: Session) -> Position:
 
 
 def _is_settled(last: int, event: int, at: float, now: float) -> bool:
-    """Whether no event can still appear between these two."""
+    """Return whether no event can still appear between these two."""
     return event == last + 1 or abs(now - at) >= GAP_SECONDS
 
 
@@ -91,7 +91,7 @@ def _newest_change() -> Any:
 
 
 def events_after(session: Session, last: int, limit: int) -> list[Event]:
-    """The events behind `last` in the order of their ids, as far as no earlier one can still appear.
+    """Return the events behind `last` in the order of their ids, as far as no earlier one can still appear.
 
     Postgres gives ids before it commits: a gap may be filled by a transaction that is not over yet.
     """

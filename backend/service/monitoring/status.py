@@ -56,7 +56,7 @@ class Component:
         self.detail = fault.sentence if fault else ""
 
     def shown(self) -> dict[str, Any]:
-        """The part as the HTTP interface shows it."""
+        """Return the part as the HTTP interface shows it."""
         return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
 
 
@@ -112,7 +112,7 @@ class Status:
 
 
 def broker_fault(settings: Settings) -> Fault | None:
-    """The fault that keeps doorbells from being heard; None if there is none."""
+    """Return the fault that keeps doorbells from being heard; None if there is none."""
     url = choose_broker(settings).url
     if url.startswith(("filesystem:", "memory:")):
         return None

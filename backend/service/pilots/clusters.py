@@ -17,7 +17,7 @@ class Cluster(Protocol):
     """Something that starts pilots."""
 
     def count(self) -> Pilots:
-        """The pilots that wait and run there; raises Unavailable."""
+        """Return the pilots that wait and run there; raises Unavailable."""
 
     def submit(self) -> str:
         """Start one more; its name there. Raises Unavailable."""
@@ -30,7 +30,7 @@ class Slurm:
         self._script = script
 
     def count(self) -> Pilots:
-        """The jobs of this user by their name."""
+        """Return the jobs of this user by their name."""
         listing = output_of(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
@@ -48,7 +48,7 @@ class Kubernetes:
         self._job = json.dumps(job)
 
     def count(self) -> Pilots:
-        """The jobs with the label that have not finished."""
+        """Return the jobs with the label that have not finished."""
         listing = output_of(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
         try:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
@@ -70,7 +70,7 @@ class SkyPilot:
         self._path = path
 
     def count(self) -> Pilots:
-        """The unfinished jobs by their name."""
+        """Return the unfinished jobs by their name."""
         listing = output_of(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if NAME in line]
         running = sum("RUNNING" in line for line in states)

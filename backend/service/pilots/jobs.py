@@ -18,7 +18,7 @@ GRACE_SECONDS = 120
 
 
 def worker_command(python: str, *, runs: int, idle_seconds: int, devices: int, nodes: int = 1) -> list[str]:
-    """The command of a pilot, on each of its nodes."""
+    """Return the command of a pilot, on each of its nodes."""
     limits = ["--runs", str(runs), "--idle", str(idle_seconds), "--devices", str(devices)]
     limits += ["--nodes", str(nodes)] if nodes > 1 else []
     return [python, "-m", "backend.service", "worker", *limits]
@@ -145,5 +145,5 @@ def skypilot_task(
 
 
 def this_python() -> str:
-    """The interpreter of this installation, which a shared file system shows to every node."""
+    """Return the interpreter of this installation, which a shared file system shows to every node."""
     return sys.executable

@@ -94,7 +94,7 @@ class Protocol(H11Protocol):
         return True
 
     def waits_for_client(self) -> bool:
-        """Whether the client is to send its request or the rest of it, or to read the answer."""
+        """Return whether the client is to send its request or the rest of it, or to read the answer."""
         if self.transport.is_closing() or self._is_refused:
             return False
         if self.cycle is None or self.cycle.response_complete:
@@ -142,7 +142,7 @@ class Server(uvicorn.Server):
 
 
 def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
-    """The configuration with which uvicorn serves `app`, an application or its factory."""
+    """Return the configuration with which uvicorn serves `app`, an application or its factory."""
     return uvicorn.Config(
         app,
         host=settings.host,

@@ -56,7 +56,7 @@ class Terminal:
 
 
 def has_screen() -> bool:
-    """Whether a browser opened here would be seen by the user."""
+    """Return whether a browser opened here would be seen by the user."""
     if os.environ.get("SSH_CONNECTION") or not sys.stdout.isatty():
         return False
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

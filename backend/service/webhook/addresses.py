@@ -86,7 +86,7 @@ def _look_up(host: str, port: int, seconds: float) -> list[str]:
 
 
 def is_outside(address: Address) -> bool:
-    """Whether an address is one of the public internet, also behind the ways to write IPv4 as IPv6."""
+    """Return whether an address is one of the public internet, also behind the ways to write IPv4 as IPv6."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if address in NAT64:

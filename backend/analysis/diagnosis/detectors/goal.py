@@ -131,7 +131,7 @@ def _is_known_before(log: Log, name: str, step: int) -> bool:
 
 
 def _moved_at(series: Series, step: int) -> bool:
-    """Whether a metric of behaviour left its values of the 10 steps before `step` within 2 steps."""
+    """Return whether a metric of behaviour left its values of the 10 steps before `step` within 2 steps."""
     finite = series.finite()
     before = finite.values[finite.steps < step][-10:]
     at = finite.values[finite.steps >= step][:3]

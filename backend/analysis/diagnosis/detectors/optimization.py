@@ -168,7 +168,7 @@ def _dominates(share: float) -> str:
 
 
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
-    """The KL term's part of the gradient from a step on until the fall; 0 if it is not known."""
+    """Return the KL term's part of the gradient from a step on until the fall; 0 if it is not known."""
     last = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
     measured = log.find("optim/kl_share")
     values = measured[1].between(first, last).values if measured else np.zeros(0)

@@ -106,7 +106,7 @@ class ReadArchive(NamedTuple):
 
 
 def is_run_archive(file: IO[bytes]) -> bool:
-    """Whether a file begins as an archive of this service."""
+    """Return whether a file begins as an archive of this service."""
     file.seek(0)
     head = file.read(262)
     file.seek(0)
@@ -297,7 +297,7 @@ def _metric(name: bytes) -> str:
 
 
 def attempt_at(attempts: list[ArchivedAttempt], steps: Ints) -> Ints:
-    """The attempt whose value of each step counts: the newest one that continued from before it.
+    """Return the attempt whose value of each step counts: the newest one that continued from before it.
 
     What a fork has inherited lies before all of them and goes to the first.
     """

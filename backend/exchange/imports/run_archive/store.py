@@ -245,7 +245,7 @@ def _status(run: ArchivedRun) -> dict[str, Any]:
 
 
 def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
-    """The columns of its diagnosis, made anew: the archive's own word proves nothing."""
+    """Return the columns of its diagnosis, made anew: the archive's own word proves nothing."""
     run = archive.run
     if not run.last_step or not run.steps:
         return columns_of(None, run.last_step)
