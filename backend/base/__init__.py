@@ -1,1 +1,1 @@
-"""What every other room may use: settings, errors, logs, redaction, the sandbox."""
+"""Shared base of all packages: settings, errors, logs, redaction, the sandbox."""

@@ -1,4 +1,4 @@
-"""Descriptions of fields: the texts below their declarations, read when a schema is asked for.
+"""Descriptions of fields: the texts below their declarations, read when a schema is requested.
 
 pydantic's `use_attribute_docstrings` reads the source of each model when it is defined, which takes a good
 part of the processor time that the service needs to start.
@@ -34,7 +34,7 @@ class Documented(BaseModel):
 
 
 def _as_whole_number(value: Any) -> Any:
-    """1000.0 as 1000: in JSON they are the same number."""
+    """Return 1000.0 as 1000, because they are the same number in JSON."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -63,7 +63,7 @@ class StrictNumbers(Documented):
 
 
 def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
-    """The texts below the fields of a model, those of its bases included, by field."""
+    """Return the texts below a model's fields, including those of its bases, by field."""
     texts: dict[str, str] = {}
     models = [
         base_model
@@ -78,7 +78,7 @@ def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _texts_of_module(name: str) -> dict[str, dict[str, str]]:
-    """The texts below annotated names, by qualified name of the class."""
+    """Return the texts below annotated names, by qualified name of the class."""
     try:
         return dict(_texts_of_classes(ast.parse(getsource(sys.modules[name])), ""))
     except (KeyError, OSError, TypeError, SyntaxError):  # there is no file, or it is being replaced

@@ -25,19 +25,19 @@ class FieldError(NamedTuple):
     """Dotted path of the field, e.g. `objective.surrogate.eps_low`."""
 
     message: str
-    """The value that was met and what was expected."""
+    """Given value and what was expected."""
 
     position: int | None = None
-    """Offset, from 0, of the character of a text at which it went wrong."""
+    """Offset of the character with the error in a text, starting at 0."""
 
 
 class GrpoLabError(Exception):
-    """Base of all errors with words meant for a user."""
+    """Base of all errors with a message for a user."""
 
     status = 500
     title = "Internal error"
     retry_seconds = 0
-    """After how long it may be worth trying again; 0: nobody knows."""
+    """Seconds after which a retry may succeed; 0 if unknown."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -45,7 +45,7 @@ class GrpoLabError(Exception):
 
 
 class NotFound(GrpoLabError):
-    """The thing asked for does not exist."""
+    """The requested object does not exist."""
 
     status = 404
     title = "Not found"
@@ -66,28 +66,28 @@ class ExperimentNotFound(NotFound):
 
 
 class Conflict(GrpoLabError):
-    """The state of the thing forbids what was asked."""
+    """The object's state does not allow the request."""
 
     status = 409
     title = "Conflict"
 
 
 class MoveForbidden(Conflict):
-    """A run in this status cannot do that."""
+    """A run in this status does not allow the action."""
 
     def __init__(self, run_id: str, status: str, action: str, allowed: str) -> None:
         super().__init__(f"run {run_id!r} is {status}; {action} needs a run that is {allowed}")
 
 
 class Gone(GrpoLabError):
-    """A person has put the thing away: whoever feeds it should stop."""
+    """The object was moved to the trash, so a client that pushes to it should stop."""
 
     status = 410
     title = "Gone"
 
 
 class InvalidRequest(GrpoLabError):
-    """A request that cannot be understood; `errors` names each field."""
+    """An invalid request; `errors` names each field."""
 
     status = 422
     title = "Invalid request"
@@ -104,7 +104,7 @@ class InvalidConfig(InvalidRequest):
 
 
 class Unavailable(GrpoLabError):
-    """Something this needs is away for the moment."""
+    """A required service is temporarily unavailable."""
 
     status = 503
     title = "Unavailable"

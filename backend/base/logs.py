@@ -25,13 +25,13 @@ from backend.base.redaction import learn_secrets, redact
 from backend.base.settings import Settings
 
 OURS = ("backend", "worker", "uvicorn", "celery")
-"""These report their progress; everybody else only warnings."""
+"""Loggers that report their progress; all others report only warnings."""
 
 MESSAGE_CHARACTERS = 10_000
 EXCEPTION_CHARACTERS = 50_000
 
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What could move a terminal's cursor, begin a line of its own or turn a text's direction."""
+"""Characters that can move a terminal's cursor, begin a new line or reverse a text's direction."""
 
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName", "data"}
 
@@ -55,7 +55,7 @@ def set_up_logging(settings: Settings, *, is_json: bool | None = None, stream: T
 
 @contextmanager
 def about(**fields: Any) -> Iterator[None]:
-    """Every line that is reported meanwhile, by this thread or task, carries these fields."""
+    """Add these fields to every line that this thread or task logs in the `with` block."""
     token = _about.set({**_about.get(), **fields})
     try:
         yield
@@ -64,12 +64,12 @@ def about(**fields: Any) -> Iterator[None]:
 
 
 def request_id() -> str:
-    """The id of the request in progress; empty outside of one."""
+    """Return the id of the request in progress; "" outside of a request."""
     return str(_about.get().get("request_id", ""))
 
 
 def escape_controls(text: str) -> str:
-    """One line that does nothing to a terminal: four signs for what would have been an escape."""
+    """Return the text as one line without effects on a terminal, with control characters as escapes."""
     return CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -81,7 +81,7 @@ class Lines(logging.Formatter):
         self._is_json = is_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of this event."""
+        """Return the line of this event."""
         now = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": now.replace("+00:00", "Z"),
@@ -114,7 +114,7 @@ class Lines(logging.Formatter):
 
 
 def _cut(text: str, most: int) -> str:
-    """The beginning and the end of a text that is too long: a traceback says most at its end."""
+    """Return the start and end of a text that is too long, because a traceback says most at its end."""
     if len(text) <= most:
         return text
     return f"{text[: most // 2]} [{len(text) - most:,} characters left out] {text[-most // 2 :]}"

@@ -18,7 +18,7 @@ class Answer(NamedTuple):
 
     status: int
     content: bytes
-    """Its body, at most as many bytes as were asked for."""
+    """Body of the answer, at most `most_bytes` long."""
 
 
 def fetch(
@@ -31,11 +31,11 @@ def fetch(
     follows: Callable[[str], bool] = lambda _address: False,
     uses_proxies: bool = False,
 ) -> Answer:
-    """The answer of an address of http:// or https://; a `body` is posted.
+    """Request an address of http:// or https:// and return the answer; a `body` is posted.
 
-    `follows` says to which addresses a redirect may lead: by default to none. One that is not followed is
-    the answer. The connection is cut after `seconds`, whatever it waits for, and closed after `most_bytes`.
-    Raises TimeoutError, other kinds of OSError, and HTTPException.
+    `follows` says to which addresses a redirect may lead, by default to none. A redirect that is not followed
+    is the answer. The connection is cut after `seconds` in any state, and closed after `most_bytes`.
+    Raises TimeoutError after `seconds`, and OSError or HTTPException if the request fails.
     """
     request = Request(address, body, dict(headers))  # noqa: S310 - the next line looks at the scheme
     if request.type not in ("http", "https"):
@@ -74,7 +74,7 @@ class Deadline:
         self._timer.daemon = True
 
     def connect(self, address: tuple[str, int], _timeout: Any, source: Any = None) -> socket.socket:
-        """A connection to an address. Raises TimeoutError and OSError."""
+        """Connect to an address. Raises TimeoutError after the deadline, OSError if the connection fails."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError

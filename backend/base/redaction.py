@@ -1,4 +1,4 @@
-"""Secrets have no place in what others may read: configs, the record of a run, logs, answers.
+"""Removal of secrets from everything that others may read: configs, the record of a run, logs, answers.
 
 `secret_errors` refuses a document that holds one. `redact` replaces what slipped through: everything that
 looks like a secret, and the secrets that this process was given itself (`learn_secrets`). The files of tokens
@@ -38,23 +38,23 @@ NAMED_LIKE_A_SECRET = re.compile(
 """Names of environment variables whose values are secrets."""
 
 LONGEST_SECRET = 512
-"""Characters; whoever cuts a text into pieces keeps that much together."""
+"""Longest secret, in characters; a text must be cut into pieces that overlap by this much."""
 
 WINDOW = 100_000
-"""Characters that are looked through at once."""
+"""Number of characters that are searched at once."""
 
 SHORTEST_SECRET = 8
 """A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
 
 TOKEN_FILES = ("token", "viewer-token", "writer-key")
-"""Below the state directory, where no token was chosen."""
+"""Files below the state directory that hold the generated tokens."""
 
 Stamp = tuple[int, int, int]
-"""Changes when a file is made or replaced."""
+"""Stamp of a file, which changes when the file is created or replaced."""
 
 _known: set[str] = set()
 _watched: dict[Path, Stamp | None] = {}
-"""Files that hold a token, or will; None: not yet."""
+"""Stamps of the files that hold a token; None if the file does not exist yet."""
 
 
 def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
@@ -78,7 +78,7 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
 
 
 def _look_at_tokens() -> None:
-    """Learn what token files hold that were made or replaced since the last look."""
+    """Learn the content of token files that were created or replaced since the last check."""
     for path, known_stamp in list(_watched.items()):
         if (stamp := _stamp(path)) != known_stamp:
             learn(_content(path))
@@ -105,13 +105,13 @@ def learn(*values: str) -> None:
 
 
 def redact(text: str) -> str:
-    """The text with every secret replaced. Do it before anything is cut off: half a secret is not found."""
+    """Return the text with every secret replaced. Redact before cutting: half a secret is not found."""
     _look_at_tokens()
     return _redacted_text(text)
 
 
 def redact_document(document: Any) -> Any:
-    """The same for every text in a JSON document, names of fields too; nested as deeply as it may be."""
+    """Return a JSON document of any depth with the secrets in all texts and field names replaced."""
     _look_at_tokens()
     names: dict[Any, Any] = {}
     holder = [document]
@@ -148,7 +148,7 @@ def _redacted_text(text: str) -> str:
 
 
 def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
-    """(begin, end) of every secret; they may overlap."""
+    """Yield (begin, end) of every secret; they may overlap."""
     if len(text) < SHORTEST_SECRET and "://" not in text:
         return
     for word in _known:
@@ -168,7 +168,7 @@ def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
-    """One error for every text that looks like a token or an address with a password; it is not repeated."""
+    """Yield an error, without the text, per text that looks like a token or an address with a password."""
     _look_at_tokens()
     yield from _secret_errors(document, path)
 
@@ -187,13 +187,13 @@ def _secret_errors(document: Any, path: str) -> Iterator[FieldError]:
 
 
 def refuse_secrets(text: str, path: str) -> None:
-    """Raise InvalidRequest for a text that looks like a secret."""
+    """Raise InvalidRequest if a text looks like a secret."""
     if errors := list(secret_errors(text, path)):
         raise InvalidRequest(errors)
 
 
 def _password(url: str) -> str:
-    """Of an address; empty when it has none. A password with unescaped signs is taken as it stands."""
+    """Return an address's password, unescaped characters included; "" if it has none."""
     match = re.search(r"://[^/:@]*:(.+)@", url)
     return match[1] if match else ""
 

@@ -21,7 +21,7 @@ PERMISSIONS = TypeAdapter(dict[str, Permissions])
 
 DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
 BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
-"""What an address may begin with: the databases and brokers that are tried."""
+"""Allowed prefixes of an address: the databases and brokers that are tested."""
 
 
 class Settings(BaseSettings):
@@ -110,10 +110,10 @@ class Settings(BaseSettings):
     """Currency of SLOT_PRICE and of the prices of judges, as ISO 4217 writes it."""
 
     lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
-    """How long a worker owns a run without renewing its lease, in seconds."""
+    """Duration of a worker's lease on a run, in seconds, unless it is renewed."""
 
     poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
-    """How often a worker looks for runs when no broker message comes, in seconds."""
+    """Interval at which a worker polls for runs without a broker message, in seconds."""
 
     grpolab_token: str = ""
     """Operator's token; empty: one is generated and stored in the state directory."""
@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     unless Slack or Discord receives them."""
 
     grpolab_webhook_format: Literal["auto", "json", "slack", "discord"] = "auto"
-    """Form of a webhook; `auto`: that of Slack or Discord where the address is theirs, else JSON."""
+    """Form of a webhook; `auto`: that of Slack or Discord if the address is theirs, else JSON."""
 
     grpolab_webhook_level: Literal["info", "warning", "error"] = "info"
     """Lowest level of an event that is posted: a collapse or a failed run is an `error`."""
@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     `unconfined`: it runs those too, and they can read every file that the worker can read."""
 
     plugin_permissions: str = ""
-    """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
+    """Permissions of reward plugins, as JSON by name, e.g. {"judge": {"network": true}}; empty: none."""
 
     judge_url: str = ""
     """Base address of the OpenAI-compatible server that the reward `judge` asks, such as
@@ -437,7 +437,7 @@ class Settings(BaseSettings):
 
 
 def _listed(text: str) -> list[str]:
-    """The items of a comma-separated list."""
+    """Return the items of a comma-separated list."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 

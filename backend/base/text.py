@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 LARGEST = 2**63
-"""Integers from here on fit no column of 64 bits."""
+"""Smallest integer that does not fit a column of 64 bits."""
 
 DEEPEST = 50
-"""A document from outside is nested no deeper."""
+"""Maximum nesting of a document from outside."""
 
 DEEPEST_ANSWER = 200
 """Levels of what a process, a server or a model answers: whoever writes or compares it may recurse."""
@@ -26,13 +26,13 @@ def clean_text(text: str) -> str:
 
 
 def written_out(match: "re.Match[str]") -> str:
-    """The one character that was found, as its escape: visible, and nobody has to guess what stood there."""
+    """Return the matched character as a visible escape."""
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
 def size_text(count: float) -> str:
-    """A number of bytes in words: `34 MB`, `1.2 GB`."""
+    """Return a number of bytes as text: `34 MB`, `1.2 GB`."""
     if count < 1000:
         return f"{count:.0f} bytes"
     power = min(int(math.log10(count)) // 3, 4)
@@ -41,7 +41,7 @@ def size_text(count: float) -> str:
 
 
 def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
-    """Whether a JSON document is nested deeper than that; needs no recursion."""
+    """Return whether a JSON document is nested deeper than `deepest`, without recursion."""
     level = [document]
     for _ in range(deepest + 1):
         level = [child for node in level if isinstance(node, dict | list | tuple)
@@ -50,9 +50,9 @@ def is_too_deep(document: Any, deepest: int = DEEPEST) -> bool:
 
 
 def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = None) -> Any:
-    """The JSON that a process, a server or a model wrote; `constants` reads NaN and infinities.
+    """Return the JSON that a process, a server or a model wrote; `constants` reads NaN and infinities.
 
-    ValueError for text that is no JSON, or is nested deeper than DEEPEST_ANSWER.
+    Raises ValueError if the text is not JSON, or is nested deeper than DEEPEST_ANSWER.
     """
     try:
         answer = json.loads(text, parse_constant=constants)
@@ -89,6 +89,6 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
 
 
 def _short(number: int) -> str:
-    """Its digits, or how many there are."""
+    """Return a number's digits, or how many there are if they are too many to show."""
     text = str(number)
     return text if len(text) <= 30 else f"{text[:12]}... of {len(text.lstrip('-'))} digits"

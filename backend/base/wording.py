@@ -1,4 +1,4 @@
-"""Messages of validation in plain words."""
+"""Validation messages in plain words."""
 
 import re
 
@@ -8,13 +8,13 @@ WORDS = (
     ("a valid integer", "a whole number"),
     ("a valid ", "a "),
 )
-"""Words of pydantic, and the plain ones."""
+"""Plain words by pydantic's words."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def has_control(text: str) -> bool:
-    """Whether a text holds a line break or another control character, which scripts and headers obey."""
+    """Return whether a text holds a line break or another control character, unsafe in a header."""
     return CONTROL.search(text) is not None
 
 

@@ -1,1 +1,1 @@
-"""What a run can be launched with: policies and datasets."""
+"""Policies and datasets with which a run can be launched."""

@@ -1,4 +1,4 @@
-"""Adapters: what trains beside a policy whose own weights stay as they came."""
+"""Adapters: weights that train beside a policy whose own weights are frozen."""
 
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ class NoAdapter(Frozen):
 class LoraAdapter(Frozen):
     """Low-rank adaptation: each adapted layer adds (alpha / rank) B A to its weight (LoRA, arXiv:2106.09685).
 
-    The base is frozen. B begins at 0, so the run begins with the policy as it came. Wants about ten times the
+    The base is frozen. B starts at 0, so the run starts with the unchanged policy. Use about ten times the
     learning rate of full fine-tuning (Thinking Machines, "LoRA Without Regret", 2025).
     """
 
@@ -48,9 +48,9 @@ class LoraAdapter(Frozen):
 
 
 class ContinuedAdapter(Frozen):
-    """A LoRA adapter from a directory goes on training; rank, scale and layers are its own.
+    """A LoRA adapter from a directory continues training with its own rank, scale and layers.
 
-    The policy that the run began with, adapter included, is the reference.
+    The reference is the policy at the start of the run, including the adapter.
     """
 
     type: Literal["continued"] = "continued"
@@ -59,7 +59,7 @@ class ContinuedAdapter(Frozen):
     """Directory of MODELS_DIR with adapter_config.json and adapter_model.safetensors, as peft writes them."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which it trains."""
+    """Precision in which the adapter trains."""
 
 
 Adapter = Annotated[NoAdapter | LoraAdapter | ContinuedAdapter, Field(discriminator="type")]

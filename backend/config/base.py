@@ -8,14 +8,14 @@ from pydantic_core import PydanticCustomError
 from backend.base.documented import StrictNumbers
 
 MAX_STEPS = 10_000_000
-"""Training steps of one run."""
+"""Maximum number of training steps of one run."""
 
 MAX_COMPLETIONS = 2**18
-"""In one step, or in one evaluation: ten times what the largest published runs use."""
+"""Maximum number of completions in one step or evaluation: ten times that of the largest published runs."""
 
 
 MAX_OF_A_NAME = 193
-"""Characters of a hub name, `owner/name`. A limit in the pattern itself would take long to compile."""
+"""Maximum length of a hub name, `owner/name`, in characters. A limit in the pattern would compile slowly."""
 
 
 class Frozen(StrictNumbers):
@@ -30,12 +30,12 @@ class Frozen(StrictNumbers):
     )
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with `changes`, validated again (`model_copy` would accept anything)."""
+        """Return a copy with `changes`, validated again (`model_copy` would accept anything)."""
         return type(self).model_validate(self.model_dump() | changes)
 
 
 def refusal(errors: list[tuple[str, str]]) -> PydanticCustomError:
-    """The error of a combination that makes no sense: (path relative to the model, reason) for each field."""
+    """Return the error for an invalid combination: (path relative to the model, reason) for each field."""
     return PydanticCustomError(
         "combination",
         "{summary}",

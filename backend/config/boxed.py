@@ -1,4 +1,4 @@
-"""The last box of a text, where solutions and completions put their answer."""
+r"""The last \boxed{} of a text, which holds the answer of a solution or completion."""
 
 import re
 
@@ -30,12 +30,12 @@ def last_boxed(text: str) -> str | None:
 
 
 def has_braced_box(text: str) -> bool:
-    r"""Whether any \\boxed of a text has an opening brace."""
+    r"""Return whether any \\boxed of a text has an opening brace."""
     return _BOX.search(text) is not None
 
 
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The last match of a pattern; none before it is kept."""
+    """Return the last match of a pattern; none before it is kept."""
     last = None
     for last in pattern.finditer(text):  # noqa: B007 - only the last is wanted
         pass

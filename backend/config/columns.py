@@ -20,7 +20,7 @@ class Columns(NamedTuple):
 
 
 def cell(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a field; `a.b` is the field b of an object a, unless a field has that name.
+    """Return the value of a field; `a.b` is the field b of an object a, unless a field has that name.
 
     ValueError when there is none.
     """
@@ -34,14 +34,14 @@ def cell(row: Mapping[str, Any], name: str) -> Any:
 
 
 def prompt_of(row: Mapping[str, Any], columns: Columns) -> Any:
-    """The question of a row, text or messages, unchecked; ValueError when the field is missing."""
+    """Return the question of a row, text or messages, unchecked; ValueError when the field is missing."""
     value: Any = as_messages(cell(row, columns.prompt))
     is_exchange = columns.prompt == columns.answer and isinstance(value, list)
     return value[:-1] if is_exchange else value
 
 
 def answer_of(row: Mapping[str, Any], columns: Columns) -> Any:
-    """The answer of a row, text or a number, unchecked; ValueError when it is missing."""
+    """Return the answer of a row, text or a number, unchecked; ValueError when it is missing."""
     value = cell(row, columns.answer)
     if columns.prompt != columns.answer:
         return value

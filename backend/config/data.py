@@ -20,7 +20,7 @@ class DataConfig(Frozen):
     and names them, drop leaves them out."""
 
     similarity: Annotated[float, Field(ge=0.5, le=1)] = 0.7
-    """Share of their three-word sequences that near duplicates have in common (Jaccard's index)."""
+    """Share of three-word sequences that near duplicates have in common (Jaccard index)."""
 
     contamination: Literal["ignore", "report", "drop"] = "ignore"
     """Training rows that share `ngram` words in a row with a held-out question of any source: report counts
@@ -39,10 +39,10 @@ class DataConfig(Frozen):
     """Pass rates that an earlier run measured, stored when that run is chosen: the hash of their content."""
 
     min_pass_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Rows with a lower pass rate are left out; above 0, e.g. 0.1, those that nobody solves."""
+    """Rows with a lower pass rate are left out; e.g. 0.1 drops rows that are never solved."""
 
     max_pass_rate: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Rows with a higher pass rate are left out, e.g. 0.9: they teach nothing more."""
+    """Rows with a higher pass rate are left out; e.g. 0.9 drops rows that teach nothing more."""
 
     curriculum: Literal["none", "easy_first"] = "none"
     """easy_first: each pass goes from easy rows to hard ones, by `difficulty_field`, else by the pass rate;

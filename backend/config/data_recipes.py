@@ -8,22 +8,22 @@ class DataRecipe(Frozen):
     """A dataset, ready to be trained on."""
 
     title: str
-    """Name as people say it."""
+    """Common name of the dataset."""
 
     family: str
-    """What it takes: the hub, or nothing."""
+    """Requirement of the dataset: the hub, or nothing."""
 
     source: str
-    """Where it is from."""
+    """Source of the dataset."""
 
     licence: str
     """Terms as its card states them; read the card before you publish."""
 
     note: str
-    """What is in it and how it is read."""
+    """Content of the dataset and how it is read."""
 
     problems: tuple[ProblemSource, ...]
-    """What the config's problems become."""
+    """Problem sources that the recipe sets in the config."""
 
 
 HUB, HERE = "From the hub (HF_ONLINE=1)", "Generated here"

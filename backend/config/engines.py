@@ -22,7 +22,7 @@ class ServerEngine(Frozen):
     type: Literal["server"] = "server"
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
-    """A request for the completions of one prompt that takes longer is tried again, at the next server."""
+    """Time limit of a request for one prompt's completions; then it is tried again at the next server."""
 
     retries: Annotated[int, Field(ge=0, le=20)] = 5
     """Further tries of a request that failed, with growing pauses; after them the run fails and can be
@@ -47,10 +47,10 @@ class ColocatedEngine(Frozen):
     the machine's."""
 
     start_seconds: Annotated[float, Field(ge=1, le=86_400)] = 900.0
-    """Time that vLLM has to start; after it the run fails."""
+    """Time limit for vLLM to start; afterwards the run fails."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
-    """A request for the completions of one prompt that takes longer is tried again."""
+    """Time limit of a request for one prompt's completions; then it is tried again."""
 
     retries: Annotated[int, Field(ge=0, le=20)] = 5
     """Further tries of a request that failed, with growing pauses; after them the run fails and can be

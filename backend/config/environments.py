@@ -10,7 +10,7 @@ ToolName = Literal["calculator", "lookup", "python"]
 
 
 class NoEnvironment(Frozen):
-    """Nothing answers: a completion is the policy's alone, in one turn."""
+    """No environment: the policy writes each completion in one turn."""
 
     type: Literal["none"] = "none"
 
@@ -31,10 +31,10 @@ class ToolUse(Frozen):
     writes on after 12*34= ; template: as the chat template has it, <tool_call> with JSON."""
 
     max_turns: Annotated[int, Field(ge=1, le=64)] = 4
-    """Calls of one completion that are answered; later ones stay text."""
+    """Maximum number of answered calls per completion; later calls stay text."""
 
     max_observation_tokens: Annotated[int, Field(ge=1, le=32_768)] = 32
-    """Longest answer of a tool, in tokens; the rest of it is cut off."""
+    """Longest answer of a tool, in tokens; a longer answer is cut."""
 
     lookup_field: Annotated[str, Field(min_length=1, max_length=128)] = "table"
     """Column of a row that lookup reads: an object of texts by key. Read only with that tool."""
@@ -54,7 +54,7 @@ class OpenEnv(Frozen):
     type: Literal["openenv"] = "openenv"
 
     server: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
-    """Name of a server that the operator gave by OPENENV_URLS."""
+    """Name of a server in the operator's setting OPENENV_URLS."""
 
     form: Literal["text", "template"] = "text"
     """How a turn becomes an action. text: the turn itself, after its thoughts, for servers whose action is
@@ -64,25 +64,25 @@ class OpenEnv(Frozen):
     """Reward of an episode: the sum of the rewards of its steps, or the last of them."""
 
     max_turns: Annotated[int, Field(ge=1, le=256)] = 8
-    """Actions of one episode; afterwards it ends with the reward that it has."""
+    """Maximum number of actions per episode; afterwards the episode ends with its reward so far."""
 
     max_observation_tokens: Annotated[int, Field(ge=1, le=32_768)] = 32
-    """Longest observation, in tokens; the rest of it is cut off."""
+    """Longest observation, in tokens; a longer observation is cut."""
 
     observation_field: Annotated[str, Field(max_length=128)] = ""
     """Field of an observation that the policy reads; empty: its only field, or all of them as JSON."""
 
     sessions: Annotated[int, Field(ge=1, le=256)] = 16
-    """Episodes at a time; fewer where the server takes fewer."""
+    """Maximum number of episodes at a time; fewer if the server accepts fewer."""
 
     reset_seconds: Annotated[float, Field(ge=0.1, le=180)] = 60.0
-    """Time for the answer to a reset, which is tried three times."""
+    """Time limit for the answer to a reset, which is tried three times."""
 
     step_seconds: Annotated[float, Field(ge=0.1, le=300)] = 60.0
-    """Time for the answer to an action, which is sent once."""
+    """Time limit for the answer to an action, which is sent once."""
 
     wait_seconds: Annotated[float, Field(ge=0, le=540)] = 300.0
-    """Time to wait for a place at a server that is full; afterwards the run fails."""
+    """Longest wait for a place at a full server; afterwards the run fails."""
 
 
 Environment = Annotated[NoEnvironment | ToolUse | OpenEnv, Field(discriminator="type")]

@@ -8,14 +8,14 @@ from backend.config.base import MAX_STEPS, Frozen, refusal
 from backend.config.problems import FileProblem, HubProblem, ProblemSource, SumsProblem
 
 SuiteName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
-"""It becomes part of the names of the suite's metrics."""
+"""Name of a suite, which becomes part of the names of its metrics."""
 
 RESERVED = ("accuracy",)
-"""`eval/accuracy/<domain>` are metrics of the held-out set."""
+"""Names that no suite may have, because `eval/accuracy/<domain>` are metrics of the held-out set."""
 
 MAX_SUITES = 16
 UNSCHEDULED: dict[str, object] = {"every": 0, "steps": (), "at_end": True}
-"""The fields of a suite that say when, as a run without steps has them: it evaluates every suite once."""
+"""Schedule of a suite in a run without steps, which evaluates every suite once."""
 
 
 class Suite(Frozen):
@@ -32,7 +32,7 @@ class Suite(Frozen):
     sets as a whole. No prompt of a suite is trained on."""
 
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 500
-    """Prompts, the same ones every time; fewer where the source has no more."""
+    """Number of prompts, the same at every evaluation; fewer if the source has fewer."""
 
     n: Annotated[int, Field(ge=1, le=256)] = 4
     """Completions per prompt: accuracy is avg@n, with pass@k and maj@k for k up to n."""
@@ -47,7 +47,7 @@ class Suite(Frozen):
     """Keep only the k most likely tokens; 0: off."""
 
     max_new_tokens: Annotated[int, Field(ge=0, le=131072)] = 0
-    """Length cap of a completion, in tokens; 0: that of training."""
+    """Length cap of a completion, in tokens; 0: the same as in training."""
 
     every: Annotated[int, Field(ge=0, le=MAX_STEPS)] = 0
     """Steps between evaluations, the first before training; 0: only at `steps` and at the end."""
@@ -111,7 +111,7 @@ class EvaluationConfig(Frozen):
     """Steps between evaluations; 0: never."""
 
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
-    """Held-out prompts, the same ones at every evaluation; training never sees them."""
+    """Number of held-out prompts, the same at every evaluation; training never sees them."""
 
     k: Annotated[int, Field(ge=1, le=256)] = 1
     """Completions per prompt: 1 decodes greedily, more are sampled and give pass@k and avg@k."""
@@ -125,9 +125,9 @@ class EvaluationConfig(Frozen):
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is ever evaluated."""
+        """Whether the run evaluates nothing."""
         return self.every == 0 and not self.suites
 
     def suite(self, name: str) -> Suite | None:
-        """The suite of a name; None if there is none."""
+        """Return the suite of a name; None if there is none."""
         return next((suite for suite in self.suites if suite.name == name), None)

@@ -13,7 +13,7 @@ Node = Mapping[str, Any]
 
 OPEN_ENDED = {"object": "an object", "array": "a list", "string": "text"}
 MAX_LISTED = 24
-"""Choices; a longer list is counted."""
+"""Maximum number of listed choices; a longer list is only counted."""
 EDGES = (
     ("minimum", "at least"),
     ("exclusiveMinimum", "above"),
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(slots=True)
 class Section:
-    """A part of the config that has fields of its own: a model, a union of models or a list of them."""
+    """A part of the config with its own fields: a model, a union of models or a list of models."""
 
     path: str
     """Dotted path in the config; empty for the config itself."""
@@ -56,7 +56,7 @@ def sections() -> dict[str, Section]:
 
 
 def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Section]) -> None:
-    """Add the section at `path` and those below it; one that several options share is read once."""
+    """Add the section at `path` and those below it; a section shared by several options is read once."""
     section = sections_by_path.setdefault(path, Section(path))
     for name, member in _members(node, models):
         if name and name not in section.options:
@@ -73,7 +73,7 @@ def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Secti
 
 
 def _resolved(node: Node, models: Node) -> dict[str, Any]:
-    """The node behind a `$ref`; what stands beside the reference wins."""
+    """Return the node behind a `$ref`; keys beside the reference take precedence."""
     if "$ref" not in node:
         return dict(node)
     return _resolved(models[node["$ref"].rpartition("/")[2]], models) | {
@@ -91,7 +91,7 @@ def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _option(model: Node) -> str:
-    """What `type` or `name` says in this member of a union."""
+    """Return the `type` or `name` of this member of a union."""
     tags = (model["properties"].get(key, {}).get("const") for key in ("type", "name"))
     return next((tag for tag in tags if tag), "")
 
@@ -120,7 +120,7 @@ def _name(list_item: Any) -> str:
 
 
 def _values(node: Node, models: Node) -> Iterator[str]:
-    """What may stand here, each alternative by itself."""
+    """Yield each allowed kind of value separately."""
     names = [name for name, _ in _members(node, models) if name]
     plain = [_resolved(alternative, models) for alternative in node.get("anyOf", ())]
     for alternative in (node_ for node_ in plain if "properties" not in node_):

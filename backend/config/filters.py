@@ -14,7 +14,7 @@ class KeepAllGroups(Frozen):
 
 
 class ZeroVarianceFilter(Frozen):
-    """Groups whose rewards are all equal are left out: they carry no signal."""
+    """Groups whose rewards are all equal are left out because they carry no signal."""
 
     type: Literal["zero_variance"] = "zero_variance"
 
@@ -53,7 +53,7 @@ class NoRefill(Frozen):
 
 class _Batches(Frozen):
     max_batches: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Generation batches per step at most; after that the step trains on what there is, with an event."""
+    """Maximum number of generation batches per step; then the step trains on what it has, with an event."""
 
     @property
     def most_batches(self) -> int:
@@ -84,7 +84,7 @@ class NeighboursRefill(Frozen):
     type: Literal["neighbours"] = "neighbours"
 
     n: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Tries per step, the first one included; after that the step trains on what there is."""
+    """Maximum number of tries per step, including the first; then the step trains on the groups so far."""
 
     @property
     def most_batches(self) -> int:
@@ -99,10 +99,10 @@ class FiltersConfig(Frozen):
     """The selection of groups that train."""
 
     groups: GroupFilter = KeepAllGroups()
-    """Which groups are left out."""
+    """Filter that decides which groups are left out."""
 
     refill: Refill = NoRefill()
-    """What replaces the groups that are left out."""
+    """Replacement of the groups that are left out."""
 
     upweight: bool = False
     """Multiply means over completions or prompts by 1 / (1 - left-out fraction): they become means over the

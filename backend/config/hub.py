@@ -18,7 +18,7 @@ PARQUET_BRANCH = "refs/convert/parquet"
 
 ASK_SECONDS = 10.0
 KEPT_SECONDS = 300.0
-"""How long an answer is used again: the form validates at every key press."""
+"""Seconds for which an answer is cached, because the form validates at every key press."""
 
 MAX_ANSWERS = 64
 
@@ -61,7 +61,7 @@ def newest_commit(dataset: str) -> str:
 def ask_hub(
     address: str, *, most_bytes: int, seconds: float, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Answer:
-    """The hub's answer, which may lead elsewhere: it does for renamed repositories and large files.
+    """Return the hub's answer, which may lead elsewhere: it does for renamed repositories and large files.
 
     A redirect is followed to https:// alone, or to the hub itself. Raises OSError and HTTPException.
     """

@@ -42,7 +42,7 @@ class BadDataset(ValueError):
 
 @dataclass(frozen=True)
 class JsonlIndex:
-    """A checked file: where its rows stand and which of them are held out."""
+    """A checked file: the positions of its rows and which rows are held out."""
 
     path: Path
     sha256: str
@@ -117,7 +117,7 @@ def held_out_keys(keys: Sequence[int], splits: Sequence[int], fraction: float) -
 
 
 def resolve_dataset(datasets_dir: Path, name: str) -> Path:
-    """The file `name` of DATASETS_DIR; ValueError when it is none, or lies outside."""
+    """Return the file `name` of DATASETS_DIR; ValueError when it is none, or lies outside."""
     root = datasets_dir.expanduser().resolve()
     if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"expected a path inside DATASETS_DIR, got {shown_value(name)}")

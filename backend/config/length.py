@@ -62,7 +62,7 @@ class _Overlong(Frozen):
         return self
 
     def ramp(self, max_new_tokens: int) -> Ramp:
-        """The ramp in tokens of a run with this cap."""
+        """Return the ramp in tokens of a run with this cap."""
         most, width = (
             max(1, round(fraction * max_new_tokens)) for fraction in (self.max_fraction, self.cache_fraction)
         )
@@ -90,7 +90,7 @@ class LengthConfig(Frozen):
     """The effect of length on reward and loss."""
 
     truncated: Truncated = KeepTruncated()
-    """What happens to completions truncated at the cap."""
+    """Treatment of completions truncated at the cap."""
 
     penalty: LengthPenalty = NoLengthPenalty()
     """A penalty added to the reward."""

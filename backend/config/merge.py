@@ -29,7 +29,7 @@ def resolve(
     *,
     profile: Callable[[str], Fields] = profile_of,
 ) -> RunConfig:
-    """The complete config of one run; `profile` gives the fields that a policy is started with.
+    """Return the complete config of one run; `profile` gives the fields that a policy is started with.
 
     Raises InvalidConfig with one error per field that is unknown, out of range or contradicts another.
     """
@@ -45,7 +45,7 @@ def resolve(
 def merged_fields(
     base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = profile_of
 ) -> dict[str, Any]:
-    """The fields of one run before they are checked: all layers of this module's merge order.
+    """Return the fields of one run before they are checked: all layers of this module's merge order.
 
     `frontend/src/lib/launch/merge.js` shows the same in the form. Raises InvalidConfig for an unknown preset.
     """
@@ -147,7 +147,7 @@ def config_hash(config: RunConfig) -> str:
 
 
 def grading_hash(config: RunConfig) -> str:
-    """SHA-256 of the problems and graders: equal where the same reference answers are graded the same way."""
+    """Return the SHA-256 of problems and graders, equal if the same reference answers are graded alike."""
     graders = [
         term.model_dump(mode="json", exclude={"weight", "map"})
         for term in config.rewards
@@ -171,7 +171,7 @@ def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
 
 
 def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
-    """Whether a list holds something that has an error of its own: without it the list counts as shorter."""
+    """Return whether a list item has its own error; without that item the list counts as shorter."""
     return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
 
 
@@ -201,7 +201,7 @@ EXPECTED = {
 
 
 def _is_tag(key: Any, written: Any) -> bool:
-    """Whether a part of a path names the kind of value that was met, and no field of it."""
+    """Return whether a part of a path names the kind of value that was met, and no field of it."""
     if not isinstance(written, Mapping):
         return isinstance(written, (str, int, float))  # a number or text has no parts
     kinds = (written.get("type"), written.get("name"), "by_domain")

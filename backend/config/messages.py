@@ -77,7 +77,7 @@ def question_text(value: object) -> str:
 
 
 def with_last_line(messages: list[Message], line: str) -> list[Message]:
-    """The messages with a line added to the last one of the user."""
+    """Return the messages with a line added to the last one of the user."""
     at = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=None)
     if at is None or not line:
         return messages
@@ -86,7 +86,7 @@ def with_last_line(messages: list[Message], line: str) -> list[Message]:
 
 
 def message_text(message: Mapping[str, Any], path: str) -> str:
-    """The content of a message that is text; ValueError names its place."""
+    """Return the content of a message that is text; ValueError names its place."""
     return _content(message.get("content"), path)
 
 

@@ -1,6 +1,7 @@
-"""The metric catalog: every metric a run records, with its unit, its meaning and the band a healthy run stays in.
+"""The metric catalog: every metric that a run records, with its unit, its meaning and its healthy band.
 
-A trainer that logs a name outside this catalog is a bug (a test holds it). Families end in `/<name>`.
+A trainer that logs a name outside this catalog has a bug; a test checks this. Names of families contain
+`<name>`.
 """
 
 import re
@@ -24,7 +25,7 @@ class Metric(Frozen):
     """Unit, e.g. tokens, seconds, nats, fraction."""
 
     meaning: str
-    """One sentence for a person."""
+    """Meaning of the metric, in one sentence."""
 
     low: float | None = None
     """Lower end of the healthy band."""
@@ -33,13 +34,13 @@ class Metric(Frozen):
     """Upper end of the healthy band."""
 
     better: Better = ""
-    """Direction of improvement, where there is one."""
+    """Direction of improvement; empty if there is none."""
 
     aliases: tuple[str, ...] = ()
     """Names of the same quantity in TRL, verl and the book's scripts."""
 
     scale: tuple[str, ...] = ()
-    """Config fields that decide its scale: runs that differ in them cannot be compared by it."""
+    """Config fields that set the metric's scale. Runs that differ in these fields cannot be compared by it."""
 
     @property
     def section(self) -> str:
@@ -82,64 +83,64 @@ _CATALOG = (
     _metric("eval/effort_auc", "fraction", "Area under the held-out pass rate over the share of the thinking (0 to 100 %) before the answer is forced: high where little thinking is needed."),
     _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg reward/all/mean agg/all/reward/mean", scale=_REWARD),
     _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std", scale=_REWARD),
-    _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged where they may.", better="up", scale=_TERMS),
-    _metric("reward/raw_std", "reward", "Standard deviation of that sum.", scale=_TERMS),
+    _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged if they may.", better="up", scale=_TERMS),
+    _metric("reward/raw_std", "reward", "Standard deviation of the weighted sum of the reward terms before length and required terms change it.", scale=_TERMS),
     _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
     _metric("reward/unearned_share", "fraction", "Share of the positive reward that completions with a wrong answer earned.", (0, 0.5), "down"),
-    _metric("judge/requests", "scores", "Scores asked of the judge and the reward model, cached ones included; evaluations count."),
-    _metric("judge/cached_frac", "fraction", "Share of those that an equal request of the run had brought before."),
-    _metric("judge/failed_frac", "fraction", "Share of those that stayed without a score after all tries.", (0, 0.05), "down"),
-    _metric("judge/prompt_tokens", "tokens", "Tokens that the judge and the reward model read, as they report them."),
-    _metric("judge/completion_tokens", "tokens", "Tokens that the judge wrote, as it reports them."),
-    _metric("judge/unreported", "answers", "Answers of the judge and the reward model without a believable count of tokens: the cost lacks them."),
-    _metric("judge/cost", "money", "Price of those tokens at the worker's JUDGE_INPUT_PRICE, JUDGE_OUTPUT_PRICE and REWARD_MODEL_PRICE, in its CURRENCY."),
-    _metric("tools/calls", "calls", "Calls of tools per completion, those that stayed unanswered included."),
+    _metric("judge/requests", "scores", "Scores requested from the judge and the reward model, including cached ones and those of evaluations."),
+    _metric("judge/cached_frac", "fraction", "Share of the requested scores that came from an equal earlier request of the run."),
+    _metric("judge/failed_frac", "fraction", "Share of the requested scores that were still missing after all tries.", (0, 0.05), "down"),
+    _metric("judge/prompt_tokens", "tokens", "Input tokens of the judge and the reward model, as their servers report them."),
+    _metric("judge/completion_tokens", "tokens", "Output tokens of the judge, as its server reports them."),
+    _metric("judge/unreported", "answers", "Answers of the judge and the reward model without a plausible token count; judge/cost omits them."),
+    _metric("judge/cost", "money", "Price of the tokens of the judge and the reward model, at the worker's JUDGE_INPUT_PRICE, JUDGE_OUTPUT_PRICE and REWARD_MODEL_PRICE, in its CURRENCY."),
+    _metric("tools/calls", "calls", "Tool calls per completion, unanswered calls included."),
     _metric("tools/used_frac", "fraction", "Share of the step's completions that called a tool."),
-    _metric("tools/turns", "turns", "Mean turns of a completion: answered calls and the text after the last of them."),
+    _metric("tools/turns", "turns", "Mean number of turns per completion: each answered call is one, and so is the text after the last call."),
     _metric("tools/failed_frac", "fraction", "Share of the answered calls that failed, timed out or were ended by the sandbox.", better="down"),
     _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that the budget of turns or tokens left unanswered.", better="down"),
-    _metric("environment/done_frac", "fraction", "Share of the step's episodes that the environment ended; the others ended by themselves or at a budget."),
-    _metric("environment/lost_frac", "fraction", "Share of the step's episodes that the environment failed; they have no reward.", (0, 0.05), "down"),
+    _metric("environment/done_frac", "fraction", "Share of the step's episodes that the environment ended; other episodes ended by themselves or at a budget."),
+    _metric("environment/lost_frac", "fraction", "Share of the step's episodes in which the environment failed; they have no reward.", (0, 0.05), "down"),
     _metric("tools/observation_frac", "fraction", "Share of the step's tokens that tools wrote; they are not part of the loss."),
-    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),
-    _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),
+    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); with a group baseline, a value away from 0 is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),
+    _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 they are well scaled, near 0 they carry no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),
     _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),
-    _metric("advantage/distinct_per_group", "values", "Mean number of different advantages in a group that trains; a sum of rewards that ties merges them, GDPO keeps them apart."),
-    _metric("groups/zero_variance_frac", "fraction", "Share of groups of several completions whose rewards are all equal before length changes them: without a critic they teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
+    _metric("advantage/distinct_per_group", "values", "Mean number of distinct advantages in a group that trains. Ties in the summed reward merge advantages; GDPO keeps them distinct."),
+    _metric("groups/zero_variance_frac", "fraction", "Share of groups with several completions whose rewards are all equal before length changes them. Without a critic, such groups teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
     _metric("groups/all_right_frac", "fraction", "Share of groups in which every completion is correct."),
     _metric("groups/all_wrong_frac", "fraction", "Share of groups in which every completion is wrong."),
     _metric("groups/kept_frac", "fraction", "Share of sampled groups that the filter found informative.", (0.2, 1)),
-    _metric("groups/expected_useful", "fraction", "Expected share of new groups of these prompts with right and wrong completions: 1 - p^G - (1-p)^G, p with Jeffreys' prior.", (0.2, 1)),
-    _metric("sampling/generated_batches", "batches", "Generation batches this step needed; above 1 with dynamic sampling or when epochs sample afresh."),
-    _metric("sampling/staleness", "versions", "How many steps old the weights were that sampled this step: the mean over its completions."),
-    _metric("sampling/staleness_max", "versions", "How many steps old the weights of the oldest completions were, when rollouts run ahead of the updates."),
-    _metric("sampling/engine_retries", "requests", "Requests to the servers that sample which had to be tried again."),
-    _metric("sampling/engine_restarts", "starts", "How often the server beside the trainer was started once more, because it had died."),
-    _metric("sampling/carried_frac", "fraction", "Share of the groups that train which the step before sampled (active refill): one step old."),
-    _metric("sampling/kept_mass", "probability", "Mean probability, under the learner, of the ids that top-p or top-k kept."),
+    _metric("groups/expected_useful", "fraction", "Expected share of new groups of the step's prompts that have both right and wrong completions: 1 - p^G - (1-p)^G, with p under Jeffreys' prior.", (0.2, 1)),
+    _metric("sampling/generated_batches", "batches", "Generation batches that the step needed; above 1 with dynamic sampling or if epochs sample again."),
+    _metric("sampling/staleness", "versions", "Mean age, in steps, of the weights that sampled the step's completions."),
+    _metric("sampling/staleness_max", "versions", "Age, in steps, of the oldest weights that sampled a completion of the step, if rollouts run ahead of the updates."),
+    _metric("sampling/engine_retries", "requests", "Retried requests to the servers that sample."),
+    _metric("sampling/engine_restarts", "starts", "Restarts of the sampling server beside the trainer after it died."),
+    _metric("sampling/carried_frac", "fraction", "Share of the groups that train that were sampled in the previous step (active refill)."),
+    _metric("sampling/kept_mass", "probability", "Mean probability, under the learner, of the token ids that top-p or top-k kept."),
     _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len response_length"),
     _metric("length/min", "tokens", "Shortest completion.", aliases="completions/min_length response_length/min"),
     _metric("length/max", "tokens", "Longest completion.", aliases="completions/max_length response_length/max"),
     _metric("length/mean_correct", "tokens", "Mean length of correct completions."),
-    _metric("length/mean_incorrect", "tokens", "Mean length of incorrect completions; growing alone, it is the length bias of sequence means."),
+    _metric("length/mean_incorrect", "tokens", "Mean length of incorrect completions. If only this length grows, the cause is the length bias of sequence means."),
     _metric("length/truncated_frac", "fraction", "Share of completions truncated at the cap.", (0, 0.3), "down", aliases="completions/clipped_ratio response_length/clip_ratio agg/all/is_truncated/mean"),
     _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg entropy/all approx_entropy entropy/all/mean entropy_loss"),
     _metric("policy/token_prob_mean", "probability", "Mean probability the policy gave to the tokens that train."),
-    _metric("policy/distinct_frac", "fraction", "Different completions of a group over its size; 1 / G: all are the same text.", (0.3, 1)),
+    _metric("policy/distinct_frac", "fraction", "Number of distinct completions in a group over the group size G; 1 / G means that all have the same text.", (0.3, 1)),
     _metric("policy/covariance", "nats", "Covariance of a token's log-probability and its advantage; above 0 the update lowers the entropy."),
-    _metric("policy/lift_right", "nats", "Change of the log-probability per token, by the step, of right completions of one group, every 10 steps; healthy above 0."),
-    _metric("policy/lift_wrong", "nats", "The same of wrong completions of that group."),
+    _metric("policy/lift_right", "nats", "Change of the log-probability per token that the step causes in the right completions of one group, every 10 steps; healthy above 0."),
+    _metric("policy/lift_wrong", "nats", "Change of the log-probability per token that the step causes in the wrong completions of one group, every 10 steps."),
     _metric("policy/reflection_frac", "fraction", "Share of completions with words such as wait, check, recheck."),
-    _metric("text/repetition", "fraction", "Share of 8-character pieces at a completion's end that repeat others; loops are near 1.", (0, 0.3), "down"),
-    _metric("text/compression", "fraction", "Compressed over raw size of the last 2,048 characters of each completion; loops are near 0."),
-    _metric("text/unusual_script_frac", "fraction", "Share of the letters outside the prompt's script.", (0, 0.1), "down"),
+    _metric("text/repetition", "fraction", "Share of 8-character pieces at a completion's end that repeat other pieces; near 1 for loops.", (0, 0.3), "down"),
+    _metric("text/compression", "fraction", "Compressed size over raw size of the last 2,048 characters of each completion; near 0 for loops."),
+    _metric("text/unusual_script_frac", "fraction", "Share of the completions' letters outside the prompt's script.", (0, 0.1), "down"),
     _metric("text/structure_ok", "fraction", "Share of completions with a complete boxed answer and at most one pair of thinking tags.", better="up"),
-    _metric("text/structure_answerless", "fraction", "Share without a complete boxed answer, or truncated before the thinking tags close."),
-    _metric("text/structure_polluted", "fraction", "Share with more than one pair of thinking tags.", (0, 0.1), "down"),
-    _metric("text/structure_broken", "fraction", "Share that end with a thinking tag that lacks its partner, or closes before it opens.", (0, 0.1), "down"),
-    _metric("ratio/mean", "ratio", "Mean of policy over old probability; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio probs_ratio"),
-    _metric("ratio/max", "ratio", "Largest ratio.", (None, 10), aliases="probs_ratio_max"),
-    _metric("ratio/min", "ratio", "Smallest ratio.", aliases="probs_ratio_min"),
+    _metric("text/structure_answerless", "fraction", "Share of completions without a complete boxed answer, or truncated before the thinking tags close."),
+    _metric("text/structure_polluted", "fraction", "Share of completions with more than one pair of thinking tags.", (0, 0.1), "down"),
+    _metric("text/structure_broken", "fraction", "Share of completions whose thinking tags are unpaired at the end, or close before they open.", (0, 0.1), "down"),
+    _metric("ratio/mean", "ratio", "Mean ratio of a token's probability under the policy to that under the old policy; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio probs_ratio"),
+    _metric("ratio/max", "ratio", "Largest ratio of a token's probability under the policy to that under the old policy.", (None, 10), aliases="probs_ratio_max"),
+    _metric("ratio/min", "ratio", "Smallest ratio of a token's probability under the policy to that under the old policy.", aliases="probs_ratio_min"),
     _metric("clip/low_frac", "fraction", "Share of tokens (or sequences) clipped from below.", (0, 0.3), aliases="clip_ratio/low_mean"),
     _metric("clip/high_frac", "fraction", "Share of tokens (or sequences) clipped from above.", (0, 0.3), aliases="clip_ratio/high_mean"),
     _metric("clip/dual_frac", "fraction", "Share of tokens capped by the dual clip.", (0, 0.1), aliases="actor/pg_clipfrac_lower"),
@@ -148,89 +149,89 @@ _CATALOG = (
     _metric("kl/k2", "nats", "Mean of half the squared log-ratio to the reference per token."),
     _metric("kl/k3", "nats", "Mean k3 estimate of the distance from the reference per token.", (0, 1), aliases="kl actor/kl_loss objective/kl3_avg kl3"),
     _metric("kl/coef", "coefficient", "Weight of the KL term, mean over completions; a controller or the domains may set it.", aliases="actor/kl_coef"),
-    _metric("mismatch/prob_diff_mean", "probability", "Mean difference between sampler's and learner's token probability.", (0, 0.02), aliases="training/rollout_probs_diff_mean sampler_learner_prob_diff"),
-    _metric("mismatch/prob_diff_max", "probability", "Largest difference between sampler's and learner's token probability.", aliases="training/rollout_probs_diff_max"),
-    _metric("mismatch/k1", "nats", "Mean of log sampler - log learner per token: an estimate of their distance that may be negative.", aliases="rollout_corr/kl"),
+    _metric("mismatch/prob_diff_mean", "probability", "Mean difference between a token's probability in the sampler and in the learner.", (0, 0.02), aliases="training/rollout_probs_diff_mean sampler_learner_prob_diff"),
+    _metric("mismatch/prob_diff_max", "probability", "Largest difference between a token's probability in the sampler and in the learner.", aliases="training/rollout_probs_diff_max"),
+    _metric("mismatch/k1", "nats", "Mean of log sampler - log learner per token: an estimate of the KL divergence between them that may be negative.", aliases="rollout_corr/kl"),
     _metric("mismatch/k3", "nats", "k3 distance between sampler and learner per token.", (0, 0.05), aliases="rollout_corr/k3_kl mismatch_kl/all mismatch_kl/all/mean"),
-    _metric("mismatch/rho_mean", "ratio", "Mean of learner over sampler probability.", (0.9, 1.1), aliases="rollout_corr/rollout_is_mean sampling/importance_sampling_ratio/mean"),
-    _metric("mismatch/rho_max", "ratio", "Largest learner over sampler probability.", (None, 10), aliases="rollout_corr/rollout_is_max sampling/importance_sampling_ratio/max"),
+    _metric("mismatch/rho_mean", "ratio", "Mean ratio of a token's probability in the learner to that in the sampler.", (0.9, 1.1), aliases="rollout_corr/rollout_is_mean sampling/importance_sampling_ratio/mean"),
+    _metric("mismatch/rho_max", "ratio", "Largest ratio of a token's probability in the learner to that in the sampler.", (None, 10), aliases="rollout_corr/rollout_is_max sampling/importance_sampling_ratio/max"),
     _metric("mismatch/masked_frac", "fraction", "Share of tokens whose correction weight was truncated or masked."),
     _metric("mismatch/ess", "fraction", "Effective sample size of the correction weights.", (0.5, 1), aliases="rollout_corr/rollout_is_eff_sample_size"),
     _metric("mismatch/chi2", "1", "Chi-square of learner against sampler.", aliases="rollout_corr/chi2_token"),
     _metric("critic/loss", "1", "Half the critic's mean squared error, in units of reward squared.", better="down", aliases="critic/vf_loss value_loss critic_loss", scale=_REWARD),
-    _metric("critic/explained_variance", "fraction", "Share of the returns' variance that the critic foresees at the step's start; 0 is guessing their mean, below 0 worse.", (0, 1), "up", aliases="critic/vf_explained_var"),
-    _metric("critic/clip_frac", "fraction", "Share of tokens whose value moved further than the clip lets it learn.", (0, 0.3), aliases="critic/vf_clipfrac val/clipfrac_avg"),
-    _metric("critic/lambda_mean", "1", "Mean lambda of the advantages, where it depends on the length."),
-    _metric("lopti/low_frac", "fraction", "Share of rare tokens, which Lopti trains in an update of their own.", (0.01, 0.99)),
-    _metric("lopti/high_shift", "nats", "How far the update of the rare tokens has moved the log-probabilities of the others, mean per token."),
+    _metric("critic/explained_variance", "fraction", "Share of the returns' variance that the critic predicts at the step's start. 0 is as good as their mean; below 0 is worse.", (0, 1), "up", aliases="critic/vf_explained_var"),
+    _metric("critic/clip_frac", "fraction", "Share of tokens whose value estimate moved beyond the value clip.", (0, 0.3), aliases="critic/vf_clipfrac val/clipfrac_avg"),
+    _metric("critic/lambda_mean", "1", "Mean lambda of the advantages, if it depends on the length."),
+    _metric("lopti/low_frac", "fraction", "Share of rare tokens, which Lopti trains in a separate update.", (0.01, 0.99)),
+    _metric("lopti/high_shift", "nats", "Mean change per token that the update of the rare tokens causes in the log-probabilities of the other tokens."),
     _metric("opsm/masked_frac", "fraction", "Share of completions (or tokens) left out because the policy has moved away from them.", (0, 0.3), aliases="opsm_clipfrac"),
-    _metric("router/shift_mean", "ratio", "Mean gamma: 1 where the router keeps the experts it chose for a token.", (0.9, 1)),
-    _metric("router/shift_min", "ratio", "Smallest gamma, before the floor."),
-    _metric("router/expert_change_frac", "fraction", "Share of the experts that read a token (in the sampler, or as the step began) which the router would no longer choose.", (0, 0.3)),
+    _metric("router/shift_mean", "ratio", "Mean gamma, the router's shift ratio per token: 1 if the router keeps the experts it chose for a token.", (0.9, 1)),
+    _metric("router/shift_min", "ratio", "Smallest gamma, the router's shift ratio per token, before the floor."),
+    _metric("router/expert_change_frac", "fraction", "Share of the experts that processed a token (in the sampler, or at the step's start) that the router would no longer choose.", (0, 0.3)),
     _metric("router/floor_frac", "fraction", "Share of tokens whose gamma is raised to the floor.", (0, 0.3)),
     _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss loss/total_avg"),
     _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),
     _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
-    _metric("loss/value", "1", "The critic's loss with its coefficient. The critic has weights of its own: it is not part of loss/total.", aliases="loss/value_avg val/loss"),
-    _metric("loss/unstored", "1", "The part of loss/total of groups whose rollouts are not stored: with the contributions of the stored tokens it adds up to loss/total."),
+    _metric("loss/value", "1", "The critic's loss with its coefficient. The critic has separate weights, so loss/total does not include it.", aliases="loss/value_avg val/loss"),
+    _metric("loss/unstored", "1", "The part of loss/total from groups whose rollouts are not stored. Together with the contributions of the stored tokens it adds up to loss/total."),
     _metric("loss/entropy", "1", "The entropy term of the loss, with its coefficient."),
-    _metric("entropy/coef", "coefficient", "Weight of the entropy bonus; adaptive, it is 0 while the entropy is above its target."),
+    _metric("entropy/coef", "coefficient", "Weight of the entropy bonus; if adaptive, it is 0 while the entropy is above its target."),
     _metric("loss/nll", "1", "The imitation term of the loss: NLL of correct completions, with its coefficient."),
     _metric("trust/kl_after", "nats", "Mean KL per token between the policy before and after a natural-gradient step; never above updates.trust.delta."),
     _metric("trust/backtrack", "lengths", "How often the line search shortened the step.", (0, 5)),
     _metric("trust/improvement", "1", "How much the step raised the surrogate.", better="up"),
-    _metric("trust/line_search_failed", "fraction", "1 where no length of the step was good: the policy stayed as it was.", (0, 0.5), "down"),
+    _metric("trust/line_search_failed", "fraction", "1 if the line search accepted no step length, so that the policy stayed unchanged.", (0, 0.5), "down"),
     _metric("optim/grad_norm", "1", "L2 norm of the gradient before clipping, mean over the step's updates.", aliases="grad_norm actor/grad_norm"),
     _metric("optim/lr", "1", "Learning rate.", aliases="learning_rate actor/lr act_lr actor_lr"),
     _metric("optim/updates", "updates", "Optimizer steps taken in this training step."),
-    _metric("optim/skipped", "updates", "Updates skipped because loss or gradient was not finite.", (0, 0), "down"),
-    _metric("optim/update_norm", "1", "L2 norm of the step's change of the weights, estimated from at most 16,384 of them; 0: nothing trains."),
-    _metric("optim/kl_share", "fraction", "The KL term's part of the gradient with respect to the tokens' log-probabilities.", (0, 0.5)),
+    _metric("optim/skipped", "updates", "Updates skipped because the loss or the gradient was not finite.", (0, 0), "down"),
+    _metric("optim/update_norm", "1", "L2 norm of the step's change of the weights, estimated from at most 16,384 weights; 0 means that nothing trains."),
+    _metric("optim/kl_share", "fraction", "The KL term's share of the gradient with respect to the tokens' log-probabilities.", (0, 0.5)),
     _metric("tokens/generated", "tokens", "Tokens generated in this step, discarded groups included."),
     _metric("tokens/total", "tokens", "Tokens generated since the run began.", aliases="num_tokens perf/total_num_tokens"),
     _metric("throughput/tokens_per_second", "tokens/s", "Generated tokens over the time of the whole step.", aliases="tokens_per_sec perf/throughput"),
     _metric("throughput/model_flops", "FLOP/s", "Floating-point operations that the model needs for the step's sampling and learning, over the time of the whole step."),
     _metric("throughput/mfu", "fraction", "Model FLOPs utilisation: throughput/model_flops over the peak of the GPU at the policy's precision.", aliases="perf/mfu/actor perf/mfu", better="up"),
     _metric("time/wall_seconds", "seconds", "Training time since the run first started, pauses left out.", aliases="_runtime"),
-    _metric("time/step_seconds", "seconds", "Sampling, scoring and learning; evaluation and checkpoints are counted apart.", aliases="step_time perf/time_per_step timing_s/step time/step"),
-    _metric("time/sample_seconds", "seconds", "Generating completions.", aliases="timing_s/gen timing/generation"),
-    _metric("time/sync_seconds", "seconds", "Sending new weights to the servers that sample."),
-    _metric("time/engine_sleep_seconds", "seconds", "Putting the server beside the trainer to sleep, and waking it."),
-    _metric("time/wait_seconds", "seconds", "Waiting for rollouts that run ahead of the updates."),
-    _metric("time/score_seconds", "seconds", "Rewards.", aliases="timing_s/reward"),
-    _metric("time/update_seconds", "seconds", "Log-probabilities, loss, backward pass and optimizer.", aliases="timing_s/update_actor time/training time/forward_backward"),
-    _metric("time/reference_seconds", "seconds", "Log-probabilities of the reference.", aliases="timing_s/ref"),
-    _metric("time/critic_seconds", "seconds", "Updates of the critic.", aliases="timing_s/update_critic"),
-    _metric("time/eval_seconds", "seconds", "Held-out evaluation.", aliases="timing_s/testing"),
-    _metric("time/checkpoint_seconds", "seconds", "Writing the newest checkpoint; shown at the step after it.", aliases="timing_s/save_checkpoint time/save_ckpt"),
+    _metric("time/step_seconds", "seconds", "Time of sampling, scoring and learning in the step, without evaluation and checkpoints.", aliases="step_time perf/time_per_step timing_s/step time/step"),
+    _metric("time/sample_seconds", "seconds", "Time spent generating completions.", aliases="timing_s/gen timing/generation"),
+    _metric("time/sync_seconds", "seconds", "Time spent sending new weights to the servers that sample."),
+    _metric("time/engine_sleep_seconds", "seconds", "Time spent putting the sampling server beside the trainer to sleep and waking it."),
+    _metric("time/wait_seconds", "seconds", "Time spent waiting for rollouts that run ahead of the updates."),
+    _metric("time/score_seconds", "seconds", "Time spent computing rewards.", aliases="timing_s/reward"),
+    _metric("time/update_seconds", "seconds", "Time of the log-probabilities, the loss, the backward pass and the optimizer.", aliases="timing_s/update_actor time/training time/forward_backward"),
+    _metric("time/reference_seconds", "seconds", "Time spent computing the reference's log-probabilities.", aliases="timing_s/ref"),
+    _metric("time/critic_seconds", "seconds", "Time spent updating the critic.", aliases="timing_s/update_critic"),
+    _metric("time/eval_seconds", "seconds", "Time of the held-out evaluation.", aliases="timing_s/testing"),
+    _metric("time/checkpoint_seconds", "seconds", "Time spent writing the newest checkpoint; recorded at the step after it.", aliases="timing_s/save_checkpoint time/save_ckpt"),
     _metric("machine/cpu_frac", "fraction", "Busy share of all processors of the machine since the last reading; read at most once a second."),
     _metric("machine/memory_bytes", "bytes", "Memory in use on the machine, by all processes."),
     _metric("machine/disk_free_bytes", "bytes", "Free space on the disk of the state directory."),
-    _metric("machine/disk_read_rate", "bytes/s", "Bytes read from all disks of the machine."),
-    _metric("machine/disk_write_rate", "bytes/s", "Bytes written to all disks of the machine."),
-    _metric("machine/network_receive_rate", "bytes/s", "Bytes received by the machine, loopback left out."),
-    _metric("machine/network_send_rate", "bytes/s", "Bytes sent by the machine, loopback left out."),
+    _metric("machine/disk_read_rate", "bytes/s", "Bytes per second read from all disks of the machine."),
+    _metric("machine/disk_write_rate", "bytes/s", "Bytes per second written to all disks of the machine."),
+    _metric("machine/network_receive_rate", "bytes/s", "Bytes per second received by the machine, loopback excluded."),
+    _metric("machine/network_send_rate", "bytes/s", "Bytes per second sent by the machine, loopback excluded."),
     _metric("machine/gpu_frac", "fraction", "Share of the time in which the GPU ran a kernel (what nvidia-smi calls utilisation)."),
     _metric("machine/gpu_memory_bytes", "bytes", "Memory in use on the GPU, by all processes."),
     _metric("machine/gpu_celsius", "°C", "Highest temperature of the GPU since the last reading.", (None, 87)),
     _metric("machine/gpu_watts", "watts", "Mean power of the GPU."),
-    _metric("memory/peak_bytes", "bytes", "Largest memory of the trainer process (GPU memory on a GPU)."),
+    _metric("memory/peak_bytes", "bytes", "Peak memory of the trainer process (GPU memory on a GPU)."),
 )
 
 FAMILIES = (
     _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean", scale=_TERMS),
     _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std", scale=_TERMS),
-    _metric("signal/<part>/completions", "completions", "Completions of the step in one part of its signal budget; the seven parts add up to all."),
+    _metric("signal/<part>/completions", "completions", "Completions of the step in one part of its signal budget; the seven parts add up to all completions."),
     _metric("signal/<part>/tokens", "tokens", "Tokens of the step's completions in one part of its signal budget."),
     _metric("time/signal/<part>", "seconds", "Part of time/step_seconds that went into one part of the signal budget."),
     _metric("time/tool_seconds", "seconds", "Mean time until a tool had answered.", better="down"),
     _metric("kl/<domain>", "nats", "Mean k3 distance per token within one domain of a mixture."),
     _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up", aliases="val-core/<data>/acc/mean@1"),
     _metric("eval/<suite>/<metric>_low", "fraction", "Lower end of the 95 % interval of a suite's accuracy, pass@k or maj@k: a score interval over its prompts."),
-    _metric("eval/<suite>/<metric>_high", "fraction", "Upper end of that interval."),
+    _metric("eval/<suite>/<metric>_high", "fraction", "Upper end of the 95 % interval of a suite's accuracy, pass@k or maj@k: a score interval over its prompts."),
     _metric("eval/<suite>/accuracy", "fraction", "Share of a suite's completions that are right, mean over its prompts: avg@n, the estimate of pass@1.", better="up", aliases="val-core/<data>/acc/mean@<n>"),
     _metric("eval/<suite>/pass_at_<k>", "fraction", "Probability that at least one of k completions is right, by the unbiased estimator.", better="up", aliases="val-core/<data>/acc/best@<k>/mean"),
-    _metric("eval/<suite>/maj_at_<k>", "fraction", "Probability that the answer that most of k completions give is right; equal votes share it.", better="up", aliases="val-core/<data>/acc/maj@<k>/mean"),
+    _metric("eval/<suite>/maj_at_<k>", "fraction", "Probability that the most frequent answer of k completions is right; tied answers share it.", better="up", aliases="val-core/<data>/acc/maj@<k>/mean"),
     _metric("eval/<suite>/length_mean", "tokens", "Mean length of a suite's completions."),
     _metric("eval/<suite>/truncated_frac", "fraction", "Share of a suite's completions truncated at its cap.", (0, 0.3), "down"),
     _metric("eval/<suite>/prompts", "prompts", "Prompts of a suite that could be graded."),
@@ -239,28 +240,28 @@ FAMILIES = (
     _metric("eval/avg_at_<k>", "fraction", "Mean correctness of k completions.", better="up"),
 )
 # fmt: on
-"""Metrics whose names contain a reward term, a domain or a number."""
+"""Families of metrics, whose names contain a reward term, a domain, a suite or a number."""
 
 OF_THE_MACHINE = ("machine/", "memory/", "throughput/", "time/")
-"""Beginnings of the names of metrics that a repetition of the run does not repeat."""
+"""Prefixes of the metrics that depend on the machine, so that a repeated run does not reproduce them."""
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
 
 ALIASES: dict[str, str] = {alias: metric.name for metric in _CATALOG for alias in metric.aliases}
-"""Our name of a metric by each name that other trainers give it."""
+"""Canonical metric name by each name that other trainers use."""
 
 _FAMILY_ALIASES = [(alias, family.name) for family in FAMILIES for alias in family.aliases]
 
 LOGGER_PREFIX = "train/"
-"""Put before every training metric by what writes the log: the callbacks of Hugging Face, for one."""
+"""Prefix that some loggers, such as the callbacks of Hugging Face, add to every training metric."""
 
 CACHED_NAMES = 4_096
-"""Names whose place in the catalog is remembered: the rows of a log repeat theirs."""
+"""Number of names whose catalog entry is cached, because the rows of a log repeat the same names."""
 
 
 @lru_cache(CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
-    """Our name of a metric that another trainer calls `name`; None if we have none."""
+    """Return the canonical name of a metric that another trainer calls `name`; None if there is none."""
     for alias_name in (name, name.removeprefix(LOGGER_PREFIX)):
         if alias_name in ALIASES:
             return ALIASES[alias_name]
@@ -272,14 +273,14 @@ def canonical_name(name: str) -> str | None:
 
 @lru_cache(CACHED_NAMES)
 def find_metric(name: str) -> Metric | None:
-    """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""
+    """Return the catalog entry of a recorded name or of its family; None if the name is unknown."""
     return METRICS.get(name) or next(
         (family for family in FAMILIES if _pattern(family.name).fullmatch(name)), None
     )
 
 
 def suite_metric(suite: str, name: str) -> str:
-    """The name of a suite's metric, e.g. eval/math500/pass_at_4."""
+    """Return the name of a suite's metric, e.g. eval/math500/pass_at_4."""
     return f"eval/{suite}/{name}"
 
 
@@ -287,24 +288,24 @@ WITH_INTERVALS = {f"eval/<suite>/{name}" for name in ("accuracy", "pass_at_<k>",
 
 
 def has_interval(name: str) -> bool:
-    """Whether a metric of this name is recorded with the ends of its interval."""
+    """Return whether a metric of this name is recorded with the ends of its 95 % interval."""
     metric = find_metric(name)
     return metric is not None and metric.name in WITH_INTERVALS
 
 
 def is_interval_end(name: str) -> bool:
-    """Whether a metric is the lower or upper end of another one's interval."""
+    """Return whether a metric is the lower or upper end of another metric's interval."""
     metric = find_metric(name)
     return metric is not None and metric.name in interval_of("eval/<suite>/<metric>")
 
 
 def interval_of(name: str) -> tuple[str, str]:
-    """The metrics that hold the lower and upper end of a metric's 95 % interval."""
+    """Return the names of the metrics for the lower and upper end of a metric's 95 % interval."""
     return f"{name}_low", f"{name}_high"
 
 
 def _filled_in(family: str, parts: Sequence[str]) -> str:
-    """The name of a member: the parts in place of the brackets, as far as there are brackets."""
+    """Return a family's name with the brackets replaced by the parts; surplus parts are ignored."""
     between = _BRACKETS.split(family)
     return "".join(
         text + filling for text, filling in zip_longest(between, parts[: len(between) - 1], fillvalue="")
@@ -316,5 +317,5 @@ _BRACKETS = re.compile("<[^>]+>")
 
 @cache
 def _pattern(family: str) -> re.Pattern[str]:
-    """Names of a family: anything but a slash may stand in place of each pair of brackets."""
+    """Return the pattern of a family's names; each pair of brackets matches any text without a slash."""
     return re.compile("([^/]+)".join(map(re.escape, _BRACKETS.split(family))))

@@ -26,7 +26,7 @@ class Objective(Frozen):
     ratio: knobs.Ratio = knobs.TokenRatio()
     """The probability ratio between the current policy and the one that wrote the completions."""
     surrogate: knobs.Surrogate = knobs.PpoClip()
-    """How far a ratio may carry the policy before its gradient is bounded."""
+    """Bound on how far a ratio can move the policy before its gradient is limited."""
     correction: knobs.Correction = knobs.NoCorrection()
     """Weights against the mismatch between the sampler's probabilities and the trainer's."""
     off_policy_mask: knobs.OffPolicyMask = knobs.NoOffPolicyMask()
@@ -149,7 +149,7 @@ class Objective(Frozen):
 
     @property
     def critic(self) -> knobs.Critic | None:
-        """The advantage where a critic estimates it."""
+        """The advantage if a critic estimates it, else None."""
         return self.advantage if isinstance(self.advantage, knobs.Critic) else None
 
     @property
@@ -176,7 +176,7 @@ class Objective(Frozen):
 
 
 def _type(info: ValidationInfo, field: str) -> str:
-    """The `type` of an earlier field; empty when that field was refused itself."""
+    """Return the `type` of an earlier field; empty when that field was refused itself."""
     return getattr(info.data.get(field), "type", "")
 
 

@@ -25,7 +25,7 @@ class PassRates(Frozen):
     """Id of the run that measured them."""
 
     run_name: str
-    """Its name at that time."""
+    """Name of the run when the pass rates were taken."""
 
     last_step: Annotated[int, Field(ge=0)]
     """The newest step that counts."""
@@ -34,10 +34,10 @@ class PassRates(Frozen):
     """Share of right completions by the id that rollouts have for the prompt."""
 
     by_text: dict[str, Rate]
-    """The same by a hash of the prompt's text, for a source that has another name now."""
+    """Pass rates by a hash of the prompt's text, for a source that was renamed."""
 
     def rate(self, prompt_id: str, text: str) -> float | None:
-        """The pass rate of a prompt; None if the run did not sample it, or could not grade it."""
+        """Return the pass rate of a prompt; None if the run did not sample it, or could not grade it."""
         rate = self.by_id.get(prompt_id)
         return self.by_text.get(text_key(text)) if rate is None else rate
 
@@ -48,12 +48,12 @@ def text_key(text: str) -> str:
 
 
 def rates_path(datasets_dir: Path, sha256: str) -> Path:
-    """The place of stored pass rates."""
+    """Return the place of stored pass rates."""
     return datasets_dir.expanduser().absolute() / DIRECTORY / f"{sha256}.rates"
 
 
 def read_rates(datasets_dir: Path, sha256: str) -> PassRates:
-    """Stored pass rates; ValueError where there are none, or others than those that were stored."""
+    """Load stored pass rates. Raises ValueError if they are missing or not the ones that were stored."""
     path = rates_path(datasets_dir, sha256)
     try:
         status = path.stat()

@@ -10,7 +10,7 @@ MOVED = {
     "worker.rollout.prompt": "import Prompt from worker.prompt",
     "worker.rollout.types": "import Prompt from worker.prompt, Completion and Group from worker.types",
 }
-"""Modules that plugins were told to import, and what to write since they moved."""
+"""New names of modules that plugins import and that have moved."""
 
 
 def plugin_names(group: str) -> list[str]:
@@ -19,7 +19,7 @@ def plugin_names(group: str) -> list[str]:
 
 
 def find_plugin(group: str, name: str) -> EntryPoint:
-    """The entry point of that name; ValueError lists the installed ones when there is none."""
+    """Return the entry point of that name; ValueError lists the installed ones when there is none."""
     points = [point for point in entry_points(group=group) if point.name == name]
     if not points:
         installed = ", ".join(plugin_names(group)) or "none"
@@ -28,7 +28,7 @@ def find_plugin(group: str, name: str) -> EntryPoint:
 
 
 def load_plugin(point: EntryPoint) -> Any:
-    """The object that a plugin's entry point names, imported.
+    """Return the object that a plugin's entry point names, imported.
 
     Raises ImportError with the new place where the plugin imports a module of this project that has moved.
     """

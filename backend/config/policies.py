@@ -15,7 +15,7 @@ class PolicyOffer(Frozen):
     """Words for a person."""
 
     note: str
-    """What it is and what it needs."""
+    """Description of the policy and what it needs."""
 
     profile: dict[str, Any]
     """RunConfig fields it is started with."""
@@ -38,7 +38,7 @@ TINY_MOE = PolicyOffer(
 )
 
 BUILT_IN = (TINY, TINY_MOE)
-"""What is there without MODELS_DIR and hub; both have the same tokenizer and context."""
+"""Built-in policies, which need neither MODELS_DIR nor the hub and share a tokenizer and context length."""
 
 LANGUAGE_MODEL = PolicyOffer(
     name="",
@@ -58,5 +58,5 @@ LANGUAGE_MODEL = PolicyOffer(
 
 
 def profile_of(policy: str) -> dict[str, Any]:
-    """The RunConfig fields a policy is started with."""
+    """Return the RunConfig fields a policy is started with."""
     return next((offer.profile for offer in BUILT_IN if offer.name == policy), LANGUAGE_MODEL.profile)

@@ -1,4 +1,4 @@
-"""A few prompts of a run before it is launched, where no worker is needed to make them."""
+"""A few prompts of a run before its launch, if they can be made without a worker."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ class Example(NamedTuple):
 
 
 def previews(problems: Sequence[ProblemSource], *, seed: int, datasets_dir: Path) -> list[Example]:
-    """The first training prompts of `sums`, the first rows of files; nothing of other sources."""
+    """Return the first training prompts of `sums`, the first rows of files; nothing of other sources."""
     return [example for source in problems for example in _examples(source, seed, datasets_dir)]
 
 

@@ -1,4 +1,4 @@
-"""Problem sources: where prompts come from, and the parameters of each source."""
+"""Problem sources, which provide the prompts, and the parameters of each source."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from backend.config.reasoning_gym_tasks import TASKS
 
 Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
 DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
-"""What a domain looks like: it becomes part of a metric's name."""
+"""Pattern of a domain, which becomes part of a metric's name."""
 
 Domain = Annotated[str, Field(pattern=DOMAIN)]
 Revision = Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
@@ -40,7 +40,7 @@ class SumsProblem(Frozen):
     """Domain of the prompts; reward terms may be limited to one."""
 
     operands: Annotated[int, Field(ge=2, le=8)] = 3
-    """How many numbers are added."""
+    """Number of operands in each sum."""
 
     low: Annotated[int, Field(ge=0, le=999_998)] = 10
     """Smallest operand."""
@@ -81,7 +81,7 @@ class ReasoningGymProblem(Frozen):
     """The task's own parameters, e.g. {"min_terms": 2}; the library's defaults for the rest."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
-    """Added to every question on a line of its own."""
+    """Text that is added to every question on a separate line."""
 
     @property
     def label(self) -> str:
@@ -124,7 +124,7 @@ class FileProblem(Frozen):
     """boxed: the answer is a solution, of which the last box is kept, as in MATH."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = ""
-    """Added to every question on a line of its own."""
+    """Text that is added to every question on a separate line."""
 
     eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     """Share of the rows without a `split` field that is held out, chosen by a hash of the question."""
@@ -183,7 +183,7 @@ class HubProblem(Frozen):
     """boxed: the answer is a solution, of which the last box is kept, as in MATH."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
-    """Added to every question on a line of its own."""
+    """Text that is added to every question on a separate line."""
 
     eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     """Share of `split` that is held out when there is no `eval_split`, chosen by a hash of the question."""
@@ -219,7 +219,7 @@ class EpisodesProblem(Frozen):
     """Domain of the prompts; reward terms may be limited to one."""
 
     instruction: Annotated[str, Field(min_length=1, max_length=10_000)]
-    """What the policy is told before the first observation."""
+    """Instruction to the policy before the first observation."""
 
     @property
     def label(self) -> str:
@@ -239,7 +239,7 @@ class PluginProblem(Frozen):
     """Domain of prompts that do not name one; reward terms may be limited to one."""
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=96)]
-    """Name of the entry point; it is called as `factory(seed=..., **params)` and returns a problem."""
+    """Name of the entry point, which is called as `factory(seed=..., **params)` and returns a problem."""
 
     params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of the factory."""

@@ -69,7 +69,7 @@ def _expected(parameter: Parameter) -> str:
 
 
 def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """At most one for each parameter that was written; defaults are the library's own."""
+    """Yield at most one broken rule per given parameter; missing parameters have the library's defaults."""
     values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
     told: set[str] = set()
     for rule in task.rules:

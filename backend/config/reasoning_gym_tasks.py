@@ -226,9 +226,9 @@ class Parameter(NamedTuple):
     """One parameter of a task."""
 
     type: str
-    """int, number, bool, text, texts, numbers, pairs, with ? where null is allowed; or `one|of|these`."""
+    """Type: int, number, bool, text, texts, numbers, pairs, with ? if null is allowed; or `one|of|these`."""
     default: float | None
-    """The library's default, where it is a number or a truth value."""
+    """Library's default if it is a number or a Boolean."""
 
 
 class Rule(NamedTuple):

@@ -12,7 +12,7 @@ class Recipe(Frozen):
     """Name as people say it."""
 
     note: str
-    """What it shows."""
+    """Purpose of the recipe."""
 
     config: RunConfig
     """The whole config; the seed is chosen at launch."""

@@ -7,14 +7,14 @@ from pydantic import Field
 from backend.config.base import Frozen
 
 ONE_PROCESS = {"nodes": 1, "devices": 1}
-"""Resources of a run that only samples: one process does that, and the others would wait."""
+"""Resources of a run that only samples, which takes one process."""
 
 
 class ResourcesConfig(Frozen):
     """The needs of a run on its machine."""
 
     devices: Annotated[int, Field(ge=1, le=64)] = 1
-    """GPUs of each machine that the run trains on together, or processes that share a slot where there is no
+    """GPUs of each machine that the run trains on together, or processes that share a slot if there is no
     GPU: each makes its part of the forward and backward passes, and weights, gradients and moments are
     sharded over them. Never changes the gradient beyond the rounding of sums."""
 
@@ -42,7 +42,7 @@ class ResourcesConfig(Frozen):
     time for a fraction of the memory. Never changes the gradient."""
 
     offload_optimizer: bool = False
-    """Keep float32 weights, gradients and moments of the optimizer in the host's memory, where the update is
+    """Keep float32 weights, gradients and moments of the optimizer in the host's memory, if the update is
     then computed. Never changes the numbers on a CPU."""
 
     offload_reference: bool = False

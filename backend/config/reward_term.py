@@ -14,7 +14,7 @@ class Term(Frozen):
     """Fields of every term."""
 
     title: ClassVar[str]
-    """Its name in the form."""
+    """Name of the reward term on the launch form."""
 
     name: str
 

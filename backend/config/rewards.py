@@ -31,7 +31,7 @@ class CorrectnessReward(Term):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         if self.map == "-1/1":
             return "reward term: 1 for a right answer, −1 for a wrong one"
         return "reward term: 1 for a right answer, 0 for a wrong one; partial credit lies between"
@@ -52,7 +52,7 @@ class ThinkFormatReward(ConditionTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         if self.form == "book":
             return "reward term: 1 where the first <think> stands before the first </think>, else 0"
         return "reward term: 1 where one pair of <think> tags opens and an answer follows, else 0"
@@ -67,7 +67,7 @@ class BoxedFormatReward(ConditionTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         return "reward term: 1 where the completion holds a complete boxed answer, else 0"
 
 
@@ -88,7 +88,7 @@ class LanguageReward(ConditionTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         if self.form == "share":
             return "reward term: share of the letters that are in the prompt's script, 0 to 1"
         return "reward term: 1 where thoughts and answer are each mostly in the prompt's script, else 0"
@@ -105,7 +105,7 @@ class LengthReward(Term):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         return "reward term: brevity within the group, −0.5 to 0.5"
 
 
@@ -123,7 +123,7 @@ class EnvironmentReward(ConditionTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         return "reward term: the reward that the environment gave for the episode"
 
 
@@ -169,7 +169,7 @@ class PluginReward(StepTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         return f"reward term: the number that the plugin {self.entry_point} gives{self.over_steps}"
 
 

@@ -18,12 +18,12 @@ from backend.config.problems import DOMAIN
 MAX_LINE_BYTES = 256_000
 MAX_LINES = 5_000_000
 MAX_DIGITS = 4300
-"""Of a whole number that is no text: Python converts no longer ones."""
+"""Maximum number of digits of an integer that is not a text; Python converts no longer ones."""
 MAX_DEPTH = 64
-"""Of lists and objects within each other, the row included."""
+"""Maximum nesting of lists and objects, the row included."""
 MAX_ERRORS = 20
 MAX_DOMAINS = 32
-"""Each domain is a curve of its own."""
+"""Maximum number of domains; each domain has its own curve."""
 EVAL_SPLITS = ("eval", "test", "validation")
 SPLITS = ("train", *EVAL_SPLITS)
 UNMARKED, TRAIN, EVAL = range(3)
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     """A line of a file, without its line break; of one over the limit, its beginning."""
 
     number: int
-    """From 1."""
+    """Line of the row, starting at 1."""
     offset: int
     """Byte of the file at which it begins."""
     text: bytes
@@ -68,7 +68,7 @@ class LineSplitter:
         self._read += len(piece)
 
     def finish(self) -> Iterator[Line]:
-        """The last line, where no line break ends it."""
+        """Yield the last line if no line break ends it."""
         if self._offset < self._read:
             yield self._line(self._read)
 
@@ -101,7 +101,7 @@ class RowCheck:
         return self._is_too_long or len(self.errors) >= MAX_ERRORS
 
     def take(self, line: Line) -> dict[str, Any] | None:
-        """The row on this line; None when it is blank or wrong."""
+        """Return the row on this line; None when it is blank or wrong."""
         if line.number > MAX_LINES and not self._is_too_long:
             self.errors, self._is_too_long = [LineError(0, f"has more than {MAX_LINES:,} lines")], True
         if self.is_over or not line.text.strip():
@@ -138,7 +138,7 @@ class RowCheck:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """The object on one line; ValueError says what is wrong with it."""
+    """Return the object on one line; ValueError says what is wrong with it."""
     if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
         raise ValueError(f"is longer than {MAX_LINE_BYTES:,} bytes")
     try:
@@ -192,7 +192,7 @@ def _check_field(name: str, read: Callable[[Any], object], value: object) -> Non
 
 
 def is_domain(value: object) -> bool:
-    """Whether a value can name a domain."""
+    """Return whether a value can name a domain."""
     return isinstance(value, str | int) and re.fullmatch(DOMAIN.rstrip("$"), str(value)) is not None
 
 
@@ -242,7 +242,7 @@ def _is_answer(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int:
-    """How many lists and objects stand within each other; counted in layers, so that nothing recurses."""
+    """Return how deeply lists and objects are nested, counted layer by layer to avoid recursion."""
     layer, depth = [value], 0
     while layer := [node for node in layer if isinstance(node, dict | list)]:
         layer = [child for node in layer for child in (node.values() if isinstance(node, dict) else node)]

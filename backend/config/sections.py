@@ -266,14 +266,14 @@ class StopOnDiagnosis(Frozen):
     type: Literal["diagnosis"] = "diagnosis"
 
     severity: Literal["warning", "declining", "collapsed"] = "collapsed"
-    """From what on. collapsed: the goal fell and stayed low; declining: or it is clearly falling; warning: or
-    another metric left its healthy values, which comes earlier and is wrong more often."""
+    """Mildest finding that ends the run. collapsed: the goal fell and stayed low. declining: also a clearly
+    falling goal. warning: also another metric outside its healthy values, earlier and less reliable."""
 
     causes: Annotated[tuple[Cause, ...], Field(max_length=32)] = ()
-    """Only where one of these is found, as the table of causes names them; empty: whatever the cause."""
+    """Causes that count, as the table of causes names them; empty: every cause."""
 
     action: Literal["pause", "stop"] = "pause"
-    """pause: with a checkpoint, until somebody resumes the run, which then goes on; stop: for good."""
+    """pause: save a checkpoint and wait until somebody resumes the run; stop: end the run."""
 
 
 StopRule = Annotated[
@@ -306,7 +306,7 @@ class RunSections(Frozen):
     """The completions of a step and how they are sampled."""
 
     environment: Environment = NoEnvironment()
-    """What answers the policy while it writes a completion: nothing, tools, or an OpenEnv server."""
+    """Environment that answers the policy during a completion: nothing, tools, or an OpenEnv server."""
 
     objective: Objective = Objective()
     """The loss and everything that shapes it."""

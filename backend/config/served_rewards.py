@@ -42,7 +42,7 @@ class CodeReward(ConditionTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         if self.credit == "all":
             return "reward term: 1 where the program passes every test, else 0"
         return "reward term: fraction of the tests that the program passes"
@@ -121,7 +121,7 @@ class JudgeReward(StepTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         return f"reward term: the judge's grade, 0 to 1{self.over_steps}"
 
 
@@ -147,5 +147,5 @@ class RewardModelReward(StepTerm):
 
     @property
     def meaning(self) -> str:
-        """Its value, as the legend of a formula explains it."""
+        """Explanation of the term's value in the legend of a formula."""
         return f"reward term: the score of a reward model{self.over_steps}"

@@ -14,22 +14,24 @@ PARTS: tuple[Part, ...] = (
     "clipped",
     "useful",
 )
-"""In the order of a step: sample, compare, filter, mask, clip, update. The first part that fits counts.
+"""Parts of a step's signal budget, in the order of the step: sample, compare, filter, mask, clip, update.
+
+A completion belongs to the first part that fits.
 
 truncated: cut at the length cap.
-equal_right, equal_wrong: it has a reward, and advantage 0; or it did not train, and its group has one reward
-    only. Right is what is graded right, or ungraded with a reward above 0.
-left_out: its group did not train.
-masked: no token has a part in the gradient of the policy term.
-clipped: each token that has one was clipped at its last update.
-useful: all others.
+equal_right, equal_wrong: the completion has a reward and advantage 0, or it did not train and its group has
+    only one reward. A completion is right if it is graded right, or ungraded with a reward above 0.
+left_out: the completion's group did not train.
+masked: no token contributes to the gradient of the policy term.
+clipped: each contributing token was clipped at its last update.
+useful: all other completions.
 
-Tokens of completions that come to one of the last three are divided among these by the same rule.
+Tokens of completions in the last three parts are divided among these parts by the same rule.
 """
 
 UNITS: tuple[Unit, ...] = ("completions", "tokens", "seconds")
 
 
 def budget_metric(category: Part, unit: Unit) -> str:
-    """The metric that holds a part of a step's budget."""
+    """Return the metric that holds a part of a step's budget."""
     return f"time/signal/{category}" if unit == "seconds" else f"signal/{category}/{unit}"

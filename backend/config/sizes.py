@@ -8,7 +8,7 @@ BYTES_PER_TOKEN = 16
 
 
 BYTES_PER_ALTERNATIVE = 6
-"""Its id and its log-probability, before compression."""
+"""Bytes of an alternative token's id and log-probability, before compression."""
 
 
 def most_tokens(config: RunConfig, *, after: int = 0) -> int:

@@ -49,7 +49,7 @@ def _rates_errors(data: DataConfig, datasets_dir: Path) -> list[FieldError]:
 
 
 def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
-    """The config with the hash of each file and the commit of each hub dataset written in.
+    """Return the config with the hash of each file and the commit of each hub dataset written in.
 
     So later steps see the same rows. Raises InvalidConfig where the hub does not tell a commit.
     """
@@ -104,7 +104,7 @@ def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True
 
 
 def offline_reason(dataset: str) -> str:
-    """The reason why a dataset of the hub cannot be fetched."""
+    """Return the reason why a dataset of the hub cannot be fetched."""
     return f"{dataset!r} is on the Hugging Face hub and HF_ONLINE is off: set HF_ONLINE=1, or use a file"
 
 
@@ -121,7 +121,7 @@ def _problem_errors(
 
 
 def _trains(path: str) -> bool:
-    """Whether the source at a path of the config trains; those of suites do not."""
+    """Return whether the source at a path of the config trains; those of suites do not."""
     return path.startswith("problems.")
 
 
@@ -167,4 +167,4 @@ def _has_training_rows(path: Path, columns: Columns, stamp: tuple[int, int, int]
 
 
 _one_at_a_time = Lock()
-"""A large file takes seconds to read, and the form asks again meanwhile: whoever asks second waits."""
+"""Lock for reading a file: a large file takes seconds, and the form may request it again meanwhile."""

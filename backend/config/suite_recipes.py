@@ -15,10 +15,10 @@ class SuiteRecipe(Frozen):
     """Terms as its card states them; read the card before you publish."""
 
     note: str
-    """What is in it and how it is sampled."""
+    """Content of the suite and how it is sampled."""
 
     suite: Suite
-    """Its rows at a pinned commit, and the sampling that is usual for it."""
+    """Suite with its rows at a pinned commit and its usual sampling."""
 
     @property
     def source(self) -> str:

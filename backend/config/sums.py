@@ -21,6 +21,6 @@ def draw_operands(
 
 
 def is_held_out(numbers: tuple[int, ...]) -> bool:
-    """Whether a sum belongs to the eval split, in whatever order its operands stand."""
+    """Return whether a sum belongs to the eval split, regardless of the order of its operands."""
     key = "+".join(map(str, sorted(numbers)))
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) % EVAL_SHARE == 0

@@ -1,1 +1,1 @@
-"""What comes in from other programs and goes out to them: imports, pushes, exports, archives."""
+"""Exchange with other programs: imports, pushes, exports, archives."""

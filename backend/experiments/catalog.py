@@ -147,7 +147,7 @@ def data_recipes() -> Json:
 
 @router.get("/metric-catalog", response_model=Page)
 def metric_catalog() -> Json:
-    """Every metric a run records; a name with `<...>` stands for a family."""
+    """List every metric that a run records; a name with `<...>` is a family."""
     return _all(
         {
             "name": metric.name,
@@ -178,7 +178,7 @@ def rewards() -> Json:
 
 @router.post("/problems/preview", response_model=dict[str, Any])
 def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
-    """Three prompts with answers, where they can be made without the worker."""
+    """Return three prompts with answers, if they can be made without a worker."""
     config = runnable(settings, {"problems": body.problems}, None, body.seed)
     examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
     hidden = unseen(config.problems)
@@ -188,7 +188,7 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
 
 @router.get("/policies", response_model=Page)
 def policies(settings: SettingsOf) -> Json:
-    """Models that can be trained here; the one without a name stands for any other, e.g. of the hub."""
+    """List the trainable models; the entry without a name is any other model, e.g. on the hub."""
     return _all(offer.model_dump(mode="json") for offer in (*policy_offers(settings), LANGUAGE_MODEL))
 
 
@@ -226,7 +226,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
 
 
 def _as_request(body: dict[str, Any]) -> ValidateRequest:
-    """The body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
+    """Return the body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
     is_plain = not body.keys() & {"base", "variant", "fork"}
     try:
         return ValidateRequest.model_validate(

@@ -13,10 +13,10 @@ from backend.runs.retention import most_kept
 from backend.storage.models import Checkpoint, Run
 
 LOOKED_AT = 100
-"""Newest checkpoints whose size is looked at."""
+"""Number of newest checkpoints whose size is read."""
 
 PARAMETERS = {"tiny": 800_768, "tiny_moe": 1_787_904}
-"""Of the built-in policies."""
+"""Number of parameters of each built-in policy."""
 
 TEXT_BYTES = 400_000
 """Tokenizer, configs and manifest of a small policy."""
@@ -27,7 +27,7 @@ MASTER_BYTES = 4
 
 
 def most_checkpoints(config: RunConfig, *, after: int = 0) -> int:
-    """The largest number of checkpoints on the disk at a time, counting the one that is being written.
+    """Return the largest number of checkpoints on the disk at a time, counting the one that is being written.
 
     Of a fork those that it saves behind the step `after`.
     """
@@ -53,7 +53,7 @@ def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) ->
 
 
 def _shape(config: dict[str, Any]) -> tuple[object, ...]:
-    """Of two runs that agree in this, checkpoints are of about one size."""
+    """Return the settings that decide a checkpoint's size; it is similar for runs that agree in them."""
     objective = config["objective"]
     return (
         config["policy"]["name"],

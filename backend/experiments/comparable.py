@@ -1,4 +1,4 @@
-"""Comparability of metrics: which config fields decide the scale of one, and where runs differ in them."""
+"""Comparability of metrics: the config fields that decide a metric's scale, and how runs differ in them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -15,19 +15,19 @@ from backend.config.run import RunConfig
 from backend.storage.models import Run, Worker
 
 LOOKED_AT = 300
-"""Newest runs whose step time is looked at."""
+"""Number of newest runs whose step time is read."""
 
 SPREAD = 1.25
 """How far a step's time may lie from that of the same sizes seen before, as a factor either way."""
 
 SCALED_SPREAD = 2.0
-"""The same of other sizes."""
+"""Number of newest runs of other sizes whose step time is read."""
 
 CPU_FLOPS, GPU_FLOPS = (1e10, 2e11), (1e12, 2e14)
-"""What a slow and a fast machine get out of small and large batches, in operations a second."""
+"""Operations per second of a slow and a fast machine with small and large batches."""
 
 TOKEN_SECONDS = 2e-4, 0.03
-"""At least and at most, for each token of a completion, however small the model: one follows the other."""
+"""Shortest and longest seconds per token of a completion, even for a tiny model, as tokens are sequential."""
 
 FASTEST_STEP_SECONDS = 0.02
 """A step takes this long however little there is to do: sampling, learning from it, recording it."""
@@ -39,7 +39,7 @@ UNKNOWN_SIZE = (0.5e9, 8e9)
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Seconds of a run's steps, and what the numbers stand on."""
+    """Seconds of a run's steps, and the basis of the estimate."""
 
     low: float
     high: float
@@ -48,23 +48,23 @@ class Duration:
     like_runs: int = 0
     """Runs of its size that were measured."""
     scaled_runs: int = 0
-    """Where there are none: runs of its policy, at other sizes, that it is scaled from."""
+    """Runs of the policy at other sizes from which the estimate is scaled, if there are none of this size."""
 
 
 def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
-    """The time that a run's steps take, as a range: the less is known, the wider."""
+    """Return the time that a run's steps take, as a range: the less is known, the wider."""
     return durations(session, [config], models_dir)[0]
 
 
 def slots_of(session: Session, configs: Sequence[RunConfig]) -> list[int]:
-    """Worker slots that each run takes at a time: one for each GPU; on a CPU, its ranks share a node's."""
+    """Number of worker slots per run: one per GPU; on a CPU, the ranks of a node share one slot."""
     is_gpu = Worker.device.startswith("cuda")
     has_gpus = session.scalar(select(Worker.id).where(is_gpu).limit(1)) is not None
     return [config.resources.ranks if has_gpus else config.resources.nodes for config in configs]
 
 
 def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
-    """The same of many runs, with one look at those of the past; runs of one size are estimated once."""
+    """Estimate many runs with one query for past runs; runs of equal size are estimated once."""
     seen = _past_runs(session)
     by_size: dict[str, Duration] = {}
     estimates = []
@@ -184,7 +184,7 @@ def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
 
 
 def _speeds(session: Session) -> tuple[float, float]:
-    """Of the devices that this installation's workers have; of any, where none is known."""
+    """Return the speeds of the devices of this installation's workers, or of any device if none is known."""
     devices = {device for (device,) in session.execute(select(Worker.device).distinct())}
     has_gpu, has_cpu = (
         any("cuda" in device for device in devices),

@@ -17,14 +17,14 @@ from backend.config.run import RunConfig
 SECONDS = 1.5
 """Time that a server has to answer."""
 REMEMBERED_SECONDS = 10.0
-"""How long an answer is reused."""
+"""Seconds for which an answer is reused."""
 
 _known: dict[str, tuple[float, str]] = {}
 _lock = threading.Lock()
 
 
 def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
-    """A sentence where servers are to sample and not all of them answer; nothing for another engine."""
+    """Return a sentence if the run needs sampling servers that do not answer; nothing for another engine."""
     urls = settings.engine_urls
     if config.sampling.engine.type != "server" or not urls:
         return []
@@ -37,7 +37,7 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
 
 
 def _reasons(urls: Sequence[str]) -> list[str]:
-    """Why each server cannot be used; "" for one that answers."""
+    """Return why each server cannot be used; "" for a server that answers."""
     with _lock:  # one form asks at a time: the next one is told the same
         now = time.monotonic()
         due = [url for url in urls if url not in _known or now - _known[url][0] > REMEMBERED_SECONDS]
@@ -60,6 +60,6 @@ def _ask(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """The address without anything secret that it may contain."""
+    """Return the address without anything secret that it may contain."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")

@@ -37,7 +37,7 @@ class Planned(NamedTuple):
     config: RunConfig
     parent_run: str | None = None
     fork_step: int | None = None
-    """Step of the parent's checkpoint that it continues; None: it begins anew."""
+    """Step of the parent's checkpoint from which the run continues; None if it starts from the beginning."""
     reason: str = "queued"
     """First line of its history."""
 
@@ -92,7 +92,7 @@ def enter_experiment(
 
 
 def is_search(request: ExperimentRequest) -> bool:
-    """Whether the cells of its sweep are chosen one after the other."""
+    """Return whether the cells of its sweep are chosen one after the other."""
     return request.sweep is not None and request.sweep.method == "search"
 
 
@@ -134,7 +134,7 @@ def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldErr
 
 
 def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
-    """The request of a search with the hash or commit of its data: all of its runs read the same rows.
+    """Return the request of a search with the hash or commit of its data: all of its runs read the same rows.
 
     Data that a knob chooses is pinned run by run.
     """
@@ -172,7 +172,7 @@ def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:
 
 
 def cells_of(request: ExperimentRequest) -> list[Cell]:
-    """The variants of a request, times its sweep; of a search those that it may begin with.
+    """Return the variants of a request, times its sweep; of a search those that it may begin with.
 
     Raises InvalidConfig for too many runs.
     """
@@ -265,7 +265,7 @@ def queue_runs(
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:
-    """The answer to a launch, whatever has become of the runs meanwhile; ids stand in the order of launch."""
+    """Return the answer to a launch, with ids in the order of launch, whatever happened to the runs since."""
     name = session.scalar(select(Experiment.name).where(Experiment.id == experiment_id))
     query = select(Run.id, Run.name, Run.variant, Run.seed).where(Run.experiment_id == experiment_id)
     runs = [

@@ -32,7 +32,7 @@ BUILT_IN = CODE_ROOT / "worker" / "policy"
 """The folder of the built-in policies' files."""
 
 CHARACTERS_PER_TOKEN = 3
-"""Of a prompt: about 4 in English, 2.5 in formulas and code."""
+"""Assumed characters per token of a prompt: about 4 in English, 2.5 in formulas and code."""
 
 TEMPLATE_TOKENS = 32
 """Tokens that a chat template writes around a prompt."""
@@ -42,7 +42,7 @@ MAX_SLOTS = 64
 
 
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
-    """The memory of a run here; `unknown` says why there are no numbers, where there are none."""
+    """Memory of a run on this installation; `unknown` says why there are no numbers."""
     try:
         shape = _shape(config.policy, settings)
         adapter = _adapter(config, settings)
@@ -70,7 +70,7 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
 
 
 def memory_warnings(estimate: MemoryEstimate) -> list[str]:
-    """One sentence where a run fits no worker as it is."""
+    """Return a sentence if the run fits no worker without changes."""
     judged = [slot for slot in estimate.slots if slot.verdict != "unknown"]
     if not judged or len(judged) < len(estimate.slots) or any(slot.verdict == "fits" for slot in judged):
         return []
@@ -96,7 +96,7 @@ def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
 
 
 def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
-    """The adapter, from its directory where it is a continued one."""
+    """Return the adapter, read from its directory if it is a continued one."""
     adapter = config.policy.adapter
     if isinstance(adapter, NoAdapter):
         return None
@@ -119,7 +119,7 @@ def _memory(
     on_cpu: bool,
     total: float = 0.0,
 ) -> Memory:
-    """The memory of a config that may differ from the one whose adapter is given.
+    """Return the memory of a config that may differ from the one whose adapter is given.
 
     `total` are the bytes of the GPU, 0 where it does not matter.
     """
@@ -183,7 +183,7 @@ def _reading(slot: Worker, name: str) -> float:
 
 
 def _total(slot: Worker, slots: list[Worker]) -> float:
-    """Memory that a run has in a slot: a GPU's, or an equal share of the machine's; 0 where nobody said."""
+    """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
     beside = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)

@@ -83,7 +83,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 
 def _money(session: Session, total: Mapping[str, float]) -> dict[str, Any]:
-    """The time at the newest price."""
+    """Return the time at the newest price."""
     newest = newest_price(session)
     if newest is None:
         return {"currency": None, "money_low": None, "money_high": None}

@@ -20,7 +20,7 @@ class ExperimentRequest(Body):
     variants: Annotated[list[Fields], Field(min_length=1, max_length=MAX_RUNS)]
     """Each a `name` and the fields of RunConfig in which it differs."""
     sweep: Sweep | None = None
-    """Values of knobs that every variant is launched with: they become variants of their own."""
+    """Values of knobs with which every variant is launched; each combination becomes a separate variant."""
     seeds: list[Seed] = Field(default=[0], min_length=1, max_length=100)
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     """Higher ones start first."""
@@ -75,16 +75,16 @@ class PlannedSearch(Documented):
     """Size of a search before it begins."""
 
     configurations: int
-    """Most that are tried, each with the first seed."""
+    """Maximum number of configurations that are tried, each with the first seed."""
     top: int
-    """Number of them that are run again with the remaining seeds."""
+    """Number of configurations that are run again with the remaining seeds."""
     further_runs: int
     runs: int
-    """All of them, at most."""
+    """Maximum number of all runs."""
     drawn: int
-    """Configurations that were drawn for this plan: its cells."""
+    """Number of configurations that were sampled for this plan, its cells."""
     refused: int
-    """Those of them that cannot run; a search leaves such out."""
+    """Number of sampled configurations that cannot run; a search skips them."""
 
 
 class ExperimentPlan(Documented):
@@ -94,14 +94,14 @@ class ExperimentPlan(Documented):
     """Paths of the swept knobs."""
     cells: list[PlannedCell]
     search: PlannedSearch | None
-    """Of a sweep with the method `search`."""
+    """Planned search of a sweep with the method `search`; else null."""
     runs: int
     seconds_low: float
     seconds_high: float
     """Time of worker slots that all runs take: a run on eight GPUs takes eight at a time."""
     tokens_at_most: float
     currency: str | None
-    """Of the newest attempt whose slot had a price; null: none had one."""
+    """Currency of the newest attempt whose slot had a price; null if none had one."""
     money_low: float | None
     money_high: float | None
     """Time of all runs at that price."""
@@ -135,7 +135,7 @@ class ExperimentItem(Documented):
     seeds: list[int]
     runs: int
     statuses: dict[str, int]
-    """How many runs have each status; the trash is left out."""
+    """Number of runs per status, without the trash."""
 
 
 class ExperimentPage(Documented):
@@ -152,7 +152,7 @@ class ExperimentDetail(ExperimentItem):
 
 
 class ForkPoint(Body):
-    """The checkpoint that a fork would go on from."""
+    """Checkpoint from which a fork would continue."""
 
     run: str
     """Id of the run whose checkpoint it is."""
@@ -184,7 +184,7 @@ class MemoryChange(Documented):
     path: str
     value: JsonValue
     saves_bytes: float
-    """On top of what the changes before it save."""
+    """Bytes that this change saves in addition to the changes before it."""
 
 
 class MemorySlot(Documented):
@@ -193,20 +193,20 @@ class MemorySlot(Documented):
     host: str
     device_name: str
     slots: int
-    """How many there are."""
+    """Number of such worker slots."""
     verdict: Literal["fits", "fits with changes", "does not fit", "unknown"]
     """unknown: the worker has not said how much memory it has."""
     peak_bytes: float
     usable_bytes: float | None = None
     changes: list[MemoryChange] = []
-    """In order; all of them together make it fit."""
+    """Changes in order; together they make the run fit."""
 
 
 class MemoryEstimate(Documented):
     """Memory of a run at its peak, counted from its config and its policy's files."""
 
     unknown: str = ""
-    """Why there are no numbers; empty if there are."""
+    """Reason why there are no numbers; empty if there are."""
     peak_bytes: float | None = None
     host_bytes: float | None = None
     """Kept in the memory of a GPU's host."""
@@ -231,11 +231,11 @@ class Validated(Documented):
     formula: str
     """The loss with every definition that it needs, as text."""
     formula_mathml: str
-    """Its lines that are mathematics."""
+    """Mathematical lines of the formula, as MathML."""
     formula_notes: list[str]
     """The sentences under them: filters and their divisors, truncation, passes."""
     formula_legend: list[Symbol]
-    """What each symbol means, in order of appearance."""
+    """Meaning of each symbol, in order of appearance."""
     estimates: dict[str, float | None]
     """Numbers per run. Time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these sizes,
     else scaled from `scaled_runs` runs of the policy, else (both 0) from the policy's size; `seconds` is the

@@ -32,11 +32,11 @@ class SearchSettings(Body):
     """Share of a run's steps before which the pruner stops nothing; halving has its rungs at 1, 3, 9, ...
     times it."""
     at_once: Annotated[int, Field(ge=1, le=64)] = 4
-    """Runs that train or wait at the same time; further ones start only where a worker slot is free."""
+    """Maximum number of runs that train or wait at a time; further ones start only if a slot is free."""
     top: Annotated[int, Field(ge=1, le=20)] = 3
     """Configurations that are run again with the remaining seeds once no more are tried."""
     hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Budget in hours of worker slots, which are GPU-hours where slots are GPUs."""
+    """Budget in hours of worker slots, which are GPU-hours if slots are GPUs."""
     money: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Budget in the currency of the slots' price."""
 

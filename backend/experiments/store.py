@@ -56,6 +56,6 @@ def shown_experiment(experiment: Experiment, statuses: dict[str, int]) -> dict[s
 
 
 def runs_of(session: Session, experiment_id: str) -> Sequence[Run]:
-    """The runs of an experiment, the trash left out, in the order in which they were queued."""
+    """Return the runs of an experiment, the trash left out, in the order in which they were queued."""
     query = select(Run).where(Run.experiment_id == experiment_id, Run.deleted_at.is_(None))
     return session.scalars(query.order_by(Run.created_at, Run.id)).all()

@@ -16,13 +16,13 @@ from backend.experiments.sweep_values import MAX_LISTED, Axis, axis_of, counted,
 from backend.runs.schemas import CONFIG_BYTES, MAX_IN_NAME, Body
 
 MAX_RUNS = 500
-"""Of one experiment."""
+"""Maximum number of runs in one experiment."""
 MAX_KNOBS = 16
 MAX_TEXT = 4000
 MAX_VALUE_TEXT = 40
 """Characters of a value in a variant's name; a longer one is named by its place among the others."""
 MAX_BYTES = 4 << 20
-"""Of all variants as JSON."""
+"""Maximum size of all variants as JSON, in bytes."""
 DRAWN = 16
 """Configurations that the plan of a search is estimated from."""
 TRIES = 200
@@ -70,7 +70,7 @@ class Sweep(Body):
     """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
     search decides by it, too."""
     search: SearchSettings = SearchSettings()
-    """Of a search."""
+    """Settings of a search."""
 
     @field_validator("knobs")
     @classmethod
@@ -86,7 +86,7 @@ class Cell(NamedTuple):
     """A variant that a sweep has made."""
 
     variant: dict[str, Any]
-    """With its name and the values of the knobs."""
+    """Variant with its name and the values of the knobs."""
     of: str
     """Name of the variant that it changes."""
     values: tuple[Any, ...]
@@ -121,7 +121,7 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
 
 
 def cell_of(base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]) -> Cell:
-    """The variant with these values of the knobs; raises InvalidConfig where a path leads nowhere."""
+    """Return the variant with these values of the knobs. Raises InvalidConfig if a path does not exist."""
     paths = [knob.path for knob in sweep.knobs]
     name = _name(str(variant["name"]), paths, values, axes)
     changed = _changed(variant, paths, values, merged_fields(base, variant))
@@ -168,7 +168,7 @@ def _refuse_twins(names: Sequence[str]) -> None:
 
 
 def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
-    """The values of each knob; raises InvalidConfig with all that cannot be read."""
+    """Return the values of each knob; raises InvalidConfig with all that cannot be read."""
     now = _config_now(base, variant)
     axes, errors = [], []
     for number, knob in enumerate(sweep.knobs):
@@ -187,7 +187,7 @@ def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
 
 
 def _config_now(base: Fields, variant: Fields) -> Fields:
-    """The variant's config without the sweep; not checked where only a swept value makes it valid."""
+    """Return the variant's config without the sweep; unchecked if only a swept value makes it valid."""
     try:
         return resolve(base, variant).model_dump(mode="json")
     except InvalidConfig:
@@ -195,7 +195,7 @@ def _config_now(base: Fields, variant: Fields) -> Fields:
 
 
 def value_at(config: Any, path: str) -> Any:
-    """The value at a dotted path of a config; None if there is none."""
+    """Return the value at a dotted path of a config; None if there is none."""
     for key in path.split("."):
         if isinstance(config, Mapping):
             config = config.get(key)
@@ -207,7 +207,7 @@ def value_at(config: Any, path: str) -> Any:
 
 
 def _count(axes: Sequence[Axis], sweep: Sweep) -> int:
-    """Cells of one variant. Raises InvalidConfig where a random sweep asks for more than there are."""
+    """Return the cells of one variant. Raises InvalidConfig if a random sweep requests more than exist."""
     if sweep.method == "grid":
         return prod(axis.count for axis in axes)
     combinations = prod(axis.count for axis in axes)  # 0: a continuous range is among them
@@ -251,7 +251,7 @@ def _changed(
 
 
 def _set(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
-    """The fields with a value at a path. A list is written whole, as it is in `full_fields`."""
+    """Return the fields with a value at a path. A list is written whole, as it is in `full_fields`."""
     key, *subpath = path
     if isinstance(full_fields, Sequence) and not isinstance(full_fields, str):
         if not key.isdigit() or int(key) >= len(full_fields):
@@ -287,7 +287,7 @@ def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Seque
 
 
 def _short(path: str) -> str:
-    """The last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
+    """Return the last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
     telling = [key for key in path.split(".") if key != "type" and not key.isdigit()]
     return (telling or [path])[-1]
 

@@ -33,7 +33,7 @@ NARROW = Fraction(1, 100)
 """Width of a range, as a share of its larger end, below which values are not rounded."""
 LARGEST = 1e100
 LARGEST_WHOLE = 2**63
-"""What the largest columns hold no more."""
+"""Smallest integer that does not fit the largest columns."""
 MAX_COUNTED = 2**53
 
 
@@ -47,7 +47,7 @@ class Range:
     is_log: bool
     is_whole: bool
     step: Fraction = Fraction(0)
-    """Distance of two values; 0: they are spread between both ends."""
+    """Distance between two values; 0 if they are spread between both ends."""
 
     def value(self, share: float, index: int = 0) -> Any:
         """The value `share` of the way from low to high, or the one at a place of a range with steps."""
@@ -66,11 +66,11 @@ class Range:
         return min(high, max(low, float(f"{number:.{DIGITS}g}") if is_wide else number))
 
     def at(self, index: int) -> Any:
-        """The value at a place, from 0."""
+        """Return the value at a place, from 0."""
         return self.value(index / (self.count - 1) if self.count > 1 else 0.0, index)
 
     def place(self, number: Any) -> float | int | None:
-        """The share of the way from low to high at which a number lies, or its place; None outside."""
+        """Return the share of the way from low to high at which a number lies, or its place; None outside."""
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             return None
         low, high = float(self.low), float(self.high)
@@ -112,7 +112,7 @@ class Axis:
 
 
 def axis_of(values: str | list[Any], now: Any) -> Axis:
-    """The values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
+    """Return the values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
 
     Raises ValueError with a sentence that names the part which cannot be read.
     """
@@ -147,7 +147,7 @@ def _listed(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[
 
 
 def _range_of(text: str, now: Any) -> Range | None:
-    """The range that a text describes; None: it is a single value."""
+    """Return the range that a text describes; None if it is a single value."""
     if not (match := _RANGE.fullmatch(text)):
         if ".." in text and not isinstance(now, str):
             raise ValueError(f"'{text}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")
@@ -177,7 +177,7 @@ def _range_of(text: str, now: Any) -> Range | None:
 
 
 def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
-    """Whether a range holds whole numbers only: as its knob does, else as its ends are written.
+    """Return whether a range holds whole numbers only: as its knob does, else as its ends are written.
 
     Values between the ends of an unknown knob's range may be any numbers, whole ones included.
     """
@@ -207,7 +207,7 @@ def _value_of(text: str, now: Any) -> Any:
 
 
 def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
+    """Return the values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
     by_key: dict[bytes, Any] = {}
     for value in values:
         by_key.setdefault(value_key(value), value)

@@ -23,20 +23,20 @@ _SECONDS = Histogram(
 )
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-"""A label has few values: every other method, and every path that belongs to no route, is `other`."""
+"""Methods that are used as labels; other methods, and paths without a route, are labelled `other`."""
 
 PROBES = {"/healthz", "/readyz", "/metrics", "/api/v1/status"}
-"""Asked every few seconds by machines: their successes are not worth a line."""
+"""Paths that machines poll every few seconds; their successful requests are not logged."""
 
 GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-"""A request id that a proxy or client may choose itself."""
+"""Request id that a proxy or client may set."""
 
 NEVER_ANSWERED = 499
-"""Status in the log of a request whose client was gone before it had an answer."""
+"""Logged status of a request whose client disconnected before the answer."""
 
 
 class AccessLog:
-    """Gives every request an id, measures it and reports it."""
+    """ASGI wrapper that gives every request an id, measures its duration and logs it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class AccessLog:
 
 
 def _report(method: str, path: str, status: int, seconds: float) -> None:
-    """The access log: without the query, which may hold a one-time ticket."""
+    """Write the access log without the query, which may hold a one-time ticket."""
     level = logging.DEBUG if path in PROBES and status < 400 else logging.INFO
     fields = {"method": method, "path": path, "status": status, "ms": round(seconds * 1000, 1)}
     logger.log(level, "%s %s %s %s ms", method, path, status, fields["ms"], extra=fields)

@@ -1,7 +1,7 @@
 """JSON bodies: admitted, unpacked, measured and parsed once, in a thread.
 
-A few kB of gzip hold millions of JSON values, and each of them takes some fifty bytes of memory. Values and
-levels are counted in the bytes, before any of them is made.
+A few kB of gzip can hold millions of JSON values, and each value takes about fifty bytes of memory. Values
+and levels are therefore counted in the bytes before the body is parsed.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from starlette.exceptions import HTTPException
 from backend.http.limits import PUSH_BYTES, too_large
 
 NO_DOCUMENT = object()
-"""In place of the document of a request without a body."""
+"""Placeholder for the document of a request without a body."""
 LARGE_BYTES = 100_000
-"""A larger body, packed or unpacked, waits until it is admitted."""
+"""Size above which a body, compressed or not, waits until it is admitted, in bytes."""
 ROLE_BYTES = 4 * PUSH_BYTES
-"""As they arrived, of all bodies of one role that are not parsed yet: further large ones are refused."""
+"""Maximum size of all unparsed bodies of one role, as received, in bytes; further large ones are refused."""
 WRITER_BYTES = 2 * PUSH_BYTES
-"""The same of one writer."""
+"""Maximum size of all unparsed bodies of one writer, as received, in bytes."""
 MAX_LARGE = 2
-"""Large bodies of one role that are worked on at a time; of one writer one."""
+"""Number of large bodies of one role that are processed at a time; one per writer."""
 WAIT_SECONDS = 10.0
-"""How long a large body waits."""
+"""Longest wait of a large body, in seconds."""
 MAX_JSON_VALUES = 250_000
-"""Texts, numbers, lists and objects in a body."""
+"""Maximum number of texts, numbers, lists and objects in a body."""
 MAX_JSON_LEVELS = 800
-"""Python's parser recurses; it would give up at about 970."""
+"""Maximum nesting of lists and objects; Python's recursive parser fails at about 970 levels."""
 
 BLOCK_BYTES = 1 << 20
 
@@ -41,7 +41,7 @@ LIST_END, OBJECT_END = b"]}"
 
 
 class LargeBodies:
-    """Admits large bodies, a few at a time: their memory and the interpreter are everybody's."""
+    """Admits a few large bodies at a time, because all requests share the memory and the interpreter."""
 
     def __init__(self) -> None:
         self._bytes_of_role: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class LargeBodies:
 
     @contextmanager
     def counted(self, role: str, writer: str) -> Iterator[Callable[[int], None]]:
-        """Count the bytes of one body until the block ends; 429 as HTTPException for too many."""
+        """Count the bytes of one body until the `with` block ends. Raises HTTPException 429 for too many."""
         size = 0
 
         def count(arrived: int) -> None:
@@ -72,7 +72,7 @@ class LargeBodies:
 
     @asynccontextmanager
     async def admitted(self, role: str, writer: str) -> AsyncIterator[None]:
-        """Wait for a turn and keep it; 429 as HTTPException when there was none in WAIT_SECONDS."""
+        """Wait for a turn and keep it. Raises HTTPException (429) if there is none within WAIT_SECONDS."""
         turns = [self._of_writer[writer]] if writer else []
         turns.append(self._of_role[role])
         taken: list[asyncio.Semaphore] = []
@@ -100,15 +100,15 @@ def _too_many() -> HTTPException:
 
 
 def is_large(body: bytes, encoding: str = "") -> bool:
-    """Whether a body is large, or will be when it is unpacked: zlib verifies the size at its end."""
+    """Return whether a body is large, or will be after decompression; zlib verifies the size at its end."""
     unpacked = int.from_bytes(body[-4:], "little") if encoding == "gzip" else 0
     return max(len(body), unpacked) > LARGE_BYTES
 
 
 def parsed(body: bytes, encoding: str = "") -> Any:
-    """The document of a body that may be packed; 400, 413 and 415 as HTTPException.
+    """Parse a body that may be compressed. Raises HTTPException (400, 413 or 415) if it is not valid.
 
-    NaN and infinities pass: the model of the body refuses them at their field.
+    NaN and infinities are accepted here, because the body's model refuses them at their field.
     """
     if encoding not in ("", "identity", "gzip"):
         raise HTTPException(415, "expected Content-Encoding: gzip or none")
@@ -137,7 +137,7 @@ def _unpacked(body: bytes) -> bytes:
 
 
 def _check_size(content: bytes) -> None:
-    """Raise HTTPException, 413 or 400, for more values or levels than are parsed."""
+    """Raise HTTPException (413 or 400) if there are too many values or levels to parse."""
     values, levels = json_size(content)
     if values > MAX_JSON_VALUES:
         reason = f"the body holds more than {MAX_JSON_VALUES:,} JSON values: send less at once"
@@ -147,11 +147,11 @@ def _check_size(content: bytes) -> None:
 
 
 def json_size(content: bytes, *, most: int = MAX_JSON_VALUES) -> tuple[int, int]:
-    """(values, levels) of JSON, not too low up to its first mistake; no value is made.
+    """Count (values, levels) of JSON without parsing it; never too low up to the first error.
 
-    Each value but the outermost follows a comma or the beginning of its list or object; an empty one counts
-    twice. Stops where there are more than `most` values. NumPy lets other threads run meanwhile, where a
-    loop or `re` would not.
+    Each value but the outermost follows a comma or the start of its list or object; an empty list or object
+    counts twice. Counting stops after more than `most` values. NumPy lets other threads run meanwhile, unlike
+    a loop or `re`.
     """
     bare = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
     signs, values, level, deepest, is_inside = np.frombuffer(bare, np.uint8), 1, 0, 0, np.False_
@@ -169,7 +169,7 @@ def json_size(content: bytes, *, most: int = MAX_JSON_VALUES) -> tuple[int, int]
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ, for `object_pairs_hook`: of equal names readers take different ones."""
+    """Refuse duplicate names in an object, for `object_pairs_hook`; parsers disagree on which counts."""
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError("names a field twice")

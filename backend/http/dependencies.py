@@ -27,7 +27,7 @@ class Lab:
 
 
 def lab_of(request: Request) -> Lab:
-    """The application's parts."""
+    """Return the application's parts."""
     lab: Lab = request.app.state.lab
     return lab
 
@@ -55,7 +55,7 @@ async def _writing(request: Request) -> AbstractContextManager[Session]:
 
 
 LabOf = Annotated[Lab, Depends(_lab)]
-"""For what needs several transactions, or checks for a while before it writes."""
+"""Dependency for routes that need several transactions, or long checks before they write."""
 
 SettingsOf = Annotated[Settings, Depends(_settings)]
 ReadSession = Annotated[Session, Depends(_reading)]

@@ -31,40 +31,41 @@ from backend.http.dependencies import lab_of
 from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
-"""What of the frontend browsers get."""
+"""Paths of the frontend that are served to browsers."""
 
 REVALIDATE = "no-cache"
 FOREVER = "public, max-age=31536000, immutable"
 
 PLOTLY_BASIC = FRONTEND / "vendor" / "plotly-basic.min.js"
-"""Without the kinds of charts, maps and surfaces that no page shows."""
+"""Plotly build without the charts, maps and surfaces that no page uses."""
 
 PLOTLY_VERSION = re.compile(rb"plotly\.js .*v([0-9.]+)")
-"""In the first lines of each build."""
+"""Version of Plotly in the first lines of a build."""
 
 EDITION = re.compile(r"[0-9a-f]{16}")
-"""The first part of a path below /static that names all files as they were at one time."""
+"""First part of a path below /static: the edition, which identifies one state of all files."""
 
 IMPORT = re.compile(r"""\b(?:from|import) ?['"](\.{1,2}/[^'"]+)['"]""")
-"""The address at the end of a static import."""
+"""Address in a static import."""
 
 PACKING: dict[str, Callable[[bytes], bytes]] = {
     "zstd": zstandard.ZstdCompressor(level=12).compress,
     "gzip": gzip.compress,
 }
-"""How files are compressed by content encoding."""
+"""Compression function by content encoding."""
 
 router = APIRouter(include_in_schema=False)
 
 
 class Scripts(StaticFiles):
-    """Files that browsers keep for good below `/static/<edition>/`; elsewhere they ask each time, by ETag.
+    """Static files: cached for good below `/static/<edition>/`, revalidated by ETag elsewhere.
 
-    Those of the edition are answered from memory, compressed once: a first visit asks for a hundred of them.
+    Files of the current edition are compressed once and served from memory, because a first visit requests a
+    hundred of them.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """A file; below the name of an older edition the file of today, which nobody keeps."""
+        """Return a file; below an older edition, return the current file without caching."""
         first, _, path_below = path.partition("/")
         if first == edition() and scope["method"] == "GET":
             return self._from_memory(path_below, first, Headers(scope=scope))
@@ -90,12 +91,12 @@ class Scripts(StaticFiles):
         return NotModifiedResponse(response.headers) if is_known else response
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        """A file of the pages; tools that check the frontend lie beside them and are not served."""
+        """Look up a file of the pages; the frontend's checking tools beside them are not served."""
         return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
 
 
 def _encoding(headers: Headers) -> str:
-    """How the client takes a file, smallest first; empty: as it is."""
+    """Return the accepted content encoding with the smallest result; empty for no compression."""
     accepted = [coding.replace(" ", "") for coding in headers.get("accept-encoding", "").split(",")]
     return next((coding for coding in PACKING if coding in accepted), "")
 
@@ -107,7 +108,7 @@ def _packed(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
 
 
 def edition() -> str:
-    """The name of the frontend's files as they are now: another one a second after a change of any."""
+    """Return the name of the files' current state; it changes within a second after any file changes."""
     return _edition(int(time.monotonic()))
 
 
@@ -118,7 +119,7 @@ def _edition(second: int) -> str:
 
 
 def _files(entries: Iterable["os.DirEntry[str]"]) -> Iterator[tuple[str, int, int]]:
-    """Path, time of change and size of every file in and below these."""
+    """Yield path, time of change and size of every file in and below these entries."""
     for entry in entries:
         if entry.is_dir():
             yield from _files(os.scandir(entry.path))
@@ -136,7 +137,7 @@ def _digest(files: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def with_edition(page_html: str) -> str:
-    """A page whose scripts and styles browsers keep until one of them changes."""
+    """Return a page whose scripts and styles browsers cache until one of them changes."""
     return page_html.replace('"/static/', f'"/static/{edition()}/')
 
 
@@ -154,7 +155,7 @@ def serve_pages(app: FastAPI) -> None:
 
 
 def asks_for_page(request: Request) -> bool:
-    """Whether a browser goes to this address, and no script asks it for data."""
+    """Return whether a browser navigates to this address, as opposed to a script that requests data."""
     is_api = request.scope["path"].startswith("/api/")
     return (
         request.method in ("GET", "HEAD") and not is_api and "text/html" in request.headers.get("accept", "")
@@ -162,14 +163,14 @@ def asks_for_page(request: Request) -> bool:
 
 
 def page(status: int = 200, path: str = "") -> Response:
-    """The one page, which looks at its own address: where that leads nowhere, it says so."""
+    """Return the single page, which routes by its address and shows an error for an unknown one."""
     return HTMLResponse(_index_html(path), status, headers={"Cache-Control": REVALIDATE})
 
 
 def _index_html(path: str) -> str:
-    """index.html with the list of pages, for the router and the menu, and with the style of each.
+    """Return index.html with the list of pages, for the router and the menu, and their styles.
 
-    It names all scripts of the page at `path`: a browser that finds them one by one waits for each in turn.
+    It lists all scripts of the page at `path`, so that a browser need not discover them one after the other.
     """
     pages = json.dumps([listed._asdict() | {"name": listed.name} for listed in PAGES])
     scripts = _scripts_of(path, edition())
@@ -184,7 +185,7 @@ def _index_html(path: str) -> str:
 
 @lru_cache(maxsize=2 * len(PAGES))
 def _scripts_of(path: str, _version: str) -> list[str]:
-    """Paths below the frontend of a page's modules: the frame, its view, and all that they import."""
+    """Return the paths of a page's modules in the frontend: the frame, its view and all their imports."""
     scripts: dict[Path, None] = {}
     views = [f"src/views/{listed.name}.js" for listed in PAGES if listed.path == path]
     waiting = [FRONTEND / name for name in ("src/main.js", *views)]
@@ -203,7 +204,7 @@ def _index(request: Request) -> Response:
 
 
 def _redirect(request: Request, run_id: str) -> Response:
-    """To the page of a run, with the query of the address."""
+    """Redirect to the page of a run, keeping the query of the address."""
     target = REDIRECTS[request.scope["route"].path].format(run_id=quote(run_id, safe=""))
     query = request.url.query
     if query:
@@ -212,7 +213,7 @@ def _redirect(request: Request, run_id: str) -> Response:
 
 
 def plotly(request: Request) -> Response:
-    """Plotly.js, compressed; under `?v=<version>` browsers keep it for good."""
+    """Return Plotly.js, compressed; with `?v=<version>` browsers cache it for good."""
     packed, tag = _packed_plotly(lab_of(request).settings.state / "cache")
     is_versioned = request.query_params.get("v") == version("plotly")
     headers = {
@@ -229,7 +230,7 @@ def plotly(request: Request) -> Response:
 
 @cache
 def _packed_plotly(directory: Path) -> tuple[bytes, str]:
-    """The script in gzip, compressed once per build and installation, and its ETag."""
+    """Return the script in gzip, compressed once per build and installation, and its ETag."""
     script = _plotly_build().read_bytes()
     compressed_file = directory / f"plotly-{hashlib.sha256(script).hexdigest()[:16]}.min.js.gz"
     if not compressed_file.is_file():
@@ -242,7 +243,7 @@ def _packed_plotly(directory: Path) -> tuple[bytes, str]:
 
 
 def _plotly_build() -> Traversable:
-    """The installed package's Plotly.js, or the basic build of the same version, which starts far sooner."""
+    """Return the basic build of Plotly.js, which starts faster, or the package's if the versions differ."""
     full_build = files("plotly").joinpath("package_data", "plotly.min.js")
     return PLOTLY_BASIC if _plotly_version(PLOTLY_BASIC) == _plotly_version(full_build) else full_build
 
@@ -254,7 +255,7 @@ def _plotly_version(build: Traversable) -> str:
 
 
 def _docs(request: Request) -> Response:
-    """The HTTP interface as a plain page: no script from elsewhere is ever loaded."""
+    """Return the documentation of the HTTP interface as a plain page, which loads no external script."""
     schema = request.app.openapi()
     rows = "".join(
         _operation(method, path, operation)

@@ -57,18 +57,18 @@ HEADERS = {
 }
 
 WRITES_AT_ONCE = 20
-"""Seconds' worth of writes that may come together: what a person does to a long list of runs."""
+"""Burst of writes, in seconds' worth of the rate limit, enough for changes to a long list of runs."""
 
 FORBIDDEN = {
     Access.READ: "a writer's token can only push runs; this needs the operator's or a viewer's",
     Access.WRITE: "viewers cannot make changes; this needs the operator's token",
     Access.PUSH: "viewers cannot push runs; this needs a writer's token (`grpolab token --writer NAME`)",
 }
-"""What the roles that lack an access are told."""
+"""Message for the roles that lack an access."""
 
 
 class Guard:
-    """ASGI wrapper that lets nothing through that has no right to be there."""
+    """ASGI wrapper that admits only permitted requests."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, routes: Sequence[BaseRoute], sessions: BrowserSessions
@@ -102,7 +102,7 @@ class Guard:
     async def _refusal_or_body(
         self, scope: Scope, receive: Receive, stack: AsyncExitStack
     ) -> Response | None:
-        """The answer of a request that goes no further; else its body is in the scope, parsed."""
+        """Return the answer of a request that goes no further; else its body is in the scope, parsed."""
         headers = Headers(scope=scope)
         if (refusal := await self._refusal(scope, headers)) is not None:
             return refusal
@@ -161,7 +161,7 @@ class Guard:
         )
 
     def _forbidden(self, scope: Scope, role: Role, writer: str, access: Access | None) -> Response | None:
-        """What this role may not do, or not now."""
+        """Return the refusal of a request that this role may not make, or not now; None if it may."""
         if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
             return problem(
                 403, "Forbidden", "no role may call this: backend/http/auth/permissions.py has no line for it"
@@ -181,7 +181,7 @@ class Guard:
         return host in self._hosts or _without_port(host) in self._any_port
 
     def _of_token(self, headers: Headers) -> tuple[Role | None, str]:
-        """Whose token the request carries: the role, and a writer's name."""
+        """Return the role of the request's token, and a writer's name."""
         token = _bearer(headers)
         if not token:
             return None, ""
@@ -191,7 +191,7 @@ class Guard:
 
 
 def allowed_hosts(settings: Settings) -> set[str]:
-    """Every Host header under which this service answers."""
+    """Return every Host header that this service accepts."""
     names = {"127.0.0.1", "localhost", "[::1]"}
     if settings.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         names.add(f"[{settings.host}]" if ":" in settings.host.strip("[]") else settings.host.lower())

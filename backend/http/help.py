@@ -113,7 +113,7 @@ def _links(current: str) -> str:
 
 
 def _in_order() -> list[str]:
-    """The pages in the order in which the index lists them; of the decisions their index alone."""
+    """Return the pages in the order in which the index lists them; of the decisions their index alone."""
     named = {address_of(path): name for name, path in sources().items()}
     listed = [named[link] for link in _rendered(INDEX).links if link in named]
     return [INDEX, *dict.fromkeys(listed)]

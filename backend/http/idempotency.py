@@ -49,7 +49,7 @@ def digest_of(document: Any) -> str:
 
 
 def made_before(session: Session, key: str, digest: str) -> str | None:
-    """Id of what this request has made already; raises KeyTaken where the key was another's."""
+    """Return the id of what this request has already created. Raises KeyTaken if the key is another's."""
     if not key:
         return None
     tables = (Experiment, Run)

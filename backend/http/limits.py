@@ -15,19 +15,19 @@ from starlette.types import Receive, Scope
 from backend.http.problem_details import problem
 
 ADDRESS_BYTES = 49_152
-"""Path and query of a request."""
+"""Maximum size of a request's path and query, in bytes."""
 HEADER_BYTES = 16_384
-"""All headers of a request together."""
+"""Maximum size of all headers of a request, in bytes."""
 HEAD_BYTES = 65_536
 """The head of a request, address and headers: what is larger does not even reach the application."""
 BODY_BYTES = 1_000_000
-"""A body of JSON."""
+"""Maximum size of a JSON body, in bytes."""
 PUSH_BYTES = 16_000_000
 """A body of records that a client pushes, packed and unpacked: a group of 512 completions of 8,000 tokens."""
 ARRIVAL_SECONDS = 15.0
-"""How long the head of a request may take to arrive, and its body again."""
+"""Time limit for the head of a request to arrive, and again for its body, in seconds."""
 CONNECTIONS = 1000
-"""Connections at a time; further ones are answered 503."""
+"""Maximum number of connections at a time; further ones are answered 503."""
 
 MAX_BUCKETS = 10_000
 
@@ -65,7 +65,7 @@ class Buckets:
 
 
 def too_many(requests: str, wait: float) -> Response:
-    """429 with the time to wait."""
+    """Return a response with status 429 and the time to wait."""
     seconds = max(1, math.ceil(wait))
     unit = "second" if seconds == 1 else "seconds"
     detail = f"too many {requests}: try again in {seconds} {unit}; the request was not carried out"
@@ -73,7 +73,7 @@ def too_many(requests: str, wait: float) -> Response:
 
 
 def address_refusal(scope: Scope, headers: Headers) -> Response | None:
-    """The refusal of a request whose address or headers exceed the limits; None if they are within."""
+    """Return the refusal of a request whose address or headers exceed the limits; None if they are within."""
     if any(character < " " or character == "\x7f" for character in scope["path"]):
         return problem(400, "Bad request", "the address contains a control character")
     if b"%00" in scope["query_string"]:
@@ -88,7 +88,7 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
 
 
 def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None:
-    """The refusal of a body, judged by its headers; None if it may be read."""
+    """Return the refusal of a body, judged by its headers; None if it may be read."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > most:
         return problem(413, "Too large", too_large(most))
@@ -104,7 +104,7 @@ def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None
 async def read_body(
     receive: Receive, *, most: int = BODY_BYTES, count: Callable[[int], None] = lambda _: None
 ) -> bytes:
-    """The whole body; 413 and 408 as HTTPException.
+    """Read the whole body. Raises HTTPException 413 if it is too large, 408 if it is too slow.
 
     What really arrives is counted, by `count` too: a client may lie about the length or not tell it.
     """
@@ -129,5 +129,5 @@ async def read_body(
 
 
 def too_large(most: int) -> str:
-    """The sentence about a body of more bytes."""
+    """Return the sentence about a body of more bytes."""
     return f"at most {most:,} bytes are allowed"

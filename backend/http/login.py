@@ -109,7 +109,7 @@ class LoginPages:
         return await self._redeem(scope, ticket, path)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response:
-        """The address of the form."""
+        """Return the address of the form."""
         if scope["method"] != "POST":
             return login_page("Please log in.", status=200)
         body = await read_body(receive, most=FORM_BYTES)
@@ -180,7 +180,7 @@ def address_of(scope: Scope) -> str:
 
 
 def login_page(message: str, *, status: int = 401) -> Response:
-    """The form, with what is the matter."""
+    """Return the form, with what is the matter."""
     return _page(LOGIN_PAGE.format(message=html.escape(message)), status)
 
 

@@ -107,7 +107,7 @@ def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
 
 
 def _claim(name: str, reading: _Reading) -> str:
-    """The name, where nothing before it on the page has it and it can be one."""
+    """Return the name, where nothing before it on the page has it and it can be one."""
     if not name or name in reading.anchors or re.search(r"\s", name):
         return ""
     reading.anchors.add(name)
@@ -132,7 +132,7 @@ def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
 
 
 def _relink(token: Token, reading: _Reading) -> bool:
-    """Whether this link leads to something that the service shows, or out to the web."""
+    """Return whether this link leads to something that the service shows, or out to the web."""
     target = str(token.attrGet("href") or "")
     if target.startswith(("https://", "http://", "#")):
         reading.links.append(target)
@@ -163,5 +163,5 @@ def _in_scroll_boxes(body: str) -> str:
 def _code(
     _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: Any
 ) -> str:
-    """Code that may be broken behind dots, slashes and underlines, where a cell is narrow."""
+    """Code that may be broken behind dots, slashes and underlines, if a cell is narrow."""
     return f"<code>{BREAKABLE.sub('<wbr>', html.escape(tokens[index].content))}</code>"

@@ -18,7 +18,7 @@ class Page(NamedTuple):
     """What the menu calls it; empty for a page that is not in the menu."""
 
     menu: str = ""
-    """Path of the page that is marked in the menu while this one is open, where it is not this one."""
+    """Path of the page that is marked in the menu while this one is open, if it is not this one."""
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ def page_of(
 
 
 def write_cursor(key: Sequence[Any], *, order: str = "") -> str:
-    """The place of a row in its list, and how that list is ordered; opaque to clients."""
+    """Return the place of a row in its list, and how that list is ordered; opaque to clients."""
     text = json.dumps([order, *key], ensure_ascii=False)  # names of other scripts would be thrice as long
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -49,7 +49,7 @@ def write_cursor(key: Sequence[Any], *, order: str = "") -> str:
 def read_cursor(
     cursor: str, *kinds: type | tuple[type, ...], order: str = "", largest: int = 2**31
 ) -> list[Any] | None:
-    """The place that `write_cursor` was given, of these types; None for an empty cursor.
+    """Return the place that `write_cursor` was given, of these types; None for an empty cursor.
 
     Raises InvalidRequest for a cursor of another order, and for whatever else this list has not given out:
     integers from `largest` on, say, fit none of its columns.
@@ -67,7 +67,7 @@ def read_cursor(
 
 
 def _decoded(cursor: str) -> list[Any]:
-    """The list that a cursor holds; [None] where it holds none."""
+    """Return the list that a cursor holds; [None] if it holds none."""
     try:
         fields = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):
@@ -76,7 +76,7 @@ def _decoded(cursor: str) -> list[Any]:
 
 
 def _fits(key_value: Any, kind: type | tuple[type, ...], largest: int) -> bool:
-    """Whether a column of this kind can be compared with it: true is an int to Python alone."""
+    """Return whether a column of this kind can be compared with it: true is an int to Python alone."""
     if not isinstance(key_value, kind) or isinstance(key_value, bool):
         return False
     return not isinstance(key_value, int) or abs(key_value) < largest

@@ -31,10 +31,10 @@ REMEDIES = {
     "broken": "nothing was changed; check the disk and try again",
     "damaged": "nothing was changed",
 }
-"""What to do about it, by the kind of fault."""
+"""Remedy by kind of fault."""
 
 UNCERTAIN = "check whether the change was stored before you try again"
-"""The connection may have broken after the commit."""
+"""Remedy if the connection may have broken after the commit."""
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN_CHARACTERS = 80
@@ -66,7 +66,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 ERRORS: dict[int | str, dict[str, Any]] = {
     "default": {"description": "Any error", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
 }
-"""What every route declares about its errors."""
+"""Error responses that every route declares."""
 
 
 def problem(
@@ -77,7 +77,7 @@ def problem(
     errors: Iterable[FieldError] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """An error answer."""
+    """Create an error response."""
     content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     if listed := [
         {name: value for name, value in error._asdict().items() if value is not None} for error in errors
@@ -91,7 +91,7 @@ def problem(
 
 
 def _sayable(document: Any) -> Any:
-    """Without lone surrogates, which a client's text may contain and UTF-8 cannot."""
+    """Return a document without lone surrogates, which a client's text may contain but UTF-8 cannot."""
     if isinstance(document, str):
         return document.encode("utf-8", "replace").decode()
     if isinstance(document, dict):
@@ -100,7 +100,7 @@ def _sayable(document: Any) -> Any:
 
 
 def answer_to(scope: Scope, error: Exception) -> Response:
-    """The answer to an error in front of the application, where its handlers do not reach."""
+    """Return the response to an error outside the application, where its handlers do not apply."""
     if isinstance(error, GrpoLabError):
         return _grpolab_error(Request(scope), error)
     if isinstance(error, HTTPException):
@@ -111,7 +111,7 @@ def answer_to(scope: Scope, error: Exception) -> Response:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Give every error of this application the one shape."""
+    """Give every error response of this application the same format."""
     app.add_exception_handler(GrpoLabError, _grpolab_error)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -150,7 +150,7 @@ def _invalid(_request: Request, error: Exception) -> Response:
 
 
 def _field_error(item: dict[str, Any]) -> FieldError:
-    """Pydantic's words with the value that was met, shortened: it may be long, NaN or no JSON at all."""
+    """Return Pydantic's message with the given value, shortened because it may be long, NaN or not JSON."""
     location, *parts = (str(segment) for segment in item["loc"])
     path = ".".join(parts) or location
     if item["type"] == "unstorable":
@@ -178,7 +178,7 @@ def _disk(request: Request, error: Exception) -> Response:
 
 
 def fault_response(request: Request, fault: Fault, error: BaseException) -> Response:
-    """The answer while database or disk cannot do what was asked: 507 for want of room, else 503."""
+    """Return the response if the database or disk fails: 507 if the disk is full, else 503."""
     logger.warning("%s: %s", fault.sentence, str(error).partition("\n")[0])
     status = HTTPStatus.INSUFFICIENT_STORAGE if fault.kind == "full" else HTTPStatus.SERVICE_UNAVAILABLE
     is_uncertain = fault.kind == "away" and request.method not in ("GET", "HEAD")

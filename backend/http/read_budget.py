@@ -1,7 +1,8 @@
-"""The read budget: how many expensive reads one token may have under way at a time.
+"""The read budget: how many expensive reads one token may run at a time.
 
-Curves and rollouts take memory and processor time, exports a thread for as long as their client reads. Others
-wait a while for a place and are then told to come again; the two kinds do not hold each other up.
+Curves and rollouts take memory and processor time; an export takes a thread for as long as its client reads.
+Further requests wait for a place and are then refused with a time to retry. The two kinds have separate
+places.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ READS = re.compile(
 )
 
 WHAT_IF = "/api/v1/rollouts/what-if"
-"""A POST that changes nothing, and reads a whole step."""
+"""Path of a POST that changes nothing and reads a whole step."""
 
 WAIT_SECONDS = 10.0
-"""How long a request waits for a place."""
+"""Longest wait of a request for a place, in seconds."""
 
 
 class ReadBudget:
-    """Lets so many through at a time; 0: all."""
+    """ASGI wrapper that limits the number of concurrent expensive reads; 0 means no limit."""
 
     def __init__(self, app: ASGIApp, *, most: int) -> None:
         self._app = app
@@ -53,7 +54,7 @@ class ReadBudget:
 
 
 def _kind_of(scope: Scope) -> str:
-    """What is counted, in words; empty for all that is cheap."""
+    """Return the kind of expensive read, as text; empty for a cheap request."""
     if scope["type"] != "http" or (scope["method"] != "GET" and scope["path"] != WHAT_IF):
         return ""
     if EXPORTS.fullmatch(scope["path"]):

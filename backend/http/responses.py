@@ -16,7 +16,7 @@ from backend.base.documented import Documented
 MAX_ITEMS = 200
 
 ITEMS_AT_ONCE = 1_000
-"""Of an answer that is written while it is read."""
+"""Number of items written at a time in a streamed answer."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="Items per page.")]
 Cursor = Annotated[str, Query(max_length=2000, description="`next` of the previous page.")]
@@ -31,7 +31,7 @@ class Page(Documented):
 
 
 class Json(Response):
-    """A JSON answer; numpy arrays are lists."""
+    """A JSON answer in which NumPy arrays are lists."""
 
     media_type = "application/json"
 
@@ -44,7 +44,7 @@ class Json(Response):
 
 
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
-    """A list without further pages, written while it is read: `{"items": [...], "next": null}`."""
+    """Stream a list without further pages: `{"items": [...], "next": null}`."""
     yield b'{"items":['
     remaining = iter(items)
     is_first = True
@@ -55,7 +55,7 @@ def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
 
 
 def _finite(value: Any) -> Any:
-    """What json.dumps takes and orjson would have written: null for a number that is not finite."""
+    """Return a document for json.dumps with null for every non-finite number, as orjson writes it."""
     match value:
         case float():
             return value if math.isfinite(value) else None

@@ -20,21 +20,21 @@ from backend.http.bodies import NO_DOCUMENT
 from backend.http.problem_details import ERRORS
 
 MAX_ERRORS = 200
-"""Of one body."""
+"""Maximum number of errors that are reported for one body."""
 
 
 class Route(APIRoute):
-    """A route that enters what its function depends on, and leaves it, in the thread that runs the function.
+    """A route that enters and exits its context managers in the thread that runs its function.
 
-    The function gets what the context managers among its dependencies yield. FastAPI's dependencies with
-    `yield` change the thread before and after the function, which takes longer than a short query.
+    The function receives what the context managers among its dependencies yield. FastAPI's dependencies with
+    `yield` switch threads before and after the function, which takes longer than a short query.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _entering(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, which is handed the validated body: it would read and validate in the loop."""
+        """Return FastAPI's handler, given a validated body because it would validate in the event loop."""
         handle, field = super().get_route_handler(), self.body_field
         model: Any = field.field_info.annotation if field else None
         adapter: TypeAdapter[Any] | None = TypeAdapter(model) if field else None
@@ -59,7 +59,7 @@ def _validated(adapter: TypeAdapter[Any], document: Any) -> Any:
 
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:
-    """Errors as FastAPI has them; of very many only the number: listing them would take a kB for each."""
+    """Return errors in FastAPI's format, or only their number if there are many; each takes about 1 kB."""
     if (count := error.error_count()) > MAX_ERRORS:
         reason = f"has {count:,} mistakes; more than {MAX_ERRORS} are not listed: check how it is made"
         return [{"type": "too_many", "loc": ("body",), "msg": reason}]
@@ -68,23 +68,23 @@ def _errors(error: ValidationError) -> list[dict[str, Any]]:
 
 
 class _ParsedRequest(Request):
-    """A request whose body is a validated document; validating that again costs nothing."""
+    """A request whose body is a validated document; validating it again is free."""
 
     def __init__(self, document: Any, request: Request) -> None:
         super().__init__(request.scope, request.receive)
         self._document = document
 
     async def body(self) -> bytes:
-        """Something where there is a document: FastAPI asks for it then."""
+        """Return a non-empty placeholder if there is a document, so that FastAPI calls `json`."""
         return b"" if self._document is NO_DOCUMENT else b"null"
 
     async def json(self) -> Any:
-        """The document."""
+        """Return the validated document."""
         return self._document
 
 
 class Router(APIRouter):
-    """Routes of one part of the service, which answer errors alike."""
+    """Routes of one part of the service, with the same error responses."""
 
     def __init__(self, *, prefix: str = "", tags: list[str | Enum]) -> None:
         super().__init__(prefix=prefix, tags=tags, responses=ERRORS, route_class=Route)

@@ -1,4 +1,4 @@
-"""Session endpoints: who is logged in, and which browsers are. Pages show only what a role can do."""
+"""Session endpoints: the caller's role and the logged-in browsers. Pages show only what a role can do."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Session(Documented):
 
     role: Role
     session: str | None
-    """Of the browser's cookie; null for a client that sends a token."""
+    """Id of the browser's session; null for a client that sends a token."""
 
 
 class SessionItem(Documented):
@@ -32,17 +32,17 @@ class SessionItem(Documented):
     id: str
     role: Role
     user_agent: str
-    """What the browser says it is."""
+    """User-Agent header of the browser."""
     created_at: str
     seen_at: str
-    """Its last request, to a minute."""
+    """Time of the browser's last request, accurate to a minute."""
     ends_at: str
     is_current: bool
-    """Whether it is the one that asks."""
+    """Whether this session made the request."""
 
 
 class SessionPage(Documented):
-    """All of them."""
+    """All logged-in browsers."""
 
     items: list[SessionItem]
     next: None
@@ -56,13 +56,13 @@ class Ended(Documented):
 
 @router.get("/session", response_model=Session)
 def session(request: Request) -> Json:
-    """The role that the token or the cookie gives: a viewer reads everything and changes nothing."""
+    """Return the role of the token or cookie. A viewer can read everything and change nothing."""
     return Json({"role": request.state.role, "session": request.state.session or None})
 
 
 @router.delete("/session", response_model=Ended)
 def log_out(request: Request, settings: SettingsOf) -> Json:
-    """Log this browser out; its cookie is worth nothing from now on."""
+    """Log this browser out and invalidate its cookie."""
     own_id = request.state.session
     if not own_id:
         raise Conflict("this client sent a token and no cookie: it has no session to end")
@@ -74,7 +74,7 @@ def log_out(request: Request, settings: SettingsOf) -> Json:
 
 @router.get("/sessions", response_model=SessionPage)
 def list_all(request: Request) -> Json:
-    """Browsers that are logged in: all of them for an operator, its own for a viewer."""
+    """List the logged-in browsers: all for an operator, only its own for a viewer."""
     own_id = request.state.session
     rows = _sessions(request).listed(request.state.role, own_id)
     return Json({"items": [_shown(row, own_id) for row in rows], "next": None})
@@ -82,7 +82,7 @@ def list_all(request: Request) -> Json:
 
 @router.delete("/sessions/{session_id}", response_model=Ended)
 def end(session_id: str, request: Request) -> Json:
-    """Log a browser out; a viewer may do so with its own alone."""
+    """Log a browser out; a viewer may log out only its own sessions."""
     is_allowed = request.state.role is Role.OPERATOR or session_id == request.state.session
     if not is_allowed or not _sessions(request).end(session_id):
         raise NotFound("there is no such session that you may end")

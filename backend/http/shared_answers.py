@@ -1,4 +1,4 @@
-"""Answers that readers share: made once while nothing changes, and known by an ETag."""
+"""Answers that readers share: created once per state of the data, and identified by an ETag."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -13,14 +13,14 @@ from starlette.responses import Response
 from backend.http.responses import Json
 
 MAX_BYTES = 8 * 2**20
-"""Of all answers that are kept; the one that was asked for longest ago goes first."""
+"""Maximum size of all cached answers, in bytes; the least recently requested one is dropped first."""
 
 FRESH = "private, no-cache"
-"""A browser may keep the answer, and asks each time whether it still holds."""
+"""Cache-Control header: a browser may cache the answer but revalidates it each time."""
 
 
 class SharedAnswers:
-    """JSON answers by their ETags. Readers who ask the same at the same time wait for one of them."""
+    """JSON answers by their ETags. Concurrent requests for the same answer wait for one computation."""
 
     def __init__(self, *, most_bytes: int = MAX_BYTES) -> None:
         cache: LRUCache[str, bytes] = LRUCache(most_bytes, getsizeof=len)
@@ -32,10 +32,10 @@ class SharedAnswers:
         self._body_of = body_of
 
     def answer(self, request: Request, state: object, make: Callable[[], Any]) -> Response:
-        """The answer to a GET request, or 304 where the reader has it.
+        """Return the answer to a GET request, or 304 if the reader has it.
 
-        `state` is everything beside the address that the content depends on, read in the same transaction;
-        `make` gives the content.
+        `state` is everything besides the address that the content depends on, read in the same transaction.
+        `make` creates the content.
         """
         content = repr((request.app.version, request.url.path, request.url.query, state))
         tag = f'"{blake2b(content.encode(), digest_size=16).hexdigest()}"'
@@ -46,7 +46,7 @@ class SharedAnswers:
 
 
 def _tags(header: str) -> list[str]:
-    """The tags that a reader has; a proxy that compresses weakens them."""
+    """Return the tags that a reader sends; a compressing proxy makes them weak."""
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 

@@ -1,7 +1,7 @@
 """Request timeouts: an ASGI wrapper that answers 503 in time and ends work that nobody waits for.
 
-What a request reads from the database is interrupted when its time is over or its client gone. What it writes
-comes to its end.
+Database reads of a request are interrupted when its time is over or its client has disconnected. Writes are
+completed.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from backend.storage.interruption import Wait, current
 logger = logging.getLogger(__name__)
 
 SECONDS = 15.0
-"""From the last piece of the request to the first of the answer. A stream may go on as long as it likes."""
+"""Seconds from the end of the request to the first piece of the answer; a stream may last longer."""
 
 TURN_SECONDS = 1.0
-"""How often the time that is left is looked at."""
+"""Seconds between two checks of the remaining time."""
 
 DETAIL = "there was no answer within {:g} s; the request may still be carried out: check before you try again"
 
 
 def take_time(seconds: float) -> None:
-    """The request that is being answered may take so long from here, whatever is usual."""
+    """Give the current request `seconds` more from now, instead of the usual limit."""
     wait = current.get(None)
     if wait is not None:
         wait.heard_at, wait.seconds = time.monotonic(), seconds
 
 
 class RequestTimeout:
-    """Answers 503 in place of a route that does not; the route itself comes to its end, its reads at once."""
+    """ASGI wrapper that answers 503 for a late route, interrupts its reads and lets its writes finish."""
 
     def __init__(self, app: ASGIApp, *, seconds: float = SECONDS) -> None:
         self._app = app
@@ -48,7 +48,7 @@ class RequestTimeout:
         heard: asyncio.Queue[Message] = asyncio.Queue()
 
         async def listen() -> None:
-            """Read until the client is gone: a route that computes would not ask."""
+            """Receive until the client disconnects, because a computing route does not."""
             while True:
                 message = await receive()
                 wait.heard_at = time.monotonic()
@@ -88,10 +88,10 @@ class RequestTimeout:
 
 
 async def _is_late(wait: Wait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
-    """Whether the client's time is over before the first piece of an answer.
+    """Return whether the time limit passes before the first piece of the answer.
 
-    Time in which the whole process stood still (a suspended or starved machine) is not the route's: of each
-    turn of the loop at most twice what it meant to wait counts.
+    Time in which the whole process was suspended or starved does not count: each turn of the loop counts for
+    at most twice its intended wait.
     """
     stood_still = 0.0
     while not (answered.is_set() or work.done()):

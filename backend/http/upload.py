@@ -1,4 +1,4 @@
-"""Uploads: a request whose body is a file as it is, counted while it arrives and written to a draft."""
+"""Uploads: requests whose body is a raw file, counted while it arrives and written to a draft."""
 
 import asyncio
 import errno
@@ -12,32 +12,32 @@ from backend.base.errors import GrpoLabError
 
 GATHERED_BYTES = 1 << 20
 SILENCE_SECONDS = 30.0
-"""How long a client may send nothing in the middle of an upload."""
+"""Longest silence of a client during an upload, in seconds."""
 
 
 class TooLarge(GrpoLabError):
-    """More was sent than is accepted."""
+    """The upload is larger than accepted."""
 
     status = 413
     title = "Too large"
 
 
 class WrongType(GrpoLabError):
-    """The body is something else."""
+    """The body has another type than expected."""
 
     status = 415
     title = "Unsupported media type"
 
 
 class CutOff(GrpoLabError):
-    """The client went away in the middle."""
+    """The client disconnected during the upload."""
 
     status = 400
     title = "Bad request"
 
 
 class CannotStore(GrpoLabError):
-    """The disk takes nothing more."""
+    """The disk cannot store the upload."""
 
     status = 507
     title = "Insufficient storage"
@@ -49,14 +49,14 @@ class CannotStore(GrpoLabError):
 
 
 def check_type(request: Request, types: Collection[str], *, expected: str) -> None:
-    """Raise WrongType unless the body is of one of these types."""
+    """Raise WrongType if the body has none of these types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in types:
         raise WrongType(f"expected Content-Type: {expected}, got {kind!r}")
 
 
 async def receive(request: Request, draft: IO[bytes], most_bytes: int) -> None:
-    """The body into the draft; what arrives is counted, whatever the client said its length is."""
+    """Write the body to the draft, counting the received bytes instead of trusting Content-Length."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > most_bytes:
         raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
@@ -74,7 +74,7 @@ async def receive(request: Request, draft: IO[bytes], most_bytes: int) -> None:
 
 
 async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes:
-    """The next piece of the body; empty at its end."""
+    """Return the next piece of the body; empty at its end."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):
             return await anext(pieces, b"")

@@ -53,7 +53,7 @@ def answer_of(
 
 
 def compacted(item: dict[str, Any], x: str) -> dict[str, Any]:
-    """The same item, shorter; the first of its steps is the distance to 0."""
+    """Return the item in compact form: differences of steps, of which the first is the distance to 0."""
     short = {name: _in_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
     distances = item["steps"].copy()
     distances[1:] -= item["steps"][:-1]
@@ -69,7 +69,7 @@ LARGEST_COUNT = 2**24
 
 
 def _in_seven_digits(values: Any) -> NDArray[np.floating]:
-    """The values, whole numbers with all of their digits."""
+    """Return the values, whole numbers with all of their digits."""
     exact = np.asarray(values, np.float64)
     size = np.abs(exact)
     is_beyond = (size > SEVEN_DIGITS.max) | ((size > 0) & (size < SEVEN_DIGITS.tiny))
@@ -86,7 +86,7 @@ def read_shown(
     *,
     is_grouped: bool,
 ) -> dict[tuple[str, str], Curve]:
-    """The curves, or such of their points as the view may show."""
+    """Return the curves, or such of their points as the view may show."""
     outlined = None if is_grouped else view.outlined(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
@@ -126,7 +126,7 @@ def _named(run: Row[Any], metric: str) -> dict[str, Any]:
 def _interval(
     curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
 ) -> dict[str, Any]:
-    """The ends of the interval at these steps of a curve, where it is recorded and not smoothed away."""
+    """Return the ends of the interval at these steps of a curve, if it is recorded and not smoothed away."""
     ends = [curves.get((run, name)) for name in interval_of(metric)]
     if None in ends or view.smoothing:
         return {}
@@ -201,7 +201,7 @@ def _missing(run: str, metric: str, row_by_run: Mapping[str, Any]) -> dict[str, 
 
 
 def cursor_of(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str, Any]) -> str | None:
-    """The step up to which everything was shown: that of the slowest run that still grows."""
+    """Return the step up to which everything was shown: that of the slowest run that still grows."""
     last = dict.fromkeys(row_by_run, -1)
     for (run, _), curve in curves.items():
         last[run] = max(last.get(run, -1), int(curve.steps[-1]))

@@ -30,7 +30,7 @@ MAX_SERIES = 200
 MAX_POINTS = 200_000
 
 TURN_SECONDS = 3.0
-"""How long a request for curves waits for those of others."""
+"""Longest wait of a request for curves for other requests, in seconds."""
 
 _turn = Lock()
 

@@ -1,4 +1,4 @@
-"""Valid rows of a run: an attempt's rows end where a later attempt continued.
+"""Valid rows of a run: an attempt's rows end at the step from which a later attempt continued.
 
 This is the one place that says so: CSV, history and rollouts read with `counts`, curves with `counting`.
 """
@@ -22,14 +22,14 @@ class Limit(NamedTuple):
 
 
 def limits_of(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
-    """The limits of each run that was continued from a checkpoint."""
+    """Return the limits of each run that was continued from a checkpoint."""
     return limits_and_reached(session, runs)[0]
 
 
 def limits_and_reached(
     session: Session, runs: Iterable[str]
 ) -> tuple[dict[str, list[Limit]], dict[str, dict[int, int]]]:
-    """The same, and of every run the step up to which each attempt is sealed."""
+    """Return the attempts and, for every run, the step up to which each attempt is sealed."""
     runs = list(runs)
     query = (
         select(Attempt.run_id, Attempt.number, Attempt.from_step, Attempt.packed_step)
@@ -57,7 +57,7 @@ def counts(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
 def counting(
     attempts: NDArray[np.int64], steps: NDArray[np.int64], limits: Sequence[Limit]
 ) -> NDArray[np.bool_]:
-    """The same of rows that were read already."""
+    """Return the attempts from rows that were already read."""
     is_counted = np.ones(len(steps), dtype=bool)
     for attempt, last in limits:
         is_counted &= (attempts > attempt) | (steps <= last)

@@ -26,7 +26,7 @@ class Axis:
 
     metrics: Sequence[str]
     along: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
-    """From the points of the metrics (None: there are none) to the place of each step."""
+    """Function from the metrics' points (None if there are none) to the position of each step on the axis."""
     needs_sizes: bool = False
 
 
@@ -63,12 +63,12 @@ AXES: Mapping[str, Axis] = {
 
 
 def axis_of(x: str) -> Axis | None:
-    """The axis of a word or of a metric; None for the step."""
+    """Return the axis of a word or of a metric; None for the step."""
     return None if x == "step" else AXES.get(x) or Axis((x,), _as_it_is)
 
 
 def is_metric(x: str) -> bool:
-    """Whether curves are drawn over a metric, which need not rise with the steps."""
+    """Return whether curves are drawn over a metric, which need not rise with the steps."""
     return x != "step" and x not in AXES
 
 
@@ -88,11 +88,11 @@ def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSi
 
 
 MAX_COMPLETIONS = 2**53
-"""Of a batch: as many as a number of an axis counts."""
+"""Maximum number of completions in a batch: the largest integer that an axis represents exactly."""
 
 
 def _completions(sampling: Any) -> int:
-    """Completions of a generation batch; 0 where the config, which may be another trainer's, does not say."""
+    """Return the completions of a generation batch; 0 if the config, perhaps another trainer's, omits it."""
     settings = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = settings.get("prompts_per_step"), settings.get("group_size")
     size = prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0

@@ -54,13 +54,13 @@ class Columns:
 
 
 def encode(steps: Ints, values: Floats) -> bytes:
-    """The block of at least one point; steps ascend."""
+    """Return the block of at least one point; steps ascend."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     return COMPRESSED + compressor.compress(_content(steps, values))
 
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
-    """The same, quicker to read."""
+    """Encode the points of an outline, in a form that is faster to read."""
     plain = _content(steps, values)
     return PLAIN + CHECKSUM.pack(zlib.crc32(plain)) + plain
 
@@ -71,7 +71,7 @@ def _content(steps: Ints, values: Floats) -> bytes:
 
 
 def decode(data: bytes) -> Columns:
-    """The points of one block; raises BlockDamaged."""
+    """Return the points of one block; raises BlockDamaged."""
     block = content(data)
     return decode_all([block], count_of(block))
 
@@ -97,7 +97,7 @@ def content(
     points: int | None = None,
     within: tuple[int, int] = (-(2**31), 2**31 - 1),
 ) -> bytes:
-    """The content of a block, not yet decoded; raises BlockDamaged.
+    """Return the content of a block, not yet decoded; raises BlockDamaged.
 
     `points` were written, of which an outline holds some, at steps `within` a first and a last one.
     """
@@ -139,12 +139,12 @@ def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
 
 
 def count_of(block: bytes) -> int:
-    """Number of points of a `content`; 0 where it is too short to say."""
+    """Return the number of points of a `content`; 0 if it is too short."""
     return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
 
 
 def decode_all(contents: Iterable[bytes], most: int) -> Columns:
-    """The points of several blocks in one, of their `content`; there are at most `most` of them.
+    """Return the points of several blocks in one, of their `content`; there are at most `most` of them.
 
     Contents are taken one at a time, so that no long curve is in memory twice.
     """

@@ -1,4 +1,4 @@
-"""Damaged blocks that this process has met: a reader leaves a note and goes on with the points of the others.
+"""Damaged blocks that this process has found: a reader records them and continues with the other blocks.
 
 The reconciler writes what was noticed into the history of the runs.
 """
@@ -41,13 +41,13 @@ def notice(block: BlockPlace, reason: str) -> None:
 
 
 def noticed() -> dict[BlockPlace, str]:
-    """The damaged blocks that were noticed and are not told yet."""
+    """Return the damaged blocks that were noticed but not yet reported."""
     with _lock:
         return dict(_noticed)
 
 
 def forget_reported(places: dict[BlockPlace, str]) -> None:
-    """Forget these: they are written down."""
+    """Forget these damaged blocks after they were reported."""
     with _lock:
         _told.update(places)
         for block in places:

@@ -45,7 +45,7 @@ class Stored:
     attempts: NDArray[np.int64]
     values: NDArray[np.float64]
     weights: NDArray[np.int64] | None = None
-    """For how many points each stands, where some were left out."""
+    """Number of points that each point represents, if some were left out."""
 
     def __add__(self, second: "Stored") -> "Stored":
         if not len(second.steps):
@@ -65,7 +65,7 @@ class Stored:
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
     def at(self, indices: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
-        """The points at these places."""
+        """Return the points at these places."""
         weights = None if self.weights is None else self.weights[indices]
         return Stored(self.steps[indices], self.attempts[indices], self.values[indices], weights)
 
@@ -103,7 +103,7 @@ class Outlined:
     """The blocks for which the outline suffices."""
 
     runs: Collection[str]
-    """Of which all will do; of others those that lie outside of the window."""
+    """Runs of which all points qualify; of other runs, only points outside the window."""
     first: int
     last: int
     """The window's first and last step."""
@@ -111,7 +111,7 @@ class Outlined:
     """Steps behind which points of some attempt do not count."""
 
     def column(self) -> ColumnElement[bytes]:
-        """The column to read of a block: the outline, or all points where only some of them count."""
+        """Return the column to read of a block: the outline, or all points if only some of them count."""
         cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
         is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
         will_do = and_(
@@ -183,7 +183,7 @@ def read_blocks(
 def _points_of(
     session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
 ) -> dict[tuple[str, int], Stored]:
-    """The points of all blocks that are not damaged; of those that are, a note is left."""
+    """Return the points of all blocks that are not damaged; of those that are, a note is left."""
     stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
     rows: list[Any] = []
     most = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
@@ -233,7 +233,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
 
 
 def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
-    """The content of a row's block or outline; raises BlockDamaged, also where it is that of another row."""
+    """Return a row's block or outline. Raises BlockDamaged if the content is damaged or another row's."""
     return content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 
 
@@ -256,7 +256,7 @@ def _attempts_of(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[
 
 
 def _weights_of(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
-    """For how many points each stands, where some of the blocks are outlines."""
+    """Return the number of points that each point represents, if some of the blocks are outlines."""
     left_out = np.array(counts, np.int64) - counts_read
     if not left_out.any():
         return None

@@ -1,4 +1,4 @@
-"""Metrics as CSV: one row per step, one column per metric, numbers as numbers; written while it is read.
+"""Metrics as CSV: one row per step, one column per metric, numbers unquoted; streamed.
 
 A window of steps at a time, each in a short transaction of its own: memory stays the same however long a run
 is, and a client that reads slowly keeps no snapshot of the database open. What the file holds is decided when
@@ -63,7 +63,7 @@ def _spelled(value: float) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text cell: never a formula to a spreadsheet, quoted where any kind of CSV asks for it."""
+    """Return a text cell that no spreadsheet reads as a formula, quoted if any dialect of CSV requires it."""
     if text.startswith(FORMULA_MARKS):
         text = "'" + text
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',;"\t\r\n') else text

@@ -18,7 +18,7 @@ MISSING = object()
 
 
 def is_key(key: str) -> bool:
-    """Whether runs can be grouped by this."""
+    """Return whether runs can be grouped by this."""
     return key in ABOUT_RUN or (key.startswith(CONFIG) and len(key) > len(CONFIG))
 
 
@@ -91,12 +91,12 @@ def _identity(run: Any, flat: Mapping[str, Any], key: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The same value with whole numbers as integers: 1 and 1.0 are one value."""
+    """Return the value with whole numbers as integers, so that 1 and 1.0 are one value."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> str:
-    """The value; where there are several keys, fields of configs with their names."""
+    """Return the value; if there are several keys, fields of configs have their names."""
     value = _value(run, flat, key)
     field = key.removeprefix(CONFIG)
     if value is MISSING:
@@ -108,7 +108,7 @@ def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> 
 
 
 def _variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
-    """Ids of runs that differ in their seed alone, by variant.
+    """Return the ids of runs that differ only in their seed, by variant.
 
     Forks of one step are together, whichever run each of them left, and apart from runs that were trained
     from the beginning: a mean of a fork and the run that it left would count that run's steps twice. Where a

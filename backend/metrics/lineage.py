@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
 def lineages(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> dict[str, list[Stretch]]:
-    """The runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
+    """Return the runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
 
     An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `row_by_run`
     has rows of some of the runs, as `names_of` gives them.
@@ -40,7 +40,7 @@ def lineages(
 def stamps_of(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Stamps of these runs and their ancestors: they change with every point of the curves."""
+    """Return stamps of these runs and their ancestors, which change with every point of the curves."""
     rows = _ancestry(session, runs, row_by_run)
     return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 
@@ -63,14 +63,14 @@ def _parents(rows: Iterable[Row[Any]]) -> set[str]:
 
 
 def _origin(row: Row[Any]) -> Stretch | None:
-    """The run that a fork comes from."""
+    """Return the run that a fork comes from."""
     if row.steps > 0 and row.parent_run is not None and row.fork_step is not None:
         return Stretch(row.parent_run, row.fork_step)
     return None
 
 
 def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:
-    """The run and what it comes from, oldest first; a run that comes from itself has no older one."""
+    """Return the run and what it comes from, oldest first; a run that comes from itself has no older one."""
     stretches, seen = [Stretch(run)], {run}
     while (origin := origins.get(stretches[0].run)) is not None and origin.run not in seen:
         seen.add(origin.run)

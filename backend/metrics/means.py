@@ -19,10 +19,10 @@ MAX_CELLS = 250_000
 """Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""
 
 PLACES = 1_024
-"""Buckets of a second, or of a token, where these are finest."""
+"""Buckets per second or per token, at the finest."""
 
 PLACES_OF_A_METRIC = 2**20
-"""Finest buckets of all values of a metric, where it is the axis."""
+"""Finest number of buckets for all values of a metric that is the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Band:
     """The mean of several curves and how far they spread around it."""
 
     mean: Curve
-    """Its steps are, along time or tokens, those of the first curve."""
+    """Mean curve; along time or tokens, it has the steps of the first curve."""
     low: Floats
     """(N,) NaN if there is no spread, e.g. with one curve left."""
     high: Floats
@@ -40,7 +40,7 @@ class Band:
     """(N,) rising with x: what the points are thinned by."""
 
     def at(self, indices: NDArray[np.bool_] | slice) -> "Band":
-        """The points at these places."""
+        """Return the points at these places."""
         return Band(
             self.mean.at(indices),
             self.low[indices],
@@ -58,7 +58,7 @@ class Picture:
     x_min: float | None = None
     x_max: float | None = None
     places: float = PLACES
-    """Buckets of a unit of x, where these are finest."""
+    """Buckets per unit of x, at the finest."""
 
 
 def places_over(curves: Sequence[Curve]) -> float:
@@ -103,7 +103,7 @@ def _by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
 
 
 def _rising(curve: Curve) -> Curve:
-    """In the order of x; points of one x (a step that took no token) come one after the other at once."""
+    """Return the curve with strictly increasing x; points with equal x (a step without tokens) move apart."""
     if (np.diff(curve.x) > 0).all():
         return curve
     curve = curve.at(np.argsort(curve.x, kind="stable"))
@@ -115,7 +115,7 @@ def _rising(curve: Curve) -> Curve:
 
 
 def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Floats:
-    """The x of all points, or of those of each curve that show its peaks and gaps in the picture."""
+    """Return the x of all points, or of those of each curve that show its peaks and gaps in the picture."""
     low = -np.inf if picture.x_min is None else picture.x_min
     high = np.inf if picture.x_max is None else picture.x_max
     inside = [curve.at((curve.x >= low) & (curve.x <= high)) for curve in curves]

@@ -24,7 +24,7 @@ def read_points(
     outlined: Outlined | None = None,
     row_by_run: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Points]:
-    """The valid points of each (run, metric) that has any; a fork's begin with those it inherited.
+    """Return the valid points of each (run, metric) that has any; a fork's begin with those it inherited.
 
     Of runs that are `outlined` only such as a thinned curve may show. `row_by_run` has rows of some of the
     runs, as `names_of` gives them.
@@ -66,7 +66,7 @@ def _overlap(stored: Stored) -> bool:
 def _inherited(
     outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
 ) -> Outlined:
-    """The same of the runs from which points are read, which are cut off where others continue them."""
+    """Return the outlined blocks of the runs that provide points, cut off where other runs continue them."""
     within = {True: set[str](), False: set[str]()}
     for run, parts in stretches.items():
         within[run in outlined.runs].update(stretch.run for stretch in parts)
@@ -76,7 +76,7 @@ def _inherited(
 
 
 def _valid(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
-    """The points of a metric that count in this stretch."""
+    """Return the points of a metric that count in this stretch."""
     if not limits and stretch.last_step >= ALL_STEPS:
         return stored
     is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= stretch.last_step)
@@ -84,7 +84,7 @@ def _valid(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
 
 
 def _points(stored: Stored) -> Points:
-    """In the order of steps; of two attempts at one step the newer one's counts."""
+    """Return the points in the order of steps; if two attempts have a step, the newer attempt's counts."""
     if not (stored.steps[1:] > stored.steps[:-1]).all():
         stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
         stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))
@@ -99,7 +99,7 @@ def read_curves(
     outlined: Outlined | None = None,
     row_by_run: Mapping[str, Row[Any]] | None = None,
 ) -> dict[tuple[str, str], Curve]:
-    """The curves of each (run, metric) along an x axis, see metrics/axes.py.
+    """Return the curves of each (run, metric) along an x axis, see metrics/axes.py.
 
     A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only;
     `row_by_run` as above.

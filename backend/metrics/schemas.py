@@ -33,20 +33,20 @@ class SeriesItem(Documented):
     name: str
     metric: str
     x: list[float] | None = None
-    """None with `compact` where it is the step."""
+    """Positions on the axis; None with `compact` if the axis is the step."""
     steps: list[int]
-    """Of a group along time or tokens: those that its first run had reached."""
+    """Steps of the points; for a group along time or tokens, those that the group's first run had reached."""
     values: list[float]
     """Finite values only."""
     non_finite: list[NonFinite]
     raw_points: int
-    """How many points there are in the window, before thinning."""
+    """Number of points in the window before thinning."""
     n: list[int] | None = None
-    """Of a group: how many runs count at each point; fewer than `runs` where some ended or have no value."""
+    """Number of a group's runs that count at each point; fewer than `runs` if some ended or have no value."""
     gaps: list[NonFinite] | None = None
-    """Of a group: where none of its runs has a finite value. Its `non_finite` are those of single runs."""
+    """Places where none of a group's runs has a finite value. `non_finite` lists those of single runs."""
     origin: Origin | None = None
-    """Of a fork alone."""
+    """Origin of a fork; null for any other run."""
     low: list[float | None] | None = None
     high: list[float | None] | None = None
 

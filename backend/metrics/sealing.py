@@ -113,16 +113,16 @@ class Task:
     """How far it is sealed."""
     first: int
     last: int
-    """The last step of which no more is expected; ALL_PACKED where the attempt has ended."""
+    """Last step for which no more points are expected; ALL_PACKED if the attempt has ended."""
 
 
 def sealable(session: Session) -> list[Task]:
-    """The attempts whose points can be sealed."""
+    """Return the attempts whose points can be sealed."""
     return [_task(attempt, run) for attempt, run in session.execute(_unsealed()).all()]
 
 
 def _unsealed() -> Select[Attempt, Run]:
-    """The oldest attempts for which there may be a task: others must not take their places."""
+    """Return the oldest attempts for which there may be a task: others must not take their places."""
     full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # the steps of complete blocks
     return (
         select(Attempt, Run)
@@ -182,7 +182,7 @@ def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator
 
 
 def _is_ours(session: Session, task: Task, packed: int) -> bool:
-    """Whether the run is not being deleted and nobody else seals it; both stay locked until the end.
+    """Return whether the run is not being deleted and nobody else seals it; both stay locked until the end.
 
     Whoever writes a point locks the attempt, too: what is read now stays as it is.
     """
@@ -288,7 +288,7 @@ def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
 def _old_blocks(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
-    """The points that the blocks with these (key, number) have; of damaged ones that are told none."""
+    """Return the points of the blocks with these (key, number); damaged blocks are reported and omitted."""
     stored = {}
     for key, number, last, count, data in _data_of(session, run, attempt, places):
         try:
@@ -309,7 +309,7 @@ def _old_blocks(
 def _data_of(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
 ) -> Iterator[Row[int, int, int, int, bytes]]:
-    """Key, number, last step, number of points and bytes of these blocks only, of perhaps a million."""
+    """Yield key, number, last step, number of points and bytes of these blocks only, of perhaps a million."""
     table = MetricBlock
     columns = (table.key_id, table.number, table.last_step, table.points, table.data)
     conditions = (MetricBlock.run_id == run, MetricBlock.attempt == attempt)
@@ -339,7 +339,7 @@ def _block(points: Stored) -> dict[str, Any]:
 
 
 def _outline(points: Stored) -> bytes:
-    """The peaks, where they are few and nothing is strange."""
+    """Return the peaks, if they are few and all values are regular."""
     if not np.isfinite(points.values).all():
         return b""
     peak_points = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))

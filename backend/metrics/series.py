@@ -37,7 +37,7 @@ class Curve:
     values: Floats
     """(N,) may hold NaN and infinities."""
     weights: Ints | None = None
-    """(N,) for how many points each stands, in an outline; None if these are all points."""
+    """(N,) number of points that each point of an outline represents; None if these are all points."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -48,7 +48,7 @@ class Curve:
         return len(self) if self.weights is None else int(self.weights.sum())
 
     def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
-        """The points at these places."""
+        """Return the points at these places."""
         if isinstance(index, slice) and index == slice(None):
             return self
         weights = None if self.weights is None else self.weights[index]

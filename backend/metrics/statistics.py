@@ -13,7 +13,7 @@ class Spread:
     """Mean of a metric over seeds and how sure one can be of it."""
 
     n: int
-    """How many seeds have the metric with a finite value."""
+    """Number of seeds with a finite value of the metric."""
     mean: float | None
     std: float | None
     """Sample standard deviation (ddof 1); None with fewer than two seeds."""

@@ -28,7 +28,7 @@ NAME = re.compile(r"[\w./@-]{1,128}")
 Floats = NDArray[np.float64]
 
 _known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
-"""Ids of metric names that are committed; they never change."""
+"""Committed ids of metric names, which never change."""
 
 MAKES_KEYS = "has made metric keys"
 """Mark of a session that has inserted names in a transaction that may still be rolled back."""
@@ -129,7 +129,7 @@ def write_series(
 
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
-    """The id of each metric name; a new name gets one."""
+    """Return the id of each metric name; a new name gets one."""
     known_ids = _known.setdefault(session.get_bind().engine, {})
     ids = {name: known_ids[name] for name in set(names) if name in known_ids}
     if missing := sorted(set(names) - ids.keys()):
@@ -154,6 +154,6 @@ def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
 
 
 def find_keys(session: Session, names: Iterable[str]) -> dict[str, int]:
-    """The ids of those metric names that are known."""
+    """Return the ids of those metric names that are known."""
     query = select(MetricKey.name, MetricKey.id).where(MetricKey.name.in_(list(names)))
     return {row.name: row.id for row in session.execute(query)}

@@ -56,7 +56,7 @@ def _normal(z: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b).
+    """Return the regularised incomplete beta function I_x(a, b).
 
     Source: Press et al., Numerical Recipes, section 6.4: a continued fraction by Lentz's method.
     """

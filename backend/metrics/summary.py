@@ -1,4 +1,4 @@
-"""The last and best value of each metric of a run: one document that fills a row of the runs table."""
+"""Last and best value of each metric of a run: one document with the values of a row of the runs table."""
 
 import math
 from collections.abc import Mapping

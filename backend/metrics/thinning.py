@@ -30,7 +30,7 @@ def thin(curve: Curve, max_points: int, *edges: Floats) -> Ints:
 
 
 def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats]) -> list[Ints]:
-    """The same of each of several curves, of many short ones at once; `edges` have an array for each."""
+    """Thin several curves, many short ones at once; `edges` has an array per curve."""
     indices: list[Ints] = []
     for batch in _batches(curves):
         indices += _thin_some(curves[batch], max_points, *(edge[batch] for edge in edges))
@@ -77,12 +77,12 @@ def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
 
 
 def _raw_points(curve: Curve, places: Ints) -> int:
-    """For how many points those at these places stand."""
+    """Return the number of points that the points at these places represent."""
     return len(places) if curve.weights is None else int(curve.weights[places].sum())
 
 
 def is_fine(curve: Curve, max_points: int) -> bool:
-    """Whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
+    """Return whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
     finite = np.flatnonzero(np.isfinite(curve.values))
     raw_points = _raw_points(curve, finite)
     if raw_points == len(finite):
@@ -160,7 +160,7 @@ def _extremes(values: Floats, starts: Ints) -> Ints:
 
 
 def _first(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
-    """Of each bucket the first place with the wanted value; `bucket` is that of each place."""
+    """Return each bucket's first position with the wanted value; `bucket` holds each position's bucket."""
     places = np.flatnonzero(values == extremes[bucket])
     return places[_begins(bucket[places])]
 

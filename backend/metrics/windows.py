@@ -53,7 +53,7 @@ class RunPoints:
         return max(1, WINDOW_POINTS // max(1, len(self.keys)))
 
     def counting(self, points: Stored) -> Stored:
-        """The points that count."""
+        """Return the points that count."""
         is_own = (points.steps <= self.last_step) & (points.attempts <= self.attempt)
         return points.at(is_own & counting(points.attempts, points.steps, self.limits))
 
@@ -61,7 +61,7 @@ class RunPoints:
 def run_points_of(
     session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False
 ) -> list[RunPoints]:
-    """The points of these stretches that count now, with hidden ones or without."""
+    """Return the points of these stretches that count now, with hidden ones or without."""
     stretches = list(stretches)
     limits = {} if all_attempts else limits_of(session, [stretch.run for stretch in stretches])
     return [_points_of_stretch(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
@@ -90,7 +90,7 @@ def _points_of_stretch(session: Session, stretch: Stretch, limits: Sequence[Limi
 
 
 def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
-    """The last step at which any of these metrics has a point; -1 if none has one."""
+    """Return the last step at which any of these metrics has a point; -1 if none has one."""
     of_key = and_(Metric.run_id == run, Metric.key_id == MetricKey.id)
     row = select(Metric.step).where(of_key).order_by(Metric.step.desc()).limit(1).scalar_subquery()
     rows = session.scalar(select(func.max(row)).select_from(MetricKey).where(MetricKey.id.in_(keys)))
@@ -99,7 +99,7 @@ def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
 
 
 def _counts_in_blocks(session: Session, run_points: RunPoints, key: int) -> bool:
-    """Whether any sealed point of a metric counts."""
+    """Return whether any sealed point of a metric counts."""
     if not run_points.limits and run_points.last_step >= ALL_STEPS:
         return True
     return (
@@ -113,7 +113,7 @@ def _counts_in_blocks(session: Session, run_points: RunPoints, key: int) -> bool
 
 
 def next_window(session: Session, run_points: RunPoints, after: int) -> tuple[int, int] | None:
-    """The first and the last step of the window behind a step; None behind the last point.
+    """Return the first and the last step of the window behind a step; None behind the last point.
 
     Where a run has gaps they are passed over at once.
     """
@@ -144,7 +144,7 @@ def next_window(session: Session, run_points: RunPoints, after: int) -> tuple[in
 
 
 def read_window(session: Session, run_points: RunPoints, first: int, last: int) -> list[StoredPoint]:
-    """The points that count from one step to another, by step, attempt and name."""
+    """Return the points that count from one step to another, by step, attempt and name."""
     tails = _rows(session, run_points, first, last)
     numbers = (first // blocks.BLOCK, last // blocks.BLOCK)
     sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
@@ -157,7 +157,7 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
 
 
 def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dict[int, Stored]:
-    """The rows of these steps by metric; to be read before the blocks, see `blocks.read_tail`."""
+    """Return the rows of these steps by metric; to be read before the blocks, see `blocks.read_tail`."""
     query = (
         select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)
         .where(

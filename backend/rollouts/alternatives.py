@@ -14,7 +14,7 @@ MOST = 8
 
 
 def alternatives_of(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
-    """The likeliest tokens at each token: schemas.Alternatives; None if they are not stored.
+    """Return the likeliest tokens at each token: schemas.Alternatives; None if they are not stored.
 
     Strings are those that the same ids have as tokens of the group.
     """

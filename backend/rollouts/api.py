@@ -227,7 +227,7 @@ def prompts_as_rows(
         int, Query(ge=1, le=10_000, description="At most this many, the first in the order.")
     ] = 10_000,
 ) -> Response:
-    """Training prompts as rows of a dataset: `prompt`, `answer`, and where they come from."""
+    """Export training prompts as rows of a dataset: `prompt`, `answer` and their origin."""
     must_exist(session, run)
     chosen = atlas_of(session, run, state=state, sort=sort, visits=visits).prompts[:most]
     return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")

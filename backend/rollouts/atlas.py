@@ -56,7 +56,7 @@ class PromptHistory(NamedTuple):
 
 
 def history_of(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
-    """The history of a prompt from its right and graded completions in each window."""
+    """Return the history of a prompt from its right and graded completions in each window."""
     windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
     rates = [rate for rate in windows if rate is not None]
     total = sum(graded)
@@ -138,7 +138,7 @@ def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], li
 
 
 def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
-    """By a number, prompts without it at the end; by id where it is the same."""
+    """Sort prompts by a number, those without it last; equal ones are sorted by id."""
     name = sort.removeprefix("-")
     sign = -1 if sort.startswith("-") else 1
 
@@ -168,7 +168,7 @@ def shown_prompts(session: Session, run_id: str, prompts: Sequence[PromptHistory
 
 
 def prompt_texts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str, RunPrompt]:
-    """The stored prompts of a run by id; those that it does not have are left out."""
+    """Return the stored prompts of a run by id; those that it does not have are left out."""
     prompts: dict[str, RunPrompt] = {}
     for start in range(0, len(ids), 500):
         page_ids = ids[start : start + 500]
@@ -247,7 +247,7 @@ def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool
 
 
 def _probe_row(cells: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:
-    """The cells of a prompt in a run; solved: at least half of the graded completions are right."""
+    """Return the cells of a prompt in a run; solved: at least half of the graded completions are right."""
     rates = [cells[step][0] if step in cells else None for step in steps]
     solved_at = [(step, rate >= 1 / 2) for step, rate in zip(steps, rates, strict=True) if rate is not None]
     solved = next((step for step, is_solved in solved_at if is_solved), None)

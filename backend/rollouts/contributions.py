@@ -21,7 +21,7 @@ Arrays = Mapping[str, NDArray[np.float32]]
 
 
 def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
-    """The sums of a step's stored contributions and its logged loss: schemas.LossSums."""
+    """Return the sums of a step's stored contributions and its logged loss: schemas.LossSums."""
     logged = logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
     totals: list[float | None] = []

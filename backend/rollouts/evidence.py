@@ -31,7 +31,7 @@ HELD_OUT = frozenset({"overfitting"})
 
 
 def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
-    """The steps at which the causes of a run can be read; first, with cause "", that of its onset."""
+    """Return the steps at which the causes of a run can be read; first, with cause "", that of its onset."""
     diagnosis = diagnose(log_of(session, run_id))
     if diagnosis.onset is None:
         return []
@@ -42,7 +42,7 @@ def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
 
 
 def _shown(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
-    """The first stored step from the onset on that has completions with the marks, else with any."""
+    """Return the first stored step from the onset on that has completions with the marks, else with any."""
     kind = "eval" if cause in HELD_OUT else "train"
     for marks in (*SHOWN_BY.get(cause, ()), ()):
         if (first_step := _first_step(session, run_id, kind, marks, sick)) is not None:
@@ -53,7 +53,7 @@ def _shown(session: Session, run_id: str, cause: str, sick: int) -> dict[str, An
 def _first_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], sick: int
 ) -> dict[str, int] | None:
-    """The step and its completions that have all marks; None if no stored one has."""
+    """Return the step and its completions that have all marks; None if no stored one has."""
     query = (
         select(GroupTally.step, func.sum(GroupTally.completions).label("completions"))
         .where(*valid_tallies(session, run_id, kind), GroupTally.step >= sick)

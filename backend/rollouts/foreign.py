@@ -18,23 +18,23 @@ from backend.storage.rollout_words import forget
 Split = Literal["train", "eval"]
 
 MAX_COMPLETIONS = 1_024
-"""Of one group."""
+"""Maximum number of completions in one group."""
 
 ATTEMPT = 1
 """A step that comes again replaces its values, wherever its trainer continued."""
 
 
 FINISH_REASON = r"^\w{0,16}$"
-"""Why a completion ended, in the word of whoever sampled it: what is stored, archives take."""
+"""Reason why a completion ended, in the sampler's word; archives accept what is stored."""
 
 
 def as_finish_reason(text: str) -> str:
-    """The word as it is stored."""
+    """Return the word as it is stored."""
     return re.sub(r"\W", "_", text)
 
 
 def pack_foreign(run_id: str, step: int, groups: Sequence[GroupRecord]) -> PackedGroups:
-    """The rows of a step's groups."""
+    """Return the rows of a step's groups."""
     return pack_groups(run_id, step, ATTEMPT, groups, with_tokens=False)
 
 

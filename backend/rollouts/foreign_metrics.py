@@ -18,8 +18,9 @@ from backend.storage.completions import in_pieces
 from backend.storage.models import RolloutGroup
 
 SCRIPT_CHARS = 1024
-"""Of the end of a prompt and of a completion, whose letters are looked up one by one: somebody else's prompt
-may be megabytes long, and it is read anew for each of its completions."""
+"""Number of characters at the end of a prompt or completion whose letters are looked up one by one.
+
+Another trainer's prompt may be megabytes long, and it is read again for each of its completions."""
 
 STEPS_AT_ONCE = 500
 """Named in one statement."""
@@ -54,7 +55,7 @@ def _measured(written: Written) -> Measured:
 
 
 def is_cut(finish_reason: str) -> bool:
-    """Whether a completion was cut at the cap, or nobody knows."""
+    """Return whether a completion was truncated at the cap, or its finish reason is unknown."""
     return finish_reason in {"", "length"}
 
 
@@ -86,12 +87,12 @@ def _flat(places: Mapping[int, Sequence[Measured]]) -> list[Measured]:
 
 
 def _is_own(stored: float, ours: float | None) -> bool:
-    """Whether the client logged this value: it is not the one that we computed, but for rounding."""
+    """Return whether the client logged this value: it differs from the computed one beyond rounding."""
     return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
 
 
 def caught_up(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
-    """The points, those computed again at whose step somebody else has stored something meanwhile."""
+    """Return the points, those computed again at whose step somebody else has stored something meanwhile."""
     stored, logged = _places(session, run_id, new), _logged(session, run_id, new)
     now = {step: (stored.get(step, set()), logged[step]) for step in new}
     behind = {step: new[step] for step in new if now[step] != computed.seen[step]}
@@ -118,7 +119,7 @@ def _places(session: Session, run_id: str, steps: Collection[int]) -> dict[int, 
 
 
 def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
-    """The stored values of text/* at some steps."""
+    """Return the stored values of text/* at some steps."""
     logged: dict[int, dict[str, float]] = {step: {} for step in steps}
     curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
     for (_, metric), curve in curves.items():

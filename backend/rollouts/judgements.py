@@ -64,7 +64,7 @@ class _Report:
             self._refused.append({"row": row, "reason": reason})
 
     def shown(self) -> dict[str, Any]:
-        """The report: schemas.ImportedJudgements."""
+        """Return the report: schemas.ImportedJudgements."""
         refused = sorted(self._refused, key=lambda refusal: refusal["row"])
         counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}
         return {**counts, "refused": refused, "refused_rows": self._refused_rows}

@@ -49,7 +49,7 @@ class LabelItem(Documented):
     label: str
     note: str
     role: str
-    """Role of whoever wrote it last: `operator`, or `import`."""
+    """Role that last changed the label: `operator` or `import`."""
     version: int
     changed_at: str
 
@@ -114,7 +114,7 @@ def remove_label(session: Session, rollout_id: str, label: str, version: int) ->
 
 
 def labels_of(session: Session, rollouts: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """The labels of each completion that has any, by label: LabelItem."""
+    """Return the labels of each completion that has any, by label: LabelItem."""
     query = select(RolloutLabel).where(RolloutLabel.rollout_id.in_(rollouts))
     by_rollout: dict[str, list[dict[str, Any]]] = {}
     for row in session.scalars(query.order_by(RolloutLabel.rollout_id, RolloutLabel.label)):

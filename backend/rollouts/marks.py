@@ -6,14 +6,14 @@ from typing import Any, Protocol
 from backend.base.errors import FieldError, InvalidRequest
 
 FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscored")
-"""Flags of the trainer that have a mark of their own."""
+"""Flags of the trainer that have a separate mark."""
 
 REASONS = ("equal", "accuracy", "surplus", "waiting")
 """Why a group was left out of training: the zero-variance filter, the accuracy filter, or no more room in the
 step, for ever or until the next one."""
 
 MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASONS, "left_out", "stored")
-"""In the order of their bits, which the database holds: new marks go to the end.
+"""Marks of completions, in the order of their bits, which the database holds; new marks go to the end.
 
 `rewarded` has a reward above 0; `flagged` any flag but truncated and wrong;
 the group of `same_reward` has one reward only; `left_out` has any reason.
@@ -37,7 +37,7 @@ class Marked(Protocol):
 
 
 def marks_of(completion: Marked) -> int:
-    """The marks of one completion; those of its group are `group_marks`."""
+    """Return the marks of one completion; those of its group are `group_marks`."""
     flags = set(completion.flags)
     is_wrong = not completion.correct if completion.correct is not None else "wrong" in flags
     raised: Mapping[str, Any] = {
@@ -53,7 +53,7 @@ def marks_of(completion: Marked) -> int:
 
 
 def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bool) -> int:
-    """The marks that all completions of a group share."""
+    """Return the marks that all completions of a group share."""
     graded = [reward for reward in rewards if reward is not None]
     marks = BIT["same_reward"] if graded and all(reward == graded[0] for reward in graded) else 0
     if left_out in REASONS:
@@ -62,7 +62,7 @@ def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bo
 
 
 def mask_of(names: Sequence[str]) -> int:
-    """The bits of several marks; raises InvalidRequest for one that does not exist."""
+    """Return the bits of several marks; raises InvalidRequest for one that does not exist."""
     if unknown := [name for name in names if name not in BIT]:
         raise InvalidRequest(
             [FieldError("mark", f"is {unknown[0][:64]!r}; expected one of {', '.join(MARKS)}")]

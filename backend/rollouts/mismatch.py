@@ -30,7 +30,7 @@ LOG_RATIO_LIMIT = 20.0
 MAX_TOKENS = 4_000_000
 MAX_POINTS = 4_000
 CAPS = tuple(float(2 ** (eighth / 8)) for eighth in range(-8, 57))
-"""From 0.5 to 128."""
+"""Caps of the correction weight, from 0.5 to 128."""
 USUAL_LOW = 0.5
 
 Kind = Literal["token_tis", "token_mask", "seq_tis", "seq_mask"]
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     kind: Kind
     level: Level = "product"
     low: float = USUAL_LOW
-    """Smallest rho that counts, of masks alone."""
+    """Smallest rho that counts, only for masks."""
 
     @property
     def is_shared(self) -> bool:
@@ -116,7 +116,7 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
 
 
 def _own_rule(run: Run) -> tuple[Rule | None, float]:
-    """The run's correction and its cap, where it has one that a cap belongs to."""
+    """Return the run's correction and its cap, if the correction has a cap."""
     if not is_ours(run):
         return None, 0.0
     match RunConfig.model_validate(run.config).objective.correction:
@@ -179,7 +179,7 @@ MAX_STEPS = 2**31
 
 
 def _staleness(session: Session, run_id: str, step: int) -> int:
-    """The age of the weights that sampled a step, in steps."""
+    """Return the age of the weights that sampled a step, in steps."""
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
     at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
     age = points.values[at[-1]] if points is not None and len(at) else 0.0
@@ -187,7 +187,7 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
 
 
 def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
-    """The weights under each cap: breakdown_schemas.CapItem."""
+    """Return the weights under each cap: breakdown_schemas.CapItem."""
     rho = np.sort(np.exp(_by_token(tokens, rule)))
     count = len(rho)
     sums = np.concatenate([[0.0], np.cumsum(rho)])

@@ -53,7 +53,7 @@ class Tokens:
     """The tokens of one completion."""
 
     strings: Sequence[str]
-    """What each token adds to the text, length T."""
+    """Text that each token adds, length T."""
     ids: NDArray[np.int32]
     """(T,) token ids."""
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -61,18 +61,18 @@ class Tokens:
 
 
 def pack_text(text: str) -> bytes:
-    """The exact text as zstd."""
+    """Return the exact text as zstd."""
     return _compress(_encoded(text))
 
 
 def unpack_text(data: bytes) -> str:
-    """The text that `pack_text` was given; raises PackedDamaged."""
+    """Return the text that `pack_text` was given; raises PackedDamaged."""
     with _as_damage():
         return _decompress(data, LIMIT_TEXT_BYTES).decode("utf-8", "surrogatepass")
 
 
 def text_or_damage(data: bytes) -> tuple[str, str]:
-    """The text and "", or "" and why it cannot be unpacked."""
+    """Return the text and "", or "" and why it cannot be unpacked."""
     try:
         return unpack_text(data), ""
     except PackedDamaged as error:
@@ -80,7 +80,7 @@ def text_or_damage(data: bytes) -> tuple[str, str]:
 
 
 def text_bytes(data: bytes) -> int:
-    """The bytes that a packed text says it unpacks to; 0 where it cannot be unpacked."""
+    """Return the declared unpacked size of a packed text, in bytes; 0 if it cannot be unpacked."""
     try:
         size: int = _size(data, LIMIT_TEXT_BYTES)
     except (PackedDamaged, zstandard.ZstdError):
@@ -89,7 +89,7 @@ def text_bytes(data: bytes) -> int:
 
 
 def pack_tokens(completions: Sequence[Tokens]) -> bytes:
-    """The tokens of a group's completions, in order."""
+    """Return the tokens of a group's completions, in order."""
     strings = [string for tokens in completions for string in tokens.strings]
     text = "".join(strings)
     is_ascii = text.isascii()
@@ -139,7 +139,7 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
 
 
 def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
-    """The values alone, without making strings of the tokens; raises as `unpack_tokens` does."""
+    """Unpack only the values, without the tokens' strings. Raises the errors of `unpack_tokens`."""
     with _as_damage():
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _header(raw)
@@ -147,7 +147,7 @@ def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
 
 
 def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.float32]]], str]:
-    """The values and "", or no values and why they cannot be unpacked; None has no values."""
+    """Return the values and "", or no values and why they cannot be unpacked; None has no values."""
     try:
         return [] if data is None else unpack_arrays(data), ""
     except PackedDamaged as error:
@@ -155,7 +155,7 @@ def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.floa
 
 
 def _header(raw: bytes) -> tuple[dict[str, Any], int]:
-    """The header and where it ends."""
+    """Return the header and the offset of its end."""
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
     if header.get("version", 1) > VERSION:
@@ -164,7 +164,7 @@ def _header(raw: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[str, NDArray[np.float32]]]:
-    """The values of each completion, which begin at `offset`."""
+    """Return the values of each completion, which begin at `offset`."""
     lengths: list[int] = header["lengths"]
     arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
     for name, having in header["arrays"].items():
@@ -196,7 +196,7 @@ def _decompress(data: bytes, most: int) -> bytes:
 
 
 def _size(data: bytes, most: int) -> int:
-    """The bytes that a frame says it unpacks to."""
+    """Return the bytes that a frame says it unpacks to."""
     size = zstandard.frame_content_size(data)
     if not 0 <= size <= most:
         raise PackedDamaged(f"it says that it holds {size} bytes, expected at most {most}")

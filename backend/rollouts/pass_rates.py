@@ -39,7 +39,7 @@ class StoredRates(Documented):
 
 
 def rates_of(session: Session, run_id: str) -> PassRates:
-    """The pass rate of every training prompt that could be graded, over all of its completions.
+    """Return the pass rate of every training prompt that could be graded, over all of its completions.
 
     Raises Conflict where there is none.
     """

@@ -25,7 +25,7 @@ from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
 
 PAGE_TOKENS = 2_000_000
-"""Of all prompts and completions of a page together: some ten megabytes of text."""
+"""Maximum number of tokens of all prompts and completions of a page: about ten megabytes of text."""
 
 STEPS_AT_ONCE = 5_000
 
@@ -37,14 +37,14 @@ _PLACE = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, Rollo
 _PLACE_KINDS = (int, str, int, str)
 
 GROUPS_AT_ONCE = 64
-"""Whose completions are looked through, and four times as many each time that is not enough."""
+"""Number of groups whose completions are searched first; four times as many each time it is not enough."""
 MAX_AT_ONCE = 1_024
 
 ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "step": (_PLACE, _PLACE_KINDS),
     "reward": ((_REWARD, *_PLACE), ((int, float), *_PLACE_KINDS)),
 }
-"""For each word after the optional `-`: the columns that are sorted by, and the types of a cursor."""
+"""Sort columns and cursor types by the sort word, without its optional `-`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class RolloutFilter:
 
     @property
     def is_of_completions(self) -> bool:
-        """Whether completions are looked at one by one."""
+        """Whether completions must be checked one by one."""
         values = (self.min_reward, self.max_reward, self.correct)
         return bool(self.flag or self.q) or any(value is not None for value in values)
 
     def passes(self, completion: Completion) -> bool:
-        """Whether a completion fits."""
+        """Return whether a completion fits."""
         return (
             (
                 self.min_reward is None
@@ -228,7 +228,7 @@ def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> di
 
 
 def _length(completion: Completion) -> int:
-    """Tokens of a completion, or an estimate where the trainer that pushed it counted none, or too few."""
+    """Return a completion's number of tokens, estimated if the pushing trainer counted none or too few."""
     return max(completion.tokens, len(completion.text) // 4)
 
 
@@ -249,7 +249,7 @@ def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
 
 
 def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
-    """The tokens of one completion with their values: schemas.TokensAnswer."""
+    """Return the tokens of one completion with their values: schemas.TokensAnswer."""
     rollout = completion_named(session, rollout_id)
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
@@ -292,6 +292,6 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
 
 
 def _no_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
-    """What an answer says of a completion whose tokens cannot be shown."""
+    """Return the answer for a completion whose tokens cannot be shown."""
     nothing: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
     return nothing | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class CompletionRecord:
-    """One completion. Of other trainers' completions the tokens are unknown, or their number alone."""
+    """One completion. The tokens of other trainers' completions are unknown, except perhaps their number."""
 
     text: str
     token_strings: Sequence[str] = ()
@@ -25,7 +25,7 @@ class CompletionRecord:
     """`stop` or `length`, or the word of another trainer."""
     correct: bool | None = None
     flags: Sequence[str] = ()
-    """What is conspicuous about it: truncated, wrong, unparsed, no_think, repetitive, language."""
+    """Flags of the completion: truncated, wrong, unparsed, no_think, repetitive, language."""
     arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
     turns: Sequence[Mapping[str, Any]] = ()
@@ -33,7 +33,7 @@ class CompletionRecord:
 
     @property
     def loss(self) -> float:
-        """Sum of its tokens' contributions to the step's loss; 0 where it did not train."""
+        """Sum of the tokens' contributions to the step's loss; 0 if the completion did not train."""
         return float(self.arrays["loss"].sum(dtype=np.float64)) if "loss" in self.arrays else 0.0
 
 
@@ -52,7 +52,7 @@ class GroupRecord:
     answer: str
     completions: Sequence[CompletionRecord]
     left_out: str = ""
-    """Why it does not train at this step: see backend.rollouts.marks; "" where it does."""
+    """Reason why the group does not train at this step, see backend.rollouts.marks; "" if it does."""
 
     @property
     def rewards(self) -> list[float]:

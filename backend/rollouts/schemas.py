@@ -47,7 +47,7 @@ class CompletionItem(Documented):
     correct: bool | None
     flags: list[str]
     blocks: list[TextBlock]
-    """The text in parts, where tools were called; else empty."""
+    """Text in parts if tools were called; else empty."""
 
 
 class GroupItem(Documented):
@@ -68,9 +68,9 @@ class GroupItem(Documented):
     reward_mean: float | None
     reward_std: float | None
     left_out: str
-    """Why it did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty if it did."""
+    """Reason why the group did not train: `equal`, `accuracy`, `surplus` or `waiting`; empty if it did."""
     damage: str
-    """Why completions, prompt or answer cannot be read; empty if they can."""
+    """Reason why completions, prompt or answer cannot be read; empty if they can."""
     completions: list[CompletionItem]
 
 
@@ -104,9 +104,9 @@ class GroupLoss(Documented):
     loss: Spelled
     """null if the group did not train, or its tokens were not recorded."""
     completions: list[Spelled]
-    """The same of each completion, by position."""
+    """Loss of each completion, by position."""
     damage: str
-    """Why its tokens cannot be read; empty if they can."""
+    """Reason why the completion's tokens cannot be read; empty if they can."""
 
 
 class LossSums(Documented):
@@ -123,7 +123,7 @@ class LossSums(Documented):
     difference: Spelled
     """The rest: rounding of the stored values, or tokens that were removed later."""
     terms: dict[str, Spelled]
-    """Sum over all stored tokens of each term, where the objective has several."""
+    """Sum of each term over all stored tokens, if the objective has several terms."""
     groups: list[GroupLoss]
 
 
@@ -149,7 +149,7 @@ class WhatIfCompletion(Documented):
 
     advantage: Spelled
     loss: Spelled
-    """Its part of the loss."""
+    """Completion's contribution to the loss."""
     gradient: Spelled
     """Sum over its tokens of |d loss / d log-probability|."""
     clipped: int | None
@@ -161,7 +161,7 @@ class WhatIfVariant(Documented):
 
     name: str
     problem: str = ""
-    """Why it cannot be computed; then all else is missing."""
+    """Reason why the variant cannot be computed; then all other fields are missing."""
     formula: str
     """The objective with its knobs' numbers."""
     formula_mathml: str
@@ -175,7 +175,7 @@ class WhatIfVariant(Documented):
     """What the formula counts here: completions, prompts, tokens, weights, advantages (population standard
     deviation over completions), clipped tokens by side where ratios are bounded."""
     completions: list[WhatIfCompletion] = []
-    """Of all groups, one after another."""
+    """Completions of all groups, one group after another."""
 
 
 class WhatIf(Documented):
@@ -198,9 +198,9 @@ class Alternatives(Documented):
 
     ids: list[list[int]]
     logprobs: list[list[float | str]]
-    """-Infinity where top-p or top-k cut the token off."""
+    """Sampler's log-probabilities; -Infinity if top-p or top-k excluded the token."""
     strings: dict[str, str]
-    """By id, of those that the group's completions have as tokens."""
+    """Strings by token id, for the tokens of the group's completions."""
 
 
 class TokensAnswer(Documented):
@@ -213,15 +213,15 @@ class TokensAnswer(Documented):
     """Values of equal length by name: logprob, entropy, sampler_logprob, ratio, clipped, ..."""
     advantage: Spelled
     mask: list[int]
-    """1 where a token is part of the loss's sums."""
+    """1 for each token that is part of the loss's sums, else 0."""
     observed: list[int]
-    """1 where a tool's answer put the token there; empty if no tool was called."""
+    """1 for each token from a tool's answer, else 0; empty if no tool was called."""
     alternatives: Alternatives | None
     """None if `recording.alternatives` was 0, or they were removed since."""
     note: str
-    """Why tokens, or values of them, were removed since; "" where none were."""
+    """Reason why tokens or their values were removed later; "" if none were."""
     damage: str
-    """Why the tokens cannot be read; empty if they can."""
+    """Reason why the tokens cannot be read; empty if they can."""
 
 
 class CountItem(Documented):
@@ -230,9 +230,9 @@ class CountItem(Documented):
     step: int
     completions: int
     matching: int
-    """Those that have all the marks, and the reward."""
+    """Number of completions with all the marks and the reward."""
     stored: int
-    """Those of them that can be read."""
+    """Number of these completions that are stored and can be read."""
 
 
 class CountPage(Documented):
@@ -250,7 +250,7 @@ class EvidenceItem(Documented):
     kind: str
     step: int
     marks: list[str]
-    """What they have in common, as `/rollouts/counts` names it; empty: all completions of the step."""
+    """Common property, as `/rollouts/counts` names it; empty for all completions of the step."""
     completions: int
     """Stored ones of this step that have all the marks."""
 
@@ -272,7 +272,7 @@ class PromptItem(Documented):
     problem: str
     domain: str
     groups: int
-    """How often it was sampled."""
+    """Number of times that the prompt was sampled."""
     graded: int
     right: int
     state: str
@@ -327,7 +327,7 @@ class ProbeItem(Documented):
     problem: str
     domain: str
     runs: list[ProbeRow]
-    """In the order of the matrix' runs."""
+    """Rows in the order of the matrix's runs."""
 
 
 class ProbeMatrix(Documented):
@@ -336,7 +336,7 @@ class ProbeMatrix(Documented):
     runs: list[ProbeRun]
     items: list[ProbeItem]
     prompts: int
-    """Of the evaluation, those that are not shown included."""
+    """Number of prompts of the evaluation, including prompts that are not shown."""
     runs_left_out: int
     """Runs that were asked for beyond the 16 that are shown."""
 
@@ -379,7 +379,7 @@ class FoundPage(Documented):
     items: list[FoundItem]
     next: str | None
     searched_to: int | None
-    """Step at which the time of a page was over before it was full: `next` goes on there."""
+    """Step at which the time limit ended the page before it was full; `next` continues there."""
     waiting: int
     """Groups of these runs that are not indexed yet: their completions are missing here."""
 
@@ -420,7 +420,7 @@ class LiftItem(Documented):
     """Completions of the first set that contain it."""
     b: int
     log_odds: float
-    """Of the second set against the first, with a Dirichlet prior."""
+    """Log-odds of the second set against the first, with a Dirichlet prior."""
     z: float
     """`log_odds` over its standard deviation."""
 
@@ -440,12 +440,12 @@ class RefusedRow(Documented):
     """A row that was not stored."""
 
     row: int
-    """From 1."""
+    """Number of the row, starting at 1."""
     reason: str
 
 
 class ImportedJudgements(Documented):
-    """Result of an import of judgements, row by row where one was refused."""
+    """Result of an import of judgements, with each refused row."""
 
     rows: int
     stored: int

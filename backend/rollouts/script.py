@@ -55,5 +55,5 @@ def _script(character: str) -> str:
 
 
 def _main_script(letters: Counter[str]) -> str:
-    """The script of most letters; empty without letters."""
+    """Return the script of most letters; empty without letters."""
     return letters.most_common(1)[0][0] if letters else ""

@@ -26,7 +26,7 @@ Counts = dict[Unit, NDArray[np.float64]]
 
 
 def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dict[str, Any]]:
-    """The budget of each run, in at most `bins` parts of its steps: breakdown_schemas.SignalBudget."""
+    """Return the budget of each run, in at most `bins` parts of its steps: breakdown_schemas.SignalBudget."""
     names = [budget_metric(category, unit) for unit in UNITS for category in PARTS]
     points = read_points(session, runs, names)
     budgets = []
@@ -42,7 +42,7 @@ def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dic
 
 
 def _logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
-    """The steps that logged their budget; a part that is not there, or not finite, counts as 0."""
+    """Return the steps that logged their budget; a part that is not there, or not finite, counts as 0."""
     steps = np.unique(np.concatenate([curve.steps for curve in points.values()]))
     values: Counts = {unit: np.zeros((len(steps), len(PARTS))) for unit in UNITS}
     for unit in UNITS:

@@ -50,7 +50,7 @@ def pack_groups(
     counted: Iterable[GroupRecord] = (),
     with_tokens: bool = True,
 ) -> PackedGroups:
-    """The rows of a step's groups. Ids follow from the place: the same step gives the same rows.
+    """Return the rows of a step's groups. Ids follow from the place: the same step gives the same rows.
 
     Of the groups `counted` only the tallies and the prompts are stored.
     """

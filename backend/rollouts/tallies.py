@@ -45,7 +45,7 @@ def tally_rows(group: GroupRecord, *, is_stored: bool, **ids_of_row: Any) -> lis
 
 
 def prompt_row(group: GroupRecord, run_id: str) -> dict[str, Any]:
-    """The prompt of a group, which is stored once per run."""
+    """Return the prompt of a group, which is stored once per run."""
     return {
         "run_id": run_id,
         "id": clean_text(group.prompt_id),

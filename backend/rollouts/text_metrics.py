@@ -21,7 +21,7 @@ METRICS = (
 )
 
 TAIL_CHARS = 2048
-"""Of a completion's end, which is compressed: loops are there."""
+"""Number of characters at a completion's end that are compressed, because loops occur there."""
 
 
 class Written(NamedTuple):

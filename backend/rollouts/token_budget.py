@@ -23,7 +23,7 @@ from backend.storage.engine import Sessions, reading
 from backend.storage.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
 
 KIND = "tokens"
-"""Of the event that says what was removed."""
+"""Kind of the event that reports what was removed."""
 MEGABYTE = 1_000_000
 GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
@@ -38,7 +38,7 @@ class _Counted:
     """Bytes of a run's token values."""
 
     stamp: Stamp
-    """Of the run when they were counted."""
+    """Stamp of the run when the bytes were counted."""
     end: int
     """The last step that is not counted again within the attempt."""
     settled: int
@@ -154,7 +154,7 @@ def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None)
 
 
 def _newest_event(session: Session, run_id: str) -> int:
-    """The id of the newest event of removed values; 0 without one."""
+    """Return the id of the newest event of removed values; 0 without one."""
     query = select(func.max(Event.id)).where(Event.run_id == run_id, Event.kind == KIND)
     return session.scalar(query) or 0
 
@@ -173,7 +173,7 @@ def _bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
 
 
 def _steps(session: Session, run_id: str) -> list[int]:
-    """The steps of a run that have token values."""
+    """Return the steps of a run that have token values."""
     has_any = exists().where(RolloutTokens.group_id == RolloutGroup.id)
     steps = select(RolloutGroup.step).where(RolloutGroup.run_id == run_id, has_any).distinct()
     return list(session.scalars(steps.order_by(RolloutGroup.step)))
@@ -210,7 +210,7 @@ def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
 
 
 def has_alternatives(session: Session, run_id: str) -> bool:
-    """Whether the config of a run asks for the alternatives of tokens."""
+    """Return whether the config of a run asks for the alternatives of tokens."""
     config = session.scalar(select(Run.config).where(Run.id == run_id)) or {}
     recording = config.get("recording")  # another trainer's may be anything
     return isinstance(recording, Mapping) and bool(recording.get("alternatives"))
@@ -279,4 +279,4 @@ def _of_step(run_id: str, step: int) -> Any:
 
 
 PIECES = {"alternatives": _strip_alternatives, "values": _strip, "tokens": _remove}
-"""In the order in which they give way."""
+"""Functions that remove token values, in the order in which they are applied."""

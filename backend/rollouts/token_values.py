@@ -32,7 +32,7 @@ STEPS = 2**23 - 2
 
 
 def kind_of(name: str) -> Kind:
-    """The encoding of a value of this name."""
+    """Return the encoding of a value of this name."""
     if name in EXACT:
         return "f4"
     if name in FLAGS:
@@ -53,7 +53,7 @@ def width_of(kind: Kind) -> int:
 
 
 def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
-    """The bytes of (T,) values, and their scale; 0 where parts of a sum are not finite, kept as f3."""
+    """Return the bytes of (T,) values, and their scale; 0 where parts of a sum are not finite, kept as f3."""
     exact = np.asarray(values, np.float32)
     match kind:
         case "f4":
@@ -97,7 +97,7 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
 
 
 def _shortened(values: NDArray[np.float32]) -> bytes:
-    """The upper three bytes of each number, rounded to nearest; what is not finite stays as it is."""
+    """Return the upper three bytes of each number, rounded to nearest; what is not finite stays as it is."""
     bits = values.astype("<f4").view("<u4")
     rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
     quiet = np.where(np.isnan(values), rounded | np.uint32(0x400000), rounded)
@@ -110,7 +110,7 @@ def _planes(words: NDArray[Any], *, first: int) -> bytes:
 
 
 def _words(raw: bytes, offset: int, count: int) -> NDArray[np.int32]:
-    """The words whose upper three bytes were kept."""
+    """Return the words whose upper three bytes were kept."""
     words = np.zeros((count, 4), np.uint8)
     words[:, 1:] = np.frombuffer(raw, np.uint8, 3 * count, offset).reshape(3, count).T
     return words.view("<i4").reshape(count)

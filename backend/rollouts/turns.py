@@ -47,7 +47,7 @@ def observed(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
 
 
 def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
-    """Turns out of an archive; ValueError where they do not fit the text and its tokens."""
+    """Turns out of an archive; ValueError if they do not fit the text and its tokens."""
     if not isinstance(claimed, list) or len(claimed) > MAX_TURNS:
         raise ValueError("has turns that are no list")
     previous_end = 0

@@ -37,14 +37,14 @@ MAX_VALUES = 4_000_000
 
 SECONDS = 60.0
 TURN_SECONDS = 5.0
-"""How long a computation waits for the one before it."""
+"""Longest wait of a computation for the one before it, in seconds."""
 
 OUT_OF_MEMORY = ("MemoryError", "memory", "ENOMEM")
 """Parts of the last line of a process that got no more memory."""
 
 
 class Allowance(NamedTuple):
-    """Of the processes that those of one role start together."""
+    """Limits on the processes that all callers of one role start."""
 
     turn: threading.Lock
     """One at a time."""
@@ -59,7 +59,7 @@ Arrays = dict[str, NDArray[np.float32]]
 
 
 def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATORS) -> dict[str, Any]:
-    """The loss of a step's stored groups under the run's own objective and others: schemas.WhatIf.
+    """Return the loss of a step's stored groups under the run's own objective and others: schemas.WhatIf.
 
     Raises InvalidConfig for an objective that cannot be, NotFound where the step has no recorded
     contributions, Conflict where it is too large, Unavailable where the process that computes fails.
@@ -126,13 +126,13 @@ def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATO
 
 
 def _written(config: RunConfig) -> dict[str, str]:
-    """The objective as text and as MathML."""
+    """Return the objective as text and as MathML."""
     formulas = formula(config)
     return {"formula": formulas["text"], "formula_mathml": formulas["mathml"]}
 
 
 def _changed(run: Run, change: WhatIfChange) -> RunConfig:
-    """The config of a variant: a preset's, or the run's own, with changes."""
+    """Return the config of a variant: a preset's, or the run's own, with changes."""
     base = {"preset": change.preset} if change.preset else run.config
     return resolve(base, {"objective": change.objective})
 
@@ -188,7 +188,7 @@ def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
 
 
 def _token_share(session: Session, config: RunConfig, run_id: str, step: int) -> float:
-    """The factor on a mean over sampled tokens for groups that were left out, stored or not."""
+    """Return the factor on a mean over sampled tokens for groups that were left out, stored or not."""
     if not isinstance(config.filters.refill, NoRefill):
         return 1.0
     is_trained = GroupTally.marks.bitwise_and(BIT["left_out"]) == 0
@@ -243,7 +243,7 @@ def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list
 def _computed(
     request: dict[str, Any], values: dict[str, NDArray[np.float32]], allowance: Allowance
 ) -> list[dict[str, Any]]:
-    """The answer of the process for each objective."""
+    """Return the answer of the process for each objective."""
     buffer = io.BytesIO()
     np.savez(buffer, request=np.array(json.dumps(request)), **values)  # type: ignore[arg-type]
     if not allowance.turn.acquire(timeout=TURN_SECONDS):

@@ -170,7 +170,7 @@ def check_fork(
 
 
 def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildRequest, key: str) -> Json:
-    """The same key and request again give the same run, as it is then."""
+    """Repeating the request with the same key returns the same run in its current state."""
     new_id = queue_child(lab, run_id, request, key=key)
     later.add_task(ring, lab.settings)
     with reading(lab.sessions) as session:
@@ -235,7 +235,7 @@ def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf)
 
 
 def _from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
-    """The same from the artifact store, piece by piece."""
+    """Stream the file from the artifact store, piece by piece."""
     gone = NotFound(f"the file {name!r} is no longer there")
     if (store := artifact_store(settings)) is None:
         raise gone

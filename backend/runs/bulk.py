@@ -25,7 +25,7 @@ Action = Literal["tag", "untag", "archive", "unarchive", "stop", "trash", "resto
 
 BATCH = 500
 MAX_RUNS = 10_000
-"""Of one request."""
+"""Maximum number of runs in one request."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Outcome:
     refused: list[dict[str, str]] = field(default_factory=list)
     """`id`, `name` and `reason` of those that could not be changed."""
     missing: int = 0
-    """Those that do not exist any more."""
+    """Runs that no longer exist."""
 
 
 def act_on(sessions: Sessions, action: Action, run_ids: Sequence[str], *, tag: str = "") -> Outcome:
@@ -117,7 +117,7 @@ def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: s
 
 
 def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    """Those that still train go on."""
+    """Restore runs from the trash; runs that still train continue."""
     trashed = [row for row in rows if row.deleted_at is not None]
     training = [row for row in trashed if row.status == "running"]
     still = [row for row in trashed if row.status != "running"]

@@ -100,7 +100,7 @@ class RowsReport(_Section):
     rows: int
     """Training rows."""
     duplicates: int
-    """Rows whose question stands in an earlier one."""
+    """Number of rows whose question occurs in an earlier row."""
     contaminated: int
     """Rows that share an n-gram with a held-out question."""
     out_of_range: int
@@ -132,7 +132,7 @@ class CheckReport(_Section):
     truncated: float
     """Share of the completions cut at the cap."""
     group_size: int
-    """Of the config."""
+    """Group size of the config."""
     signal: list[SignalChance]
     reward: float | None
     """Mean reward of the completions: that of an honest attempt."""

@@ -24,12 +24,12 @@ def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
 
 
 def last_step_of(session: Session, run_id: str) -> int:
-    """The step up to which a run is recorded."""
+    """Return the step up to which a run is recorded."""
     return session.scalar(select(Run.last_step).where(Run.id == run_id)) or 0
 
 
 def checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
-    """The newest checkpoint of one step; raises NotFound."""
+    """Return the newest checkpoint of one step; raises NotFound."""
     rows = checkpoints_of(session, run_id)
     for row in rows:
         if row.step == step:

@@ -20,7 +20,7 @@ def runnable(
     variant: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> RunConfig:
-    """The complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
+    """Return the complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
     config = resolve(base, variant, seed, profile=partial(profile_here, settings))
     errors = [
         *policy_errors(config.policy, settings),
@@ -44,7 +44,7 @@ def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
-    """What the servers of this installation that sample cannot do."""
+    """Yield what this installation's sampling servers do not support."""
     sampling = config.sampling
     if sampling.engine.type == "colocated" and not settings.engine_python:
         missing = "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md"

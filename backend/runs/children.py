@@ -54,7 +54,7 @@ class ChildRun(NamedTuple):
     fork_step: int | None = None
     """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
     check_hash: str | None = None
-    """Of a check before launch."""
+    """`grading_hash` of a check before launch; None for any other run."""
 
 
 def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> str:
@@ -100,7 +100,7 @@ def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
 
 
 def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[str, Any]) -> RunConfig:
-    """The config of a fork behind a step; raises InvalidConfig for changes that no fork can have."""
+    """Return the config of a fork behind a step; raises InvalidConfig for changes that no fork can have."""
     config = runnable(settings, merge(parent.config, changes))
     refuse_as_fork(parent, step, config)
     return config
@@ -150,7 +150,7 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
 
 
 def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
-    """The suites of a request, due at once; raises InvalidRequest."""
+    """Return the suites of a request, due at once; raises InvalidRequest."""
     if not request.held_out and not request.suites:
         reason = "is empty and held_out is false: nothing would be evaluated"
         raise InvalidRequest([FieldError("suites", reason)])
@@ -178,7 +178,7 @@ def _at(name: str, step: int) -> str:
 
 
 def _step(session: Session, parent: Run, step: int | None) -> int:
-    """The step of the checkpoint that is asked for, or of the newest.
+    """Return the step of the checkpoint that is asked for, or of the newest.
 
     Raises InvalidRequest where there is none, and Conflict where the parent is about to be deleted.
     """
@@ -194,7 +194,7 @@ def _step(session: Session, parent: Run, step: int | None) -> int:
 
 
 def _enter(session: Session, parent: str, child: ChildRun, *, key: str, digest: str) -> str | None:
-    """The row and its first line of history, unless there is a row with this key; the new run's id.
+    """Return the row and its first line of history, unless there is a row with this key; the new run's id.
 
     A child is no seed of its parent's experiment.
     """

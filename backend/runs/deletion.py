@@ -56,7 +56,7 @@ BATCHES: tuple[tuple[Any, int], ...] = (
     (Attempt, 10_000),
     (Trial, 1_000),
 )
-"""What belongs to a run, and how many rows of it are removed in one transaction."""
+"""Tables with rows of a run, and the number of rows that one transaction removes."""
 
 NAMED = 3
 """Runs in the way that are named, at most."""
@@ -75,7 +75,7 @@ class StillNeeded(Conflict):
 
 
 def begin_deletion(session: Session, run_id: str) -> None:
-    """Mark a run of the trash as deleted for ever; raises Conflict where that cannot be."""
+    """Mark a run in the trash for permanent deletion. Raises Conflict if it cannot be deleted."""
     run = locked_run(session, run_id)
     if run.deleted_at is None:
         raise Conflict(f"{run.name} is not in the trash: delete it first")

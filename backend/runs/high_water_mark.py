@@ -49,7 +49,7 @@ class Older(NamedTuple):
     """A database that lacks what this directory proves."""
 
     events: int
-    """How many lines of history are missing at least; 0: only files prove it."""
+    """Smallest possible number of missing history lines; 0 if only files prove the loss."""
     at: float
     """When the database was seen with them."""
     ahead: list[str]
@@ -69,12 +69,12 @@ class Older(NamedTuple):
 
 
 def mark_file(settings: Settings) -> Path:
-    """The path of the mark."""
+    """Return the path of the mark."""
     return settings.state / "highwater.json"
 
 
 def read_mark(settings: Settings) -> Mark | None:
-    """The mark of this database; None if there is none, or one of another database."""
+    """Return the mark of this database; None if there is none, or one of another database."""
     try:
         mark = Mark(**json.loads(mark_file(settings).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -118,7 +118,7 @@ def _identity(settings: Settings) -> str:
 
 
 def _last_number(session: Session) -> int:
-    """The highest number that an event ever had here, deleted ones included."""
+    """Return the highest number that an event ever had here, deleted ones included."""
     query = "SELECT last_value FROM event_id_seq"
     if not is_postgres(session):
         query = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'event'"

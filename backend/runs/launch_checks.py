@@ -1,4 +1,4 @@
-"""Checks before launch: runs without steps that look at a config's problems, verifier and rewards."""
+"""Checks before launch: runs without steps that test a config's problems, verifier and rewards."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ from backend.storage.live_workers import seen_lately
 from backend.storage.models import Run, Worker
 
 DEFAULT_K, MAX_K = 32, 256
-"""Completions per prompt that a check samples where the request does not say how many."""
+"""Default number of completions per prompt that a check samples."""
 
 
 def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
@@ -55,7 +55,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
 
 
 def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
-    """The config of a run that checks `config`; raises InvalidConfig."""
+    """Return the config of a run that checks `config`; raises InvalidConfig."""
     suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
     changes: dict[str, Any] = {

@@ -1,8 +1,9 @@
-"""Leases: how a worker holds a run, renews its hold, and is noticed when it is lost.
+"""Leases: how a worker acquires and renews a run, and how the service detects that a worker was lost.
 
-A lease that has run out is no proof: a laptop that slept, or a database that was away, lets every lease run
-out at once, and the healthy worker renews it as soon as it can. So a process counts a run as lost only after
-it has itself seen the same lease run out for a while, with the database answering all the time.
+An expired lease does not prove that its worker was lost. After a laptop slept or the database was away, all
+leases are expired at once, and a healthy worker renews its lease as soon as it can. A process therefore
+counts a run as lost only after it has seen the same lease expired for a while, with the database answering
+throughout.
 """
 
 import time
@@ -18,7 +19,7 @@ from backend.storage.models import Run
 
 
 class Lease(NamedTuple):
-    """One attempt's lease as it was seen."""
+    """The lease of one attempt, as it was read from the database."""
 
     run_id: str
     attempt: int
@@ -26,10 +27,10 @@ class Lease(NamedTuple):
 
 
 def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
-    """Prove that this attempt owns the run, store `values` in its row and return the user's wish.
+    """Check that this attempt owns the run, store `values` in its row and return the user's wish.
 
-    With `owner`, the attempt must also be that worker's.
-    The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
+    With `owner`, the attempt must also belong to that worker. It is the first statement of every transaction
+    of a trainer. Raises Fenced if another attempt owns the run.
     """
     is_owners = Run.worker_id == owner if owner else true()
     statement = (
@@ -47,18 +48,21 @@ def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **val
 def renew_lease(
     session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
 ) -> str:
-    """Own the run for another while; returns the user's wish, raises Fenced."""
+    """Renew the lease on a run; return the user's wish. Raises Fenced if another attempt owns the run."""
     until = db_now() + lease_seconds
     return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
 
 
 def grace_seconds(lease_seconds: float) -> float:
-    """Seconds for which a lease must be seen as expired: a renewal interval plus at most 5 s."""
+    """Return how long a lease must be seen as expired, in seconds: a renewal interval plus at most 5 s."""
     return lease_seconds / 4 + min(5.0, lease_seconds / 12)
 
 
 def run_out() -> ColumnElement[bool]:
-    """SQL condition: the run's lease is over by the database's clock. A pushed run has none."""
+    """Return the SQL condition that the run's lease has expired by the database's clock.
+
+    A pushed run has no lease.
+    """
     return and_(Run.status == "running", Run.writer.is_(None), Run.lease_until < db_now())
 
 
@@ -66,7 +70,7 @@ _RUN_OUT = select(Run.id, Run.attempt, Run.lease_until).where(run_out())
 
 
 def is_one_of(lost: Collection[Lease]) -> ColumnElement[bool]:
-    """SQL condition: the run's lease is one of these, unchanged, and still over."""
+    """Return the SQL condition that the run's lease is one of these, unchanged and still expired."""
     seen: list[Any] = [
         and_(Run.id == lease.run_id, Run.attempt == lease.attempt, Run.lease_until == lease.until)
         for lease in lost
@@ -87,15 +91,15 @@ class LostRuns:
         self._seen: dict[Lease, float] = {}
 
     def look(self, session: Session) -> list[Lease]:
-        """The leases that have been seen over for long enough; call it every `look_seconds`."""
+        """Return the leases that have been seen as expired for long enough; call it every `look_seconds`."""
         rows = session.execute(_RUN_OUT).all()
         now = self._clock()
         if now - self._looked_at > self._longest_gap:
-            self._seen.clear()  # nobody knows what the database, or this process, did meanwhile
+            self._seen.clear()  # the database or this process may have been away
         self._looked_at = now
         self._seen = {lease: self._seen.get(lease, now) for lease in (Lease(*row) for row in rows)}
         return [lease for lease, since in self._seen.items() if now - since >= self._grace]
 
     def forget(self) -> None:
-        """The database did not answer: begin anew."""
+        """Forget all observations; call it when the database did not answer."""
         self._seen.clear()

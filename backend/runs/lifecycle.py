@@ -40,7 +40,7 @@ MOVES: dict[str, tuple[str, ...]] = {
     "failed": ("queued",),
     "finished": (),
 }
-"""From each status to which others; running to running is the claim of a run whose worker was lost."""
+"""Allowed transitions by status; running to running is the claim of a run whose worker was lost."""
 
 FAILURE_LIMIT = 3
 """Ends in a row that the trainer itself caused, without a new checkpoint between them, until a run fails."""
@@ -132,7 +132,7 @@ def claimable(lost: Collection[Lease] = ()) -> Any:
 
 
 def _next_claimable(lost: Collection[Lease], most: int, nodes: int) -> Any:
-    """The run to claim next. On Postgres the row stays locked and rivals look past it."""
+    """Return the run to claim next. On Postgres its row stays locked, and other workers skip it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
     # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
     return (
@@ -177,7 +177,7 @@ def finish_run(
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
-    """The run goes back to its place in the queue, through no fault of its own; a wish is obeyed instead."""
+    """Return a run to its place in the queue without counting a failure, or execute its pending wish."""
     wish = fence(session, run_id, attempt)
     return _leave(session, run_id, attempt, _status_for(wish), reason)
 
@@ -196,7 +196,7 @@ def fail_attempt(
 
 
 def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
-    """Put the runs of these lost leases back to their place in the queue, or where their user wanted them."""
+    """Return the runs of these lost leases to their place in the queue, or execute their users' wish."""
     query = select(Run.id, Run.attempt, Run.wish).where(is_one_of(leases)).with_for_update(skip_locked=True)
     lost = session.execute(query).all()
     for run_id, attempt, wish in lost:
@@ -219,7 +219,7 @@ def _leave(
     level: str = "",
     **values: Any,
 ) -> str:
-    """From running to another status, by the attempt that owns the run."""
+    """Move a run from running to another status; only the attempt that owns the run may do so."""
     reason = redact(clean_text(reason))
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
     if status in ENDED:
@@ -241,7 +241,7 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
 
 
 def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int) -> bool:
-    """Whether this attempt of the run, or a later one, has ended for this reason."""
+    """Return whether this attempt of the run, or a later one, has ended for this reason."""
     ended = exists().where(
         Attempt.run_id == run_id, Attempt.number >= since_attempt, Attempt.outcome == reason
     )
@@ -252,7 +252,7 @@ def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int)
 
 
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
-    """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it.
+    """Stop or pause a run: at once if it is not running, else at the trainer's next step. "" withdraws it.
 
     "prune" is the stop that a search asks for.
     """
@@ -327,7 +327,7 @@ def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
 
 
 def locked_run(session: Session, run_id: str) -> Run:
-    """The run as it is now; on Postgres nobody else changes it until this transaction ends."""
+    """Return the run as it is now; on Postgres nobody else changes it until this transaction ends."""
     query = select(Run).where(Run.id == run_id, Run.deleting_at.is_(None)).with_for_update()
     run = session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
     if run is None:

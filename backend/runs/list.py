@@ -17,7 +17,7 @@ from backend.runs.query.fields import must_be_a_path
 from backend.storage.models import Experiment, Run
 
 MAX_IDS = 100_000
-"""Of one answer."""
+"""Maximum number of ids in one answer."""
 
 COLUMNS = (
     Run.id,
@@ -84,14 +84,14 @@ ALL = RunFilter()
 
 
 def run_columns() -> Select[Any]:
-    """The columns of a list of runs."""
+    """Return the columns of a list of runs."""
     return _RUNS
 
 
 def list_runs(
     session: Session, run_filter: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
 ) -> Sequence[Row[Any]]:
-    """One page of runs and one more, from the place where the cursor stands."""
+    """Return one page of runs and one more, from the cursor's position."""
     if cursor or run_filter != ALL:
         query = _page(next_ids(session, run_filter, order, limit=limit, cursor=cursor), order, with_config)
     else:
@@ -102,7 +102,7 @@ def list_runs(
 
 @lru_cache(maxsize=100)
 def _first_page(sort: str, limit: int, with_config: bool) -> Select[Any]:  # noqa: FBT001 - a key of the cache
-    """The query of the page that is asked for most: to build it takes longer than to run it."""
+    """Return the query of the page that is asked for most: to build it takes longer than to run it."""
     order = read_order(sort)
     return _page(in_order(_listed(ALL), order, None, limit + 1), order, with_config)
 
@@ -132,7 +132,7 @@ def _check(session: Session, order: RunOrder) -> None:
 
 
 def count_runs(session: Session, run_filter: RunFilter) -> int:
-    """The number of runs that a filter lets through."""
+    """Return the number of runs that a filter lets through."""
     return (
         session.scalar(_count_all() if run_filter == ALL else _count(_conditions(session, run_filter))) or 0
     )
@@ -148,13 +148,13 @@ def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
 
 
 def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
-    """The ids of the runs that a filter lets through, newest first."""
+    """Return the ids of the runs that a filter lets through, newest first."""
     query = select(Run.id).where(*_conditions(session, run_filter))
     return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MAX_IDS)).all()
 
 
 def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:
-    """Where the runs lie."""
+    """Return the conditions for the part of the list that holds the runs."""
     return [
         Run.deleting_at.is_(None),
         Run.archived_at.is_not(None) if run_filter.archived else Run.archived_at.is_(None),

@@ -58,7 +58,7 @@ Wanted = Annotated[RunFilter, Depends(_filter)]
 
 
 def _some_of(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """The words of a list with commas; raises InvalidRequest for an unknown one."""
+    """Return the words of a list with commas; raises InvalidRequest for an unknown one."""
     words = split_list(text)
     if unknown := [word for word in words if word not in choices]:
         reason = f"is {unknown[0]!r}; expected one of {', '.join(choices)}"

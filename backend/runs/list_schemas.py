@@ -21,7 +21,7 @@ class QueryField(Documented):
     name: str
     type: Literal["text", "number", "date", "tags", "config", "metric"]
     values: list[str]
-    """What it can be, or is in stored runs; empty: anything."""
+    """Possible values of the field, or those of stored runs; empty for any value."""
 
 
 class QueryFieldPage(Documented):
@@ -36,7 +36,7 @@ class ActionRequest(Body):
 
     action: Action
     tag: Annotated[str, Field(max_length=64)] = ""
-    """For `tag` and `untag`."""
+    """Tag to add or remove, for `tag` and `untag`."""
     ids: Annotated[list[Annotated[str, Field(max_length=26)]], Field(max_length=MAX_RUNS)] | None = None
     """Runs by their ids; null: those of the query."""
     query: Annotated[str, Field(min_length=1)] | None = None

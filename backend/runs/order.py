@@ -40,11 +40,11 @@ class RunOrder:
     """The order of a list of runs: by a column, by a metric's last value or by a field of the config."""
 
     column: Any
-    """None: the value is in the summary or the config alone, and no index holds it."""
+    """Indexed column of the value; None if only the summary or the config holds it."""
     metric: str
     is_descending: bool
     word: str = ""
-    """What was asked for; cursors carry it."""
+    """Requested order, which cursors contain."""
     field: str = ""
     """Path in the config."""
 
@@ -69,7 +69,7 @@ class RunOrder:
         return self.column is not None and bool(self.metric or self.field)
 
     def ways(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
-        """The expressions of ORDER BY."""
+        """Return the expressions of ORDER BY."""
         ways = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
         return [key.is_(None), *ways] if self.may_miss else ways
 
@@ -117,7 +117,7 @@ def _indexed(
 def _keys(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder
 ) -> tuple[ColumnElement[Any], Any, Select[Any]]:
-    """What is sorted by, the id beside it, and the query that gives both for every run that is wanted."""
+    """Return the sort value, the id beside it, and the query for both over all wanted runs."""
     if order.column is not None:
         key = order.column
         return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)

@@ -20,18 +20,18 @@ ORIGINS = {
 """Titles of the origins that a run may have, by the word in `run.origin`."""
 
 PushOrigin = Literal["trl", "verl", "script"]
-"""Those that push runs."""
+"""Origins of pushed runs."""
 
 
 ARCHIVED = "grpolab"
-"""A run of another installation of this service, imported from its archive."""
+"""Origin of a run that was imported from an archive of another installation of this service."""
 
 OF_ARCHIVED = ("cloned", "forked", "evaluated")
-"""What such a run can be: its config is one of ours, and so are its checkpoints."""
+"""Origins of runs whose config and checkpoints are this service's."""
 
 
 def is_ours(run: Run) -> bool:
-    """Whether its config is a RunConfig: a run of this service, here or elsewhere."""
+    """Return whether its config is a RunConfig: a run of this service, here or elsewhere."""
     return run.origin in {"", ARCHIVED}
 
 

@@ -1,4 +1,4 @@
-"""Pushed runs: another trainer makes them, and its client tells the service when they end.
+"""Pushed runs: another trainer creates them, and its client reports when they end.
 
 They have no worker and no lease. A client gives a sign of life every few seconds, in `run.progress_at`; one
 that has been silent for long may be dead or without a network, so its run stays as it is until it is stopped.
@@ -20,7 +20,7 @@ SILENT_SECONDS = 120.0
 
 
 def is_deaf(session: Session, run: Run) -> bool:
-    """Whether the client was asked to stop before, or nothing has been heard of it for long."""
+    """Return whether the client was asked to stop before, or nothing has been heard of it for long."""
     if run.wish == "stop":
         return True
     age = session.scalar(select(db_now() - Run.progress_at).where(Run.id == run.id))

@@ -39,7 +39,7 @@ def kept_ids(
 
 
 def most_kept(*, keep: int, spaced: int) -> int:
-    """The largest number of checkpoints kept, not counting those that other runs start from.
+    """Return the largest number of checkpoints kept, not counting those that other runs start from.
 
     Nor those from before an onset, of which there are two at most.
     """

@@ -8,7 +8,7 @@ from backend.storage.engine import new_id
 
 
 def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
-    """The row of a run that waits to be started."""
+    """Return the row of a run that waits to be started."""
     return {
         "id": new_id(),
         "name": name,

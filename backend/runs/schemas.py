@@ -15,7 +15,7 @@ from backend.runs.check_report import CheckReport
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
 MAX_TAGS = 50
-"""Of one run."""
+"""Maximum number of tags of one run."""
 MAX_IN_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MAX_IN_NAME)]
 
@@ -86,7 +86,7 @@ class AttemptItem(Documented):
     slot_price: float | None
     """Price of its worker slot per hour."""
     judge_cost: float | None
-    """What its judges and reward models cost, where they have a price."""
+    """Cost of the judges and reward models that have a price."""
     currency: str | None
     versions: dict[str, Any]
     started_at: str
@@ -99,9 +99,9 @@ class Cost(Documented):
 
     slot_hours: float
     gpu_hours: float
-    """Those of slots with a GPU."""
+    """Hours of slots with a GPU."""
     money: dict[str, float]
-    """By currency; only of workers, judges and reward models that have a price."""
+    """Cost by currency, of workers, judges and reward models that have a price."""
     judges: dict[str, float]
     """The part of it that judges and reward models took."""
 
@@ -121,7 +121,7 @@ class Judged(Documented):
     verdict: Verdict | None
     """null: not judged yet, or nothing was trained."""
     onset: Steps | None
-    """Of what made the goal fall."""
+    """Steps of the onset of what made the goal fall."""
     cause: str
     """First cause, as `GET /runs/{id}/diagnosis` names it; empty: none."""
     judged_step: int | None
@@ -138,7 +138,7 @@ class RunItem(Judged):
     variant: str
     seed: int
     config_hash: str
-    """Of the config without its seed: equal for all seeds of one config."""
+    """Hash of the config without its seed, equal for all seeds of one config."""
     status: str
     reason: str
     wish: str
@@ -156,9 +156,9 @@ class RunItem(Judged):
     fork_step: int | None
     """Step of the parent's checkpoint it began with; its curves up to there are the parent's."""
     origin: str
-    """Whose log it was imported from, or who pushes it: `trl`, `verl`, `tensorboard`, `wandb`, `csv`,
-    `jsonl`, `script`; empty for a run of this service. A run of another trainer has no checkpoints, and its
-    `config` is that trainer's."""
+    """Source of an imported log, or the trainer that pushes the run: `trl`, `verl`, `tensorboard`, `wandb`,
+    `csv`, `jsonl`, `script`; empty for a run of this service. A run of another trainer has no checkpoints,
+    and its `config` is that trainer's."""
     origin_file: str
     """Name of that log's file."""
     writer: str | None
@@ -176,9 +176,9 @@ class RunItem(Judged):
     check: CheckReport | None = None
     """Only of a single run: the result of a finished check before launch."""
     config: dict[str, Any] | None = None
-    """Only where it was asked for."""
+    """Config of the run; null unless it was requested."""
     attempts: list[AttemptItem] | None = None
-    """Only where they were asked for."""
+    """Attempts of the run; null unless they were requested."""
     cost: Cost | None = None
     """Only of a single run."""
 
@@ -231,7 +231,7 @@ class CloneRequest(Body):
 
 
 class ForkRequest(Body):
-    """A new run that goes on from a checkpoint of an old one."""
+    """A new run that continues from a checkpoint of another run."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)]
     """Step of the checkpoint; the fork trains the steps after it."""
@@ -293,9 +293,9 @@ class CopyItem(Documented):
 
     name: str
     is_here: bool
-    """On the machine of the service, or on a disk that it shares."""
+    """Whether the checkpoint is on the service's machine or on a disk that it shares."""
     is_copied: bool
-    """In the artifact store, whole."""
+    """Whether the artifact store has the complete checkpoint."""
 
 
 class CopyPage(Documented):

@@ -70,7 +70,7 @@ def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -
 
 
 def shown_verdict(row: Any) -> dict[str, Any]:
-    """The stored verdict on a run: schemas.Verdict."""
+    """Return the stored verdict on a run: schemas.Verdict."""
     onset = {"healthy": row.onset_healthy, "sick": row.onset_sick}
     return {
         "verdict": row.verdict,
@@ -118,7 +118,7 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
 
 
 def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
-    """The attempts of some runs, in order."""
+    """Return the attempts of some runs, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
     attempts: dict[str, list[Attempt]] = {}
     for attempt in session.scalars(query):
@@ -151,7 +151,7 @@ def trash_run(session: Session, run_id: str) -> None:
 
 
 def restore_run(session: Session, run_id: str) -> None:
-    """Take a run out of the trash; if it still trains, it goes on: the wish to stop came with the trash."""
+    """Restore a run from the trash; withdraw the wish to stop if it still trains, so that it continues."""
     run = locked_run(session, run_id)
     if run.status == "running" and run.wish == "stop" and run.deleted_at is not None:
         request_wish(session, run_id, "")

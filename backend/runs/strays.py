@@ -30,7 +30,7 @@ from backend.storage.models import Checkpoint, Event, Run
 logger = logging.getLogger(__name__)
 
 AGE_SECONDS = 24 * 3600.0
-"""How long something belongs to nobody, by this machine's clock, until it is removed."""
+"""Seconds until something that belongs to no run is removed, by this machine's clock."""
 
 AT_WORK = ("queued", "running")
 """The trainer of such a run writes its files, or its next attempt tidies them up."""
@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
     statuses: dict[str, str]
     checkpoints: dict[str, dict[str, int]]
-    """Of each run: step by name of the directory."""
+    """For each run, the step by name of the checkpoint's directory."""
 
     def owns(self, run_id: str) -> bool:
         """Whether the run is known, or may be one of another database that used this directory before."""
@@ -63,7 +63,7 @@ class Strays:
         self._copies, self._is_away = Copies(settings), False
 
     def sweep(self) -> Iterator[None]:
-        """One look at everything, in pieces of one run each. Raises OSError."""
+        """Check all files once, one run per piece. Raises OSError if a file cannot be read or removed."""
         if not self._root.is_dir():
             return
         names = sorted(path.name for path in self._root.iterdir())  # before the rows, which come before files
@@ -134,7 +134,7 @@ class Strays:
                     add_event(session, "checkpoint", line, run_id=run_id, level="error", step=step)
 
     def _is_copied(self, run_id: str, name: str) -> bool:
-        """Whether the artifact store has it, or cannot be asked."""
+        """Return whether the artifact store has it, or cannot be asked."""
         if self._is_away:
             return True
         try:
@@ -159,7 +159,7 @@ class Strays:
 
 
 def _record(session: Session, run_id: str = "") -> Record:
-    """Of all runs; of one alone, and the oldest, where it is named."""
+    """Read the record of all runs, or of one run and the oldest if it is named."""
     runs = select(Run.id, Run.status)
     rows = select(Checkpoint.run_id, Checkpoint.path, Checkpoint.step)
     if run_id:

@@ -20,7 +20,7 @@ MAX_VIEWS = 200
 
 MAX_SETTINGS = 50
 SETTINGS_CHARACTERS = 20_000
-"""Of all settings together: the ids of some 700 runs."""
+"""Maximum number of characters of all settings together, enough for the ids of about 700 runs."""
 
 Words = Annotated[str, Field(max_length=200)]
 
@@ -39,7 +39,7 @@ class View(Documented):
 
     page: Literal["runs", "compare"] = "runs"
     settings: Settings = {}
-    """Further parameters of the page's address, as they stand there: `{"x": "tokens", "log": "y"}`."""
+    """Further parameters of the page's address, as written there: `{"x": "tokens", "log": "y"}`."""
     query: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
     """The runs are those that match when the view is opened."""
     status: Words = ""

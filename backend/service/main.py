@@ -67,13 +67,13 @@ class Service(FastAPI):
     """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
 
     def openapi(self) -> dict[str, Any]:
-        """The interface as a document, made once."""
+        """Return the interface as a document, made once."""
         if not self.openapi_schema:
             self.openapi_schema = complete(super().openapi())
         return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The routes and what is wrapped around them."""
+        """Return the routes and what is wrapped around them."""
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
@@ -83,7 +83,7 @@ class Service(FastAPI):
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; `grpolab serve` runs it."""
+    """Return the application; `grpolab serve` runs it."""
     settings = settings or Settings()
     learn_secrets(settings)
     engine = open_engine(settings.effective_database_url)
@@ -137,7 +137,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _look_for_older(app: FastAPI) -> None:
-    """A database that lost its newest transactions is told at once, on every page too."""
+    """Report at once, and on every page, if the database has lost its newest transactions."""
     lab: Lab = app.state.lab
     with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
         if older := tell_if_older(lab.settings, session):

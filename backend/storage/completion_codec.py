@@ -4,12 +4,12 @@
     zstd frame of the content, with its size and its checksum (XXH64):
         one line of JSON, the columns in this order, each a list with a value for every completion:
             bytes of the text, reward, advantage, tokens, finish reason, correct, reward terms, flags, turns,
-            what is not finite
+            values that are not finite
         the texts, UTF-8 one after another; lone surrogates are kept
 
-A column whose values are all the usual ones is null, one whose values are all the same is [value]; the reward
-terms are [names, values of the first term, ...] where all completions have the same names, else null and the
-documents are one more column at the end.
+A column is null if all its values are the default, and [value] if all are equal. The reward terms are [names,
+values of the first term, ...] if all completions have the same names; otherwise they are null, and the
+documents are an additional column at the end.
 """
 
 import json
@@ -26,9 +26,9 @@ from backend.storage.completion import Completion
 VERSION = 1
 LEVEL = 9
 LIMIT_BYTES = 1 << 30
-"""No group is longer; a damaged length is not believed."""
+"""Maximum size of a group's content, in bytes; a longer one counts as damaged."""
 LIMIT_TEXT_BYTES = 1 << 26
-"""The same of a single text: a prompt or an answer."""
+"""Maximum size of a single text (a prompt or an answer), in bytes."""
 
 COLUMNS = 11
 
@@ -36,17 +36,17 @@ _local = threading.local()  # compressors must not be shared between threads
 
 
 class Want(NamedTuple):
-    """The completions and columns that a reader looks for; the others may be left out."""
+    """The completions and columns that a reader wants; others may be omitted."""
 
     texts: bool = True
-    """Whether texts, and reward terms, are looked at."""
+    """Whether the reader needs the texts and the reward terms."""
     strings: tuple[str, ...] = ()
-    """Strings that the text of each one has."""
+    """Strings that the text of each wanted completion contains."""
     substring: str = ""
-    """The same in small letters: in any case of letters."""
+    """Lower-case string that the text of each wanted completion contains in any letter case."""
 
     def may_be_in(self, content: bytes) -> bool:
-        """Whether a group's content may have such a completion."""
+        """Return whether a group's content may hold a wanted completion."""
         if b"\0" in content or b"\xed" in content:  # written out in the texts that are searched
             return True
         if self.substring and content.isascii() and self.substring.encode() not in content.lower():
@@ -58,13 +58,13 @@ WHOLE = Want()
 
 
 class CompletionsDamaged(ValueError):
-    """The bytes are not what was written."""
+    """The stored bytes are damaged."""
 
 
 def encode(completions: Sequence[Completion]) -> bytes:
-    """The bytes of a group's completions, which are in the order of their positions, from 0 on.
+    """Encode a group's completions, which are in the order of their positions, starting at 0.
 
-    Raises ValueError for what is none.
+    Raises ValueError if a value cannot be encoded.
     """
     if any(completion.position != index for index, completion in enumerate(completions)):
         raise ValueError("completions are packed in the order of their positions, from 0 on")
@@ -115,7 +115,7 @@ def _column(values: list[Any]) -> list[Any]:
 
 
 def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
-    """The reward terms as columns, or as documents where the completions differ in their names."""
+    """Return the reward terms as columns, or as documents if the names of terms differ."""
     names = [list(reward_terms) for reward_terms in rewards]
     if any(names_of_one != names[0] for names_of_one in names):
         return None, [dict(reward_terms) for reward_terms in rewards]
@@ -126,7 +126,7 @@ def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
 
 
 def decode(group_id: str, data: bytes, want: Want = WHOLE) -> list[Completion]:
-    """The completions of a group; raises CompletionsDamaged."""
+    """Decode the completions of a group. Raises CompletionsDamaged if the bytes are damaged."""
     content = _content(data)
     if want is not WHOLE and not want.may_be_in(content):
         return []

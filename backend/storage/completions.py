@@ -1,4 +1,4 @@
-"""Completions out of SQL: from the block of their group."""
+"""Reading completions from the blocks of their groups in SQL."""
 
 import logging
 import threading
@@ -12,10 +12,10 @@ from backend.storage.completion_codec import WHOLE, CompletionsDamaged, Want, de
 from backend.storage.models import RolloutGroup
 
 GROUPS_AT_ONCE = 500
-"""Named in one statement."""
+"""Number of groups that one statement names."""
 
 PIECE = 64
-"""Groups whose completions are in memory at a time where many are looked through."""
+"""Number of groups whose completions are in memory at a time during a long read."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 def completions_of(
     session: Session, group_ids: Sequence[str], want: Want = WHOLE
 ) -> dict[str, list[Completion]]:
-    """The completions of some groups, in order; none of a group whose block is damaged: see `damage_of`."""
+    """Return the completions of some groups, in order; groups with a damaged block are omitted."""
     completions: dict[str, list[Completion]] = {}
     for start in range(0, len(group_ids), GROUPS_AT_ONCE):
         ids = group_ids[start : start + GROUPS_AT_ONCE]
@@ -39,7 +39,7 @@ def completions_of(
 def in_pieces(
     session: Session, group_ids: Sequence[str], want: Want = WHOLE
 ) -> Iterator[tuple[str, list[Completion]]]:
-    """The same group by group, in the order of the ids: some at a time are in memory."""
+    """Yield completions group by group, in the order of the ids, with PIECE groups in memory at a time."""
     for start in range(0, len(group_ids), PIECE):
         ids = group_ids[start : start + PIECE]
         completions = completions_of(session, ids, want)
@@ -47,7 +47,7 @@ def in_pieces(
 
 
 def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Completion]:
-    """The completions of a block; none where it is damaged, and a note is left."""
+    """Return the completions of a block; if it is damaged, return none and record the damage."""
     try:
         completions = decode(group_id, block, want)
     except CompletionsDamaged as error:
@@ -60,7 +60,7 @@ def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Comp
 
 
 def damage_of(group_id: str) -> str:
-    """The reason why a group's completions could not be read the last time; "" where they could."""
+    """Return why a group's completions could not be read the last time; "" if they could."""
     return _damage.get(group_id, "")
 
 
@@ -73,7 +73,7 @@ def _notice(group_id: str, reason: str) -> None:
 
 
 def completion_named(session: Session, completion_id: str) -> Completion | None:
-    """The completion with an id; None if there is none, or its group's block is damaged."""
+    """Return the completion with an id; None if it does not exist or its group's block is damaged."""
     if not ID.fullmatch(completion_id):
         return None
     group_id = _group_before(session, completion_id)
@@ -82,12 +82,12 @@ def completion_named(session: Session, completion_id: str) -> Completion | None:
 
 
 def _group_before(session: Session, completion_id: str) -> str | None:
-    """The group of a step from whose number on the id may be counted."""
+    """Return the last group of the step whose number is not above the id's number."""
     ids = select(RolloutGroup.id).where(RolloutGroup.id.between(completion_id[:-DIGITS], completion_id))
     return session.scalar(ids.order_by(RolloutGroup.id.desc()).limit(1))
 
 
 def completions_named(session: Session, ids: Sequence[str]) -> dict[str, Completion]:
-    """The completions with some ids."""
+    """Return the completions with these ids."""
     completions = (completion_named(session, completion_id) for completion_id in ids)
     return {completion.id: completion for completion in completions if completion is not None}

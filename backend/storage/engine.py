@@ -19,16 +19,16 @@ from sqlalchemy.sql.functions import GenericFunction
 Sessions = sessionmaker[Session]
 
 ANSWER_SECONDS = 12.0
-"""A server that has not answered a statement by then is taken for dead: the connection is closed."""
+"""Time limit of a statement, in seconds; then the server counts as dead and the connection is closed."""
 
 WAL_SECONDS = 15.0
-"""How long a connection tries to switch a database to the write-ahead log."""
+"""Time limit for switching a database to the write-ahead log, in seconds."""
 
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 class db_now(GenericFunction[float]):  # noqa: N801 - written and read as the SQL function it is
-    """Seconds since 1970 by the database's clock: the only clock that leases are compared with."""
+    """Seconds since 1970 by the database's clock, the only clock that leases are compared with."""
 
     type = Float(53)
     inherit_cache = True
@@ -45,18 +45,18 @@ def _postgres_now(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 def now_or_later(column: Any) -> Any:
-    """`db_now()`, or the time in the column where the clock went back since: nothing ends before it began."""
+    """Return `db_now()`, or the column's time if that is later, so that nothing ends before it began."""
     return case((column > db_now(), column), else_=db_now())
 
 
 def new_id() -> str:
-    """A 26-character id in lower case that sorts by time of creation (ULID layout)."""
+    """Create a 26-character id in lower case that sorts by time of creation (ULID layout)."""
     number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def json_text(document: Any) -> str:
-    """JSON in ASCII, as the queries that search in documents expect; three times as fast for plain ones."""
+    """Encode JSON in ASCII, as queries in documents expect; plain documents take a third of the time."""
     try:
         text = orjson.dumps(document)
     except orjson.JSONEncodeError:
@@ -65,10 +65,10 @@ def json_text(document: Any) -> str:
 
 
 def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER_SECONDS) -> Engine:
-    """An engine with the settings each database needs to be safe and quick.
+    """Create an engine with the settings that each database needs to be safe and fast.
 
-    A database that has not answered after `answer_seconds` is away, or on SQLite locked by another writer:
-    an OperationalError says so.
+    A statement raises OperationalError if the database has not answered after `answer_seconds`, or if another
+    writer locks a SQLite database for that long.
     """
     if url.startswith("sqlite"):
         return _open_sqlite(url, pool_size=pool_size, busy_seconds=answer_seconds)
@@ -134,7 +134,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
 
 
 def _use_wal(cursor: Any) -> None:
-    """Switch to the write-ahead log; SQLite does not wait by itself when two switch a new file at once."""
+    """Switch to the write-ahead log; retry, because SQLite does not wait for another process that does so."""
     deadline = time.monotonic() + WAL_SECONDS
     while True:
         try:
@@ -148,9 +148,9 @@ def _use_wal(cursor: Any) -> None:
 
 
 def copy_sqlite(engine: Engine, target: Path) -> None:
-    """A copy of a SQLite database as it is at one moment, whatever is written to it meanwhile.
+    """Copy a SQLite database in one consistent state, even if it is written meanwhile.
 
-    Raises sqlite3.Error.
+    Raises sqlite3.Error if the copy fails.
     """
     raw = engine.raw_connection()  # the statement refuses to be part of a transaction
     try:
@@ -160,35 +160,35 @@ def copy_sqlite(engine: Engine, target: Path) -> None:
 
 
 def open_sessions(engine: Engine) -> Sessions:
-    """A factory of sessions; objects stay readable after commit."""
+    """Create a factory of sessions; objects stay readable after a commit."""
     return sessionmaker(engine, expire_on_commit=False)
 
 
 def url_of(sessions: Sessions) -> URL:
-    """The address of the database."""
+    """Return the address of the database."""
     engine: Engine = sessions.kw["bind"]
     return engine.url
 
 
 def is_postgres(session: Session) -> bool:
-    """Whether this session speaks to Postgres."""
+    """Return whether this session uses Postgres."""
     return session.get_bind().dialect.name == "postgresql"
 
 
 def insert_into(session: Session, table: Any) -> Any:
-    """An INSERT of this database's dialect, which knows `on_conflict_do_nothing`."""
+    """Return an INSERT in this database's dialect, which supports `on_conflict_do_nothing`."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
 def interrupt_of(session: Session) -> Callable[[], None]:
-    """A function, for another thread, that ends the statement which this session runs."""
+    """Return a function with which another thread can interrupt this session's current statement."""
     driver: Any = session.connection().connection.driver_connection
     return driver.interrupt if isinstance(driver, sqlite3.Connection) else driver.cancel_safe
 
 
 @contextmanager
 def reading(sessions: Sessions) -> Iterator[Session]:
-    """A session for reading only: on SQLite it never waits for a writer."""
+    """Open a read-only session; on SQLite it never waits for a writer."""
     with sessions() as session:
         session.connection(execution_options={"read_only": True})
         yield session

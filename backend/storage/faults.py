@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from backend.base.text import size_text
 
 Kind = Literal["away", "busy", "full", "read_only", "broken", "damaged", "older"]
-"""All but `damaged` and `older` may pass by themselves or once somebody has made room."""
+"""Kind of a fault; all but `damaged` and `older` may end by themselves or once disk space is freed."""
 
 DISK: dict[int, Kind] = {
     errno.ENOSPC: "full",
@@ -23,7 +23,7 @@ DISK: dict[int, Kind] = {
     errno.EROFS: "read_only",
     errno.EIO: "broken",
 }
-"""What an OSError says about a disk. A missing permission or name says nothing about one."""
+"""Kind of a disk's fault by errno. A missing permission or file is not a disk's fault."""
 
 SQLITE: dict[int, Kind] = {
     sqlite3.SQLITE_BUSY: "busy",
@@ -37,7 +37,7 @@ SQLITE: dict[int, Kind] = {
     sqlite3.SQLITE_NOTADB: "damaged",
     sqlite3.SQLITE_CANTOPEN: "away",
 }
-"""Primary result codes of SQLite."""
+"""Kind of fault by primary result code of SQLite."""
 
 POSTGRES: dict[str, Kind] = {
     "53100": "full",
@@ -52,18 +52,18 @@ POSTGRES: dict[str, Kind] = {
     "40001": "busy",
     "40P01": "busy",
 }
-"""SQLSTATEs of a Postgres that answers; others of an OperationalError mean that it is away."""
+"""Kind of fault by SQLSTATE of Postgres; an OperationalError with any other SQLSTATE means `away`."""
 
 
 class Fault(NamedTuple):
-    """The reason why something cannot be stored or read at the moment."""
+    """Reason why something cannot be stored or read at the moment."""
 
     kind: Kind
     sentence: str
 
 
 def database_fault(error: BaseException, url: str | URL) -> Fault | None:
-    """The fault of the database at `url` that an error reports; None if the database is not to blame."""
+    """Return the fault that an error reports of the database at `url`; None if it is not the cause."""
     if isinstance(error, PoolTimeout):
         return Fault("busy", "the database is busy: every connection is in use")
     if not isinstance(error, SQLAlchemyError):
@@ -108,13 +108,13 @@ def _postgres_fault(error: SQLAlchemyError) -> Fault | None:
 
 
 def _by_class(error: SQLAlchemyError) -> Kind | None:
-    """Errors of the connection itself, which carry no code."""
+    """Return the kind of fault for an error of the connection itself, which has no code."""
     is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
     return "away" if is_lost or isinstance(error, OperationalError | InterfaceError) else None
 
 
 def disk_fault(error: BaseException, path: Path) -> Fault | None:
-    """The fault of the disk that holds `path`; None if the error does not concern a disk."""
+    """Return the fault of the disk that holds `path`; None if the error does not concern a disk."""
     kind = DISK.get(_errno_of(error))
     sentences: dict[Any, str] = {
         "full": f"the disk of {path} is full: {free_text(path)} free",
@@ -125,7 +125,7 @@ def disk_fault(error: BaseException, path: Path) -> Fault | None:
 
 
 def _errno_of(error: BaseException) -> int:
-    """The number of an OSError, or of one that a library in another language has put into words."""
+    """Return the errno of an OSError, or of one that a native library reports in a message."""
     if isinstance(error, OSError):
         return error.errno or 0
     before, separator, after = str(error).partition("os error ")
@@ -134,7 +134,7 @@ def _errno_of(error: BaseException) -> int:
 
 
 def free_bytes(path: Path) -> int | None:
-    """Room on the disk of `path`, or of the nearest directory above that exists; None when nobody knows."""
+    """Return the free bytes on the disk of `path` or its nearest existing parent; None if unknown."""
     for directory in (path, *path.parents):
         try:
             return shutil.disk_usage(directory).free
@@ -146,19 +146,19 @@ def free_bytes(path: Path) -> int | None:
 
 
 def free_text(path: Path) -> str:
-    """`free_bytes` in words."""
+    """Return `free_bytes` as text."""
     free = free_bytes(path)
     return "an unknown amount" if free is None else size_text(free)
 
 
 def is_full(path: Path) -> bool:
-    """Whether hardly a page fits on the disk of `path`."""
+    """Return whether the disk of `path` is full: hardly a page fits on it."""
     free = free_bytes(path)
     return free is not None and free < 1_000_000
 
 
 def is_read_only(path: Path) -> bool:
-    """Whether the disk of `path` takes no changes at all."""
+    """Return whether the disk of `path` is read-only."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:

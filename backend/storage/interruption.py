@@ -1,4 +1,4 @@
-"""Interruption of a request's database work once nobody waits for its answer."""
+"""Interruption of a request's database work after its client has disconnected."""
 
 import threading
 import time
@@ -8,24 +8,24 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 AGAIN_SECONDS = 0.05
-"""After this long a statement is interrupted again: one that had not quite begun did not hear of it."""
+"""Seconds until a statement is interrupted again, because one that has not begun misses the interrupt."""
 
 
 @dataclass(slots=True)
 class Wait:
-    """The time that the client of one request waits."""
+    """The wait of one request's client for its answer."""
 
     seconds: float
     heard_at: float = field(default_factory=time.monotonic)
     is_over: bool = False
-    """Whether nobody waits any more."""
+    """Whether the client has stopped waiting."""
     interrupts: list[Callable[[], None]] = field(default_factory=list)
-    """What ends the statements that run."""
+    """Functions that end the running statements."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while a statement is interrupted, so that it is not the next one on its connection."""
 
     def end(self) -> None:
-        """Interrupt the request's statements: its client is gone."""
+        """Interrupt the request's statements because its client has disconnected."""
         self.is_over = True
         if self._interrupt():
             threading.Thread(target=self._interrupt_until_ended, name="interruption", daemon=True).start()
@@ -35,7 +35,7 @@ class Wait:
             time.sleep(AGAIN_SECONDS)
 
     def _interrupt(self) -> bool:
-        """Interrupt what runs; whether there was anything."""
+        """Interrupt the running statements; return whether there were any."""
         with self.lock:
             for interrupt in self.interrupts:
                 with suppress(Exception):  # of a connection that has just been closed
@@ -48,7 +48,7 @@ current: ContextVar[Wait] = ContextVar("wait")
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Meanwhile `interrupt` is called, by another thread, once nobody waits for the request any more."""
+    """Let another thread call `interrupt` if the client disconnects during the `with` block."""
     wait = current.get(None)
     if wait is None:
         yield

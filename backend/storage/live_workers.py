@@ -1,4 +1,4 @@
-"""Which worker slots count as alive."""
+"""The condition under which a worker slot counts as alive."""
 
 from sqlalchemy import ColumnElement
 
@@ -6,9 +6,9 @@ from backend.storage.engine import db_now
 from backend.storage.models import Worker
 
 SILENT_SECONDS = 30.0
-"""A worker that was not seen for this long counts as gone."""
+"""Seconds without a heartbeat after which a worker counts as gone."""
 
 
 def seen_lately() -> ColumnElement[bool]:
-    """Whether a slot has given a sign of life."""
+    """Return the SQL condition that a slot has sent a heartbeat within SILENT_SECONDS."""
     return Worker.seen_at >= db_now() - SILENT_SECONDS

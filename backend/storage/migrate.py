@@ -1,8 +1,8 @@
 """Migration of the database to the schema of this code.
 
-One transaction holds the whole upgrade: a process that is killed in the middle leaves the database as it
-was, and of two that start together one upgrades while the other waits (SQLite's write lock, Postgres's
-advisory lock).
+The whole upgrade is one transaction, so a process that is killed in the middle leaves the database unchanged.
+If two processes start together, one upgrades while the other waits for SQLite's write lock or Postgres's
+advisory lock.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from backend.storage.engine import copy_sqlite, open_engine
 from backend.storage.schema import MIGRATIONS, known_schemas, newest_schema, schema_of, why_unknown
 
 PATIENCE_SECONDS = 3600.0
-"""A migration may rewrite a large table, or wait for another process that does."""
+"""Time limit of a migration, in seconds; it may rewrite a large table or wait for another process."""
 
 LOCK = 0x67_72_70_6F
 """Number of the Postgres advisory lock: "grpo"."""
 
 
 class UnknownSchema(Conflict):
-    """The database has a schema that this version cannot read: a newer one, or one of before the release."""
+    """The database has a schema that this version cannot read: newer, or from before the release."""
 
     def __init__(self, revision: str) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class UnknownSchema(Conflict):
 
 
 def migrate(settings: Settings) -> str:
-    """Upgrade this installation's database; says in words what was done."""
+    """Upgrade this installation's database; return a sentence about what was done."""
     before, after = upgrade(settings.effective_database_url)
     if before == after:
         return f"schema {after}"
@@ -43,7 +43,7 @@ def migrate(settings: Settings) -> str:
 
 
 def upgrade(url: str) -> tuple[str, str]:
-    """Upgrade to the newest schema; the schema before (empty: there was none) and after."""
+    """Upgrade to the newest schema; return the old schema (empty if there was none) and the new one."""
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         with locked(engine) as connection:
@@ -79,7 +79,7 @@ def _check_known(connection: Connection) -> str:
 
 @contextmanager
 def locked(engine: Engine) -> Iterator[Connection]:
-    """A transaction in which nobody else changes the schema."""
+    """Open a transaction in which no other process can change the schema."""
     # SQLite: our transactions begin as writers, so a second process waits here for the first.
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
@@ -91,7 +91,7 @@ def locked(engine: Engine) -> Iterator[Connection]:
 
 
 def _keep_copy(engine: Engine, current: str, *, target: str) -> None:
-    """A copy of a SQLite database that is about to change, beside it; nobody writes meanwhile."""
+    """Save a copy of a SQLite database beside it before an upgrade; nobody else writes meanwhile."""
     if engine.dialect.name != "sqlite" or not engine.url.database or current in ("", target):
         return
     copy = Path(f"{engine.url.database}.{current}.backup")

@@ -11,9 +11,9 @@
                    └──< trial >── experiment
     worker, singleton, browser_session, webhook, saved_view
 
-Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
-older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k,
-and every row of an older attempt behind that `from_step` is hidden.
+Times are seconds since 1970 (UTC) by the database's clock. A resumed run keeps the rows of older attempts.
+The valid row of step k is that of the highest attempt whose `from_step` is below k. Rows of older attempts
+after that `from_step` are hidden.
 """
 
 from itertools import count
@@ -47,29 +47,29 @@ BigId = BigInteger().with_variant(Integer, "sqlite")
 
 
 NOT_BEGUN = 2**31 - 1
-"""`from_step` of an attempt that has not yet said where it continues from: it hides nothing."""
+"""`from_step` of an attempt that has not yet reported its start; it hides no rows."""
 
 BEFORE_ALL_STEPS = -(2**31)
-"""Less than the first step of any run."""
+"""Number below the first step of every run."""
 
 ALL_PACKED = 2**31 - 1
-"""`packed_step` of an attempt that has ended and is in blocks as a whole."""
+"""`packed_step` of an attempt that has ended and is completely stored in blocks."""
 
 
 COLOURS = 10
-"""Colours of the palette in frontend/src/lib/colours.js."""
+"""Number of colours of the palette in frontend/src/lib/colours.js."""
 
 _next_colour = count(randrange(COLOURS))
 
 LISTED = text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
-"""The runs of the list as it opens: counting them reads this index alone."""
+"""Condition for the runs of the default list; counting them reads only this index."""
 
 DOOMED = text("deleting_at IS NOT NULL")
-"""Runs that are deleted for ever. An index of all runs by this column misleads the planner of SQLite."""
+"""Condition for runs in permanent deletion. An index without it misleads the planner of SQLite."""
 
 
 class Base(DeclarativeBase):
-    """Root of the mapped tables; constraint names are fixed so that migrations can name them."""
+    """Base of the mapped tables; constraint names are fixed so that migrations can use them."""
 
     metadata = MetaData(
         naming_convention={
@@ -96,14 +96,14 @@ class Experiment(Base):
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(Text)
     request: Mapped[dict[str, Any]]
-    """The request that made it: base, variants, seeds."""
+    """Request that created the experiment: base, variants, seeds."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True)
     request_hash: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class Run(Base):
-    """One training run. `attempt` is the fencing token of whoever owns it."""
+    """One training run. `attempt` is the fencing token of its owner."""
 
     __tablename__ = "run"
     __table_args__ = (
@@ -127,88 +127,88 @@ class Run(Base):
     variant: Mapped[str] = mapped_column(Text)
     seed: Mapped[int] = mapped_column(BigInteger)
     config: Mapped[dict[str, Any]]
-    """RunConfig as JSON; of an imported run what its log holds of another trainer's config."""
+    """RunConfig as JSON; for an imported run, the other trainer's config as far as its log contains it."""
     config_hash: Mapped[str] = mapped_column(String(64))
-    """SHA-256 of the config without its seed: runs of one variant share it."""
+    """SHA-256 of the config without its seed, so that runs of one variant share it."""
     steps: Mapped[int]
-    """Steps the run is to train."""
+    """Number of steps that the run is to train."""
     devices: Mapped[int] = mapped_column(default=1)
-    """Devices of each node that it trains on together: `resources.devices` of its config."""
+    """Number of devices per node that train together: `resources.devices` of the config."""
     nodes: Mapped[int] = mapped_column(default=1)
-    """Nodes that it trains on together: `resources.nodes` of its config."""
+    """Number of nodes that train together: `resources.nodes` of the config."""
 
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text, default="")
     wish: Mapped[str] = mapped_column(String(8), default="")
-    """What was asked of a running run: "", "stop", "pause", or by a search "prune"; read at each step."""
+    """Request to a running run: "", "stop", "pause", or "prune" from a search; read at each step."""
     attempt: Mapped[int] = mapped_column(default=0)
     worker_id: Mapped[str | None] = mapped_column(String(64))
     lease_until: Mapped[float] = mapped_column(default=0.0)
     priority: Mapped[int] = mapped_column(default=0)
     run_after: Mapped[float] = mapped_column(default=0.0)
     own_failures: Mapped[int] = mapped_column(default=0)
-    """Ends in a row that the trainer itself caused, without a new checkpoint between them."""
+    """Number of consecutive failures caused by the trainer, without a new checkpoint in between."""
 
     last_step: Mapped[int] = mapped_column(default=0)
     progress_at: Mapped[float | None]
     summary: Mapped[dict[str, Any]] = mapped_column(default=lambda: {"step": 0, "last": {}, "best": {}})
-    """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}: fills the runs table alone."""
+    """Values of the runs table: {"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}."""
 
     sort_reward: Mapped[float | None] = mapped_column(default=last_of("reward/mean"))
     sort_accuracy: Mapped[float | None] = mapped_column(default=last_of("reward/accuracy"))
     sort_eval_accuracy: Mapped[float | None] = mapped_column(default=last_of("eval/accuracy"))
     sort_length: Mapped[float | None] = mapped_column(default=last_of("length/mean"))
-    """Values of the summary by which lists are sorted through an index: see storage/sort_values.py."""
+    """Indexed values of the summary by which lists are sorted; see storage/sort_values.py."""
     sort_lr: Mapped[float | None] = mapped_column(default=number_of("optimizer.lr"))
     sort_group_size: Mapped[float | None] = mapped_column(default=number_of("sampling.group_size"))
     sort_temperature: Mapped[float | None] = mapped_column(default=number_of("sampling.temperature"))
     sort_preset: Mapped[str | None] = mapped_column(Text, default=words_of("preset"))
     sort_policy: Mapped[str | None] = mapped_column(Text, default=words_of("policy.name"))
-    """The same of the config."""
+    """Indexed values of the config by which lists are sorted; see storage/sort_values.py."""
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")
     colour: Mapped[int] = mapped_column(SmallInteger, default=lambda: next(_next_colour) % COLOURS)
-    """Place of its colour in the palette. Runs made one after the other get one after the other."""
+    """Index of the run's colour in the palette. Runs created one after the other get consecutive colours."""
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
     origin: Mapped[str] = mapped_column(String(32), default="")
-    """Whose log an imported run was read from, or who pushes it, e.g. "trl"; "" for a run of this service."""
+    """Trainer whose log was imported or that pushes the run, e.g. "trl"; "" for a run of this service."""
     origin_file: Mapped[str] = mapped_column(Text, default="")
-    """Name of that log's file."""
+    """Name of the imported log's file."""
     writer: Mapped[str | None] = mapped_column(String(64))
-    """Whose token pushes this run while another trainer makes it, "" for the operator's; else NULL."""
+    """Writer whose token pushes this run, "" for the operator's token; NULL if the run is not pushed."""
     writer_key: Mapped[str | None] = mapped_column(String(128))
-    """The id that the client has given it, unique for each writer."""
+    """Id that the client gave the run, unique per writer."""
     verdict: Mapped[str | None] = mapped_column(String(16))
-    """Verdict of the diagnosis at `judged_step`; NULL: not judged, or nothing was trained."""
+    """Verdict of the diagnosis at `judged_step`; NULL if the run is not judged or trained nothing."""
     onset_healthy: Mapped[int | None]
     onset_sick: Mapped[int | None]
-    """Steps between which what made the goal fall began."""
+    """First step at which the cause of the goal's fall had surely begun."""
     cause: Mapped[str] = mapped_column(String(32), default="")
-    """First cause by its word, e.g. "update_size"; "" where there is none."""
+    """Key of the first cause, e.g. "update_size"; "" if there is none."""
     judged_step: Mapped[int | None]
-    """The last step that the diagnosis knew; NULL, or another than `last_step`: it is due."""
+    """Last step that the diagnosis covers; the run is due for a diagnosis unless it equals `last_step`."""
     judged_by: Mapped[int] = mapped_column(default=0)
-    """Version of the detectors that gave the verdict; another than the present one: it is due."""
+    """Version of the detectors that gave the verdict; the run is due if it is not the current version."""
     check_hash: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Of a check before launch: `grading_hash` of what it checks. None: the run trains or evaluates."""
+    """`grading_hash` of what a check before launch checks; None if the run trains or evaluates."""
     check_report: Mapped[dict[str, Any] | None]
-    """The result of a check before launch: see runs/check_report.py."""
+    """Result of a check before launch; see runs/check_report.py."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
-    """Of the request that cloned, forked, evaluated or imported; other runs of experiments have none."""
+    """Idempotency key of the request that cloned, forked, evaluated or imported the run; else NULL."""
     request_hash: Mapped[str | None] = mapped_column(String(64))
     archived_at: Mapped[float | None]
     deleted_at: Mapped[float | None]
-    """Since when it lies in the trash."""
+    """Time at which the run was moved to the trash."""
     deleting_at: Mapped[float | None]
-    """Since when it is deleted for ever: nobody sees it any more while its rows and files are removed."""
+    """Time at which the permanent deletion began; the run is hidden while its rows and files are removed."""
     created_at: Mapped[float] = mapped_column(default=db_now())
     queued_at: Mapped[float] = mapped_column(default=db_now())
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
-    """Last change of this row, but for a mere renewal of the lease: live pages follow it."""
+    """Time of the last change of this row, lease renewals excluded; live pages follow it."""
 
 
 class Attempt(Base):
@@ -219,21 +219,21 @@ class Attempt(Base):
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
-    """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
+    """Step of the checkpoint that the attempt continued from; -1 without one, NOT_BEGUN until it is known."""
     packed_step: Mapped[int] = mapped_column(default=-1, index=True)
-    """No point of it up to here is a row; ALL_PACKED when no more is expected."""
+    """Last step up to which all points are sealed into blocks; ALL_PACKED if no more are expected."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
     device: Mapped[str] = mapped_column(String(64), default="")
     devices: Mapped[int] = mapped_column(default=1)
-    """Devices that it held on each node: so many GPUs, or processes in one slot of a CPU."""
+    """Number of devices that the attempt held on each node: GPUs, or processes in one slot of a CPU."""
     nodes: Mapped[int] = mapped_column(default=1)
-    """Nodes that it held."""
+    """Number of nodes that the attempt held."""
     slot_price: Mapped[float | None]
-    """Price of its worker slot per hour, in `currency`, when it began; None: the worker had none."""
+    """Price of the worker slot per hour when the attempt began, in `currency`; None if it had no price."""
     judge_cost: Mapped[float | None]
-    """What its judges and reward models cost so far, in `currency`; None: nothing that has a price."""
+    """Cost of the judges and reward models so far, in `currency`; None if none has a price."""
     currency: Mapped[str | None] = mapped_column(String(3))
     versions: Mapped[dict[str, Any]] = mapped_column(default=dict)
     started_at: Mapped[float] = mapped_column(default=db_now())
@@ -262,13 +262,13 @@ class Metric(Base):
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     kind: Mapped[int] = mapped_column(SmallInteger, default=0)
-    """0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero, whose sign SQLite does not keep."""
+    """Kind of the value: 0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero (SQLite drops its sign)."""
     value: Mapped[float | None]
-    """The value where it is finite, else NULL."""
+    """Value if it is finite, else NULL."""
 
 
 class MetricBlock(Base):
-    """Points of one metric by one attempt, sealed: their only copy, see metrics/blocks.py."""
+    """Sealed points of one metric of one attempt, their only copy; see metrics/blocks.py."""
 
     __tablename__ = "metric_block"
 
@@ -277,12 +277,12 @@ class MetricBlock(Base):
     attempt: Mapped[int] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     last_step: Mapped[int]
-    """Of its newest point."""
+    """Step of the block's newest point."""
     points: Mapped[int]
     outline: Mapped[bytes]
-    """The points that a thinned curve may show; nothing if these are not few."""
+    """Points that a thinned curve may show; empty if they are not much fewer than all points."""
     data: Mapped[bytes]
-    """All points. The bytes of both: see metrics/block_codec.py."""
+    """All points. metrics/block_codec.py describes the bytes of `outline` and `data`."""
 
 
 class RolloutGroup(Base):
@@ -314,9 +314,9 @@ class RolloutGroup(Base):
     left_out: Mapped[str] = mapped_column(String(16), default="")
     """Why it did not train at its step: see rollouts/marks.py; "" where it did, or nobody knows."""
     search_number: Mapped[int | None] = mapped_column(BigInteger)
-    """Its number in the full-text index; NULL: the reconciler has not indexed it yet."""
+    """Group's number in the full-text index; NULL if the reconciler has not indexed it yet."""
     completions: Mapped[bytes] = mapped_column(deferred=True)
-    """Its completions, see storage/completion_codec.py."""
+    """Encoded completions of the group; see storage/completion_codec.py."""
 
 
 class GroupTally(Base):
@@ -332,19 +332,19 @@ class GroupTally(Base):
     prompt_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    """From 0 within the group."""
+    """Number of the tally within the group, starting at 0."""
     prompt_id: Mapped[str] = mapped_column(Text)
     marks: Mapped[int]
     """Bits of rollouts/marks.py."""
     reward: Mapped[float | None]
-    """The reward that they share; NULL where it is missing or not finite."""
+    """Reward of each of the completions; NULL if it is missing or not finite."""
     completions: Mapped[int]
     tokens: Mapped[int] = mapped_column(BigInteger)
-    """Of all of them together."""
+    """Total tokens of the completions."""
 
 
 class RunPrompt(Base):
-    """A prompt of a run, once, whether or not completions of it are stored."""
+    """A prompt of a run, stored once even if none of its completions are stored."""
 
     __tablename__ = "run_prompt"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
@@ -371,7 +371,7 @@ class RolloutTokens(Base):
 
 
 class RolloutLabel(Base):
-    """A label that a person has given to a completion, and why."""
+    """A label that a person has given to a completion, with the reason."""
 
     __tablename__ = "rollout_label"
     __table_args__ = (
@@ -385,14 +385,14 @@ class RolloutLabel(Base):
     run_id: Mapped[str] = mapped_column(String(26))
     note: Mapped[str] = mapped_column(Text, default="")
     role: Mapped[str] = mapped_column(String(16))
-    """Role of whoever wrote it last."""
+    """Role of the person who last changed the label."""
     version: Mapped[int] = mapped_column(default=1)
-    """Raised by each change: a change of an older version is refused."""
+    """Version of the label, raised by each change; a change of an older version is refused."""
     changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
 
 
 class Checkpoint(Base):
-    """A directory from which training continues; the row is written after the directory is safe."""
+    """A directory from which training can continue; the row is written after the directory is on the disk."""
 
     __tablename__ = "checkpoint"
     __table_args__ = (Index("ix_checkpoint_run_step", "run_id", "step"),)
@@ -402,20 +402,20 @@ class Checkpoint(Base):
     step: Mapped[int]
     attempt: Mapped[int]
     path: Mapped[str] = mapped_column(Text)
-    """Relative to the run's artifact directory."""
+    """Path relative to the run's artifact directory."""
     sha256: Mapped[str] = mapped_column(String(64))
-    """Of the manifest, which holds the SHA-256 of every file."""
+    """SHA-256 of the manifest, which holds the SHA-256 of every file."""
     bytes_total: Mapped[int] = mapped_column(BigInteger)
     manifest: Mapped[dict[str, Any]]
     kept_for: Mapped[str | None] = mapped_column(String(8))
     """"warning" or "verdict": the diagnosis whose onset it precedes; retention leaves it then."""
     onset: Mapped[int | None]
-    """First step at which that had surely begun."""
+    """First step at which the diagnosed cause had certainly begun."""
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class Trial(Base):
-    """An experiment that tries remedies against what broke a run: forks of one state of it."""
+    """An experiment that tests remedies for a broken run by forking one of its checkpoints."""
 
     __tablename__ = "trial"
     __table_args__ = (
@@ -425,38 +425,38 @@ class Trial(Base):
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
-    """The run that broke."""
+    """Id of the run that broke."""
     experiment_id: Mapped[str | None] = mapped_column(ForeignKey("experiment.id"))
-    """None: all its runs were deleted after the verdict."""
+    """Id of the experiment; None if all its runs were deleted after the verdict."""
     found: Mapped[str] = mapped_column(String(16))
     """Verdict on the run when the trial began."""
     cause: Mapped[str] = mapped_column(String(32))
-    """Cause whose remedy is tried; "" where the diagnosis named none."""
+    """Cause whose remedy is tested; "" if the diagnosis named none."""
     onset_healthy: Mapped[int | None]
     onset_sick: Mapped[int | None]
     fork_run: Mapped[str | None] = mapped_column(String(26))
-    """Whose checkpoint the runs begin with; None: they start from step 0."""
+    """Id of the run whose checkpoint the trial's runs start from; None if they start from step 0."""
     fork_step: Mapped[int]
     wanted_step: Mapped[int]
-    """Step of the last checkpoint that was to be written before the onset."""
+    """Step of the last scheduled checkpoint before the onset."""
     words: Mapped[str] = mapped_column(Text)
-    """The sentence that says where the runs begin, and why."""
+    """Sentence that says where the runs start, and why."""
     steps: Mapped[int]
     """Step at which every run ends."""
     seeds: Mapped[list[Any]]
-    """Seeds of each arm; the run's own one, which is trained once more, is not among them."""
+    """Seeds of each arm, without the seed of the broken run, which is trained once more."""
     arms: Mapped[list[Any]]
-    """[{"name", "changes"}] beside the arm without change."""
+    """Arms as [{"name", "changes"}], without the unchanged arm."""
     verdict: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Counts of each arm and the sentences about them, once all runs have ended."""
+    """Counts and sentences for each arm, stored after all runs have ended."""
     judged_at: Mapped[float | None]
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class Search(Base):
-    """A search: an experiment whose configurations are chosen one after the other by the results so far.
+    """A search: an experiment whose configurations are chosen one by one from the results so far.
 
-    Its request is that of its experiment.
+    The experiment holds the search's request.
     """
 
     __tablename__ = "search"
@@ -467,10 +467,10 @@ class Search(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     """Sentence that says why no further configuration is tried."""
     revision: Mapped[int] = mapped_column(default=0)
-    """Raised by each decision: one that was made from older rows is dropped."""
+    """Revision of the search, raised by each decision; a decision based on older rows is dropped."""
     ended_at: Mapped[float | None]
     deleted_cost: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Slot hours and money, by currency, of its runs that were deleted permanently."""
+    """Slot hours, and money by currency, of the search's permanently deleted runs."""
 
 
 class SearchTrial(Base):
@@ -480,24 +480,24 @@ class SearchTrial(Base):
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("search.experiment_id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
-    """From 0, in the order in which they were chosen."""
+    """Number of the configuration in the order of choice, starting at 0."""
     point: Mapped[list[Any]]
     """Values of the swept knobs, in the order of the sweep."""
     variant: Mapped[str] = mapped_column(Text)
     run_id: Mapped[str | None] = mapped_column(String(26))
-    """Its run with the first seed; None: the configuration cannot be run. The run may have been deleted."""
+    """Run with the first seed, which may be deleted; None if the configuration cannot be run."""
     refused: Mapped[str] = mapped_column(Text, default="")
-    """Reason why it cannot be run."""
+    """Reason why the configuration cannot be run."""
     judged_step: Mapped[int] = mapped_column(default=0)
-    """Last step whose value the pruner has seen."""
+    """Last step whose value the pruner has evaluated."""
     pruned: Mapped[str] = mapped_column(Text, default="")
-    """Reason for which the search has stopped the run; stays if a person resumes it."""
+    """Reason why the search stopped the run; kept if a person resumes the run."""
     chosen: Mapped[bool] = mapped_column(default=False)
-    """Whether it is run again with the further seeds."""
+    """Whether the configuration is run again with the further seeds."""
 
 
 class Event(Base):
-    """Something that happened to a run or to the installation; never changed, never removed alone."""
+    """An event of a run or of the installation; never changed, and removed only with its run."""
 
     __tablename__ = "event"
     __table_args__ = (
@@ -526,9 +526,9 @@ class Webhook(Base):
 
     name: Mapped[str] = mapped_column(String(32), primary_key=True)
     event_id: Mapped[int] = mapped_column(BigInteger)
-    """The last event that was delivered, given up or of no interest."""
+    """Last event that was delivered, abandoned or ignored."""
     failures: Mapped[int]
-    """Failed tries of the next one."""
+    """Number of failed attempts to deliver the next event."""
     try_after: Mapped[float]
     last_error: Mapped[str] = mapped_column(Text)
     delivered_at: Mapped[float | None]
@@ -547,7 +547,7 @@ class LogChunk(Base):
 
 
 class Worker(Base):
-    """A worker slot and its last sign of life."""
+    """A worker slot and its last heartbeat."""
 
     __tablename__ = "worker"
 
@@ -558,41 +558,41 @@ class Worker(Base):
     device: Mapped[str] = mapped_column(String(64))
     device_name: Mapped[str] = mapped_column(Text, default="")
     nodes: Mapped[int] = mapped_column(default=1)
-    """Nodes of the group that its worker belongs to; 1: it works alone."""
+    """Number of nodes in the worker's group; 1 if the worker has no group."""
     status: Mapped[str] = mapped_column(String(16), default="idle")
     run_id: Mapped[str | None] = mapped_column(String(26))
     started_at: Mapped[float] = mapped_column(default=db_now())
     seen_at: Mapped[float] = mapped_column(default=db_now())
     stats: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Memory and utilisation at the last sign of life."""
+    """Memory and utilisation at the last heartbeat."""
 
 
 class Node(Base):
-    """A machine of a group that trains runs on several nodes together; its worker shows that it is there."""
+    """A machine of a group that trains runs on several nodes; its worker sends the heartbeats."""
 
     __tablename__ = "node"
 
     group_name: Mapped[str] = mapped_column(String(128), primary_key=True)
     rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    """From 0, the leader, which claims the runs of the group."""
+    """Rank of the node; 0 is the leader, which claims the group's runs."""
     nodes: Mapped[int]
-    """Nodes that the group has when it is complete."""
+    """Number of nodes in the complete group."""
     worker_id: Mapped[str] = mapped_column(String(64))
-    """Id of the worker process: another one may take the place of one that ended."""
+    """Id of the worker process; a new process may replace one that ended."""
     host: Mapped[str] = mapped_column(Text)
     address: Mapped[str] = mapped_column(Text)
-    """Where the ranks of the other nodes reach this one."""
+    """Address at which the ranks of the other nodes reach this node."""
     devices: Mapped[int]
-    """Devices that a run can have on it."""
+    """Number of devices that a run can use on this node."""
     traits: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """The device and the versions in which all nodes of a group have to agree."""
+    """Device and versions that must be equal on all nodes of a group."""
     work: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Of the leader: the attempt that it trains and where its ranks meet; of another node: its answer."""
+    """For the leader, its attempt and the address at which the ranks meet; for another node, its answer."""
     seen_at: Mapped[float] = mapped_column(default=db_now())
 
 
 class BrowserSession(Base):
-    """A browser that is logged in. Its cookie holds an id that is not stored: its SHA-256 is."""
+    """A logged-in browser. Its cookie holds an id, of which only the SHA-256 is stored."""
 
     __tablename__ = "browser_session"
 
@@ -600,45 +600,45 @@ class BrowserSession(Base):
     """SHA-256 of the id in the cookie."""
     role: Mapped[str] = mapped_column(String(16))
     user_agent: Mapped[str] = mapped_column(Text, default="")
-    """What the browser says it is."""
+    """User-Agent header of the browser."""
     created_at: Mapped[float] = mapped_column(default=db_now())
     seen_at: Mapped[float] = mapped_column(default=db_now())
-    """Its last request, to a minute."""
+    """Time of the last request, accurate to a minute."""
     ends_at: Mapped[float]
     ended_at: Mapped[float | None]
-    """Since when it is logged out."""
+    """Time at which the browser was logged out."""
 
 
 class PushSession(Base):
-    """One process that has pushed to a run, or one file of it: its records are numbered from 1."""
+    """One process, or one of its files, that pushes to a run; its records are numbered from 1."""
 
     __tablename__ = "push_session"
 
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    """Random, chosen by the client."""
+    """Random id chosen by the client."""
     stored: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Number of its last record that is stored."""
+    """Number of the last stored record."""
     number: Mapped[int] = mapped_column(default=0)
-    """Counts the sessions of a run in the order in which the service heard of them."""
+    """Number of the session within its run, in the order in which the service first received them."""
     heard_at: Mapped[float] = mapped_column(default=0.0)
-    """Time of its newest batch."""
+    """Time of the newest batch."""
 
 
 class SavedView(Base):
-    """A list or comparison of runs under a name: what it shows and how, for all who use the service."""
+    """A named list or comparison of runs with its settings, shared by all users of the service."""
 
     __tablename__ = "saved_view"
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(Text, unique=True)
     view: Mapped[dict[str, Any]]
-    """The fields of runs/views.py: View."""
+    """Fields of `View` in runs/views.py."""
     changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
 
 
 class Singleton(Base):
-    """The holder of a job that one process at a time should do; harmless if two believe to hold it."""
+    """The lease on a job that one process at a time should do; two holders at once would do no harm."""
 
     __tablename__ = "singleton"
 

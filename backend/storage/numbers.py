@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 FINITE, NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO = range(5)
 
 SPELLINGS = ("", "NaN", "Infinity", "-Infinity", "-0.0")
-"""Name of each kind; any other finite value is spelled by its digits."""
+"""Name of each kind; a finite value other than -0.0 is spelled by its digits."""
 
 NOT_FINITE = SPELLINGS[NAN:MINUS_ZERO]
 
@@ -24,20 +24,20 @@ Spelled = float | str
 
 
 class StoredNumber(NamedTuple):
-    """A value as the table `metric` holds it."""
+    """A value as the table `metric` stores it."""
 
     kind: int
     value: float | None
 
 
 def to_stored(value: float) -> StoredNumber:
-    """(0, value) for a finite value, (4, 0.0) for -0.0, else (its kind, None)."""
+    """Return (0, value) for a finite value, (4, 0.0) for -0.0, else (kind, None)."""
     kind = kind_of(value)
     return StoredNumber(kind, float(value) if kind == FINITE else 0.0 if kind == MINUS_ZERO else None)
 
 
 def kind_of(value: float) -> int:
-    """0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero."""
+    """Return the kind: 0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero."""
     if math.isfinite(value):
         return MINUS_ZERO if value == 0 and math.copysign(1.0, value) < 0 else FINITE
     if math.isnan(value):
@@ -46,7 +46,7 @@ def kind_of(value: float) -> int:
 
 
 def kinds_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The kind of each value, as `kind_of` says."""
+    """Return the kind of each value, as in `kind_of`."""
     kinds = np.select(
         [np.isnan(values), np.isposinf(values), np.isneginf(values), (values == 0) & np.signbit(values)],
         [NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO],
@@ -56,17 +56,17 @@ def kinds_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def from_stored(kinds: NDArray[np.integer[Any]], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values themselves; `values` may hold anything where the kind is not 0."""
+    """Return the original values; entries of `values` whose kind is not 0 are ignored."""
     return np.where(kinds == FINITE, values, _BY_KIND[kinds])
 
 
 def spell(value: float) -> Spelled:
-    """A finite number as it is, any other by its name."""
+    """Return a finite number unchanged, any other by its name."""
     return float(value) if math.isfinite(value) else SPELLINGS[kind_of(value)]
 
 
 def spell_all(document: Any) -> Any:
-    """A JSON document with every number that is not finite replaced by its name."""
+    """Return a JSON document with every non-finite number replaced by its name."""
     if isinstance(document, float):
         return spell(document)
     if isinstance(document, dict):

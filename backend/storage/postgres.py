@@ -1,6 +1,6 @@
-"""A Postgres connection that never waits for ever.
+"""A Postgres connection with a time limit on every answer.
 
-A server that is stopped, or behind a broken link, answers nothing at all; its own timeouts do not run then.
+A stopped server or one behind a broken link does not answer, and its own timeouts do not run.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import psycopg
 from psycopg.pq import Format, TransactionStatus
 
 STATEMENT_SECONDS = 10
-"""A statement that takes longer is ended by the server."""
+"""Time limit of a statement, in seconds, enforced by the server."""
 
 OPTIONS = (
     f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout=5s "
@@ -23,11 +23,11 @@ LINK: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
-"""How a dead link is noticed; the last four mean nothing on a unix socket."""
+"""Connection options that detect a dead link; the last four have no effect on a unix socket."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """Every answer comes within `answer_seconds`, or the connection is closed with an OperationalError."""
+    """A connection that closes and raises OperationalError if an answer takes over `answer_seconds`."""
 
     answer_seconds: float
 
@@ -44,16 +44,16 @@ class BoundedConnection(psycopg.Connection[Any]):
 def choose_format(
     _connection: Any, cursor: Any, _statement: str, _parameters: Any, context: Any, _many: object
 ) -> None:
-    """Before a statement: with the execution option `binary`, bytes come as they are, not spelled out in hex.
+    """Choose the result format of a statement: with the execution option `binary`, bytes are not sent as hex.
 
-    Not for all statements: SQLAlchemy reads the catalogue's odd types as text.
+    Other statements stay in text format because SQLAlchemy reads some types of the catalogue as text.
     """
     if context is not None and context.execution_options.get("binary"):
         cursor.format = Format.BINARY
 
 
 def connect(conninfo: str = "", *, answer_seconds: float, **parameters: Any) -> BoundedConnection:
-    """A connection with a limit of its own to the time of an answer."""
+    """Open a connection with its own time limit per answer."""
     connection = BoundedConnection.connect(conninfo, **parameters)
     connection.answer_seconds = answer_seconds
     return connection

@@ -24,24 +24,24 @@ from backend.storage.models import RolloutGroup
 
 TABLE = "rollout_words"
 SHIFT = 16
-"""Bits of a completion's position in a rowid of SQLite."""
+"""Number of bits for a completion's position in a rowid of SQLite."""
 
 GROUPS_AT_ONCE = 64
-"""Groups that one transaction indexes, fewer where their texts are long."""
+"""Maximum number of groups that one transaction indexes; fewer if their texts are long."""
 MAX_BYTES_PACKED = 1_000_000
-"""Of one transaction, but for a single group that has more."""
+"""Maximum packed size of the groups in one transaction, in bytes; a single larger group is still indexed."""
 
 WORD = re.compile(r"[^\W_]+")
-"""A word: letters and digits. All else separates words."""
+"""A word: letters and digits. All other characters separate words."""
 
 LAST_POSITION = 16_383
-"""Postgres knows no later positions of a word,"""
+"""Last position of a word that Postgres can store."""
 MAX_POSITIONS = 255
-"""and no more positions of one word: phrases of longer completions are looked for in their text."""
+"""Most positions of one word that Postgres stores; phrases in longer completions are searched in the text."""
 LONGEST_WORD = 500
-"""Characters of a word that Postgres indexes; a longer one is cut."""
+"""Longest word that Postgres indexes, in characters; a longer word is cut."""
 MAX_BYTES = 900_000
-"""Of one tsvector: words behind it are not indexed."""
+"""Maximum size of one tsvector, in bytes; further words are not indexed."""
 
 words_table = table(TABLE, column("number"), column("position"), column("words"), column("is_long"))
 
@@ -58,23 +58,23 @@ READ_TERMS = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.rollout_terms "
     "USING fts5vocab('main', 'rollout_words', 'instance')"
 )
-"""A view of SQLite's index by word, of this connection alone."""
+"""Statement that creates a view of SQLite's index by word, for this connection only."""
 
 
 def is_index(name: str) -> bool:
-    """Whether a table belongs to the index, and so to no class of storage/models.py."""
+    """Return whether a table belongs to the index and so has no class in storage/models.py."""
     return name == TABLE or name.startswith(f"{TABLE}_")
 
 
 def words_of(content: str) -> list[str]:
-    """The words of a text as they are compared: in lower case."""
+    """Return the words of a text in lower case, as they are compared."""
     return WORD.findall(content.lower())
 
 
 def is_common_beginning(session: Session, beginning: str, most: int) -> bool:
-    """Whether words that begin so stand more than so many times in all texts: on SQLite alone.
+    """Return whether words with this prefix occur more than `most` times in all texts; only on SQLite.
 
-    FTS5 would collect every place of every such word before it names the first one.
+    FTS5 would collect every occurrence of every such word before it returns the first one.
     """
     if is_postgres(session):
         return False
@@ -91,12 +91,12 @@ _UNINDEXED = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None))
 
 
 def unindexed(session: Session) -> bool:
-    """Whether there are groups that are not in the index."""
+    """Return whether some groups are not in the index."""
     return session.scalar(_UNINDEXED) is not None
 
 
 def index_groups(sessions: Sessions) -> Iterator[None]:
-    """Index what is not, one transaction after another; a process that is killed loses the last one."""
+    """Index the remaining groups, one transaction after another; a killed process loses only the last one."""
     while True:
         with reading(sessions) as session:
             groups = _next_groups(session)
@@ -108,7 +108,7 @@ def index_groups(sessions: Sessions) -> Iterator[None]:
 
 
 def _next_groups(session: Session) -> Sequence[str]:
-    """Groups that fit into one transaction, at least one."""
+    """Return the groups that fit into one transaction, at least one."""
     query = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(GROUPS_AT_ONCE)
     ids = sorted(session.scalars(query))
     size = func.coalesce(func.length(RolloutGroup.completions), 0)
@@ -152,7 +152,7 @@ def _index(session: Session, ids: Sequence[str]) -> None:
 
 
 def _newest_number(session: Session) -> int:
-    """The largest number ever given out that anything still has: none is given out twice."""
+    """Return the largest number still in use, so that no number is assigned twice."""
     newest = session.scalar(select(func.max(RolloutGroup.search_number))) or 0
     if is_postgres(session):
         return newest
@@ -165,9 +165,9 @@ def _indexed(session: Session, content: str) -> dict[str, Any]:
 
 
 def tsvector_of(content: str) -> dict[str, Any]:
-    """The words of a text in the notation of a tsvector, and whether positions were lost: `is_long`.
+    """Return the words of a text in the notation of a tsvector, and whether positions were lost (`is_long`).
 
-    Postgres's own parser is not asked: it would drop `<think>` as a tag and read `+1` as a number.
+    Postgres's parser is not used because it would drop `<think>` as a tag and parse `+1` as a number.
     """
     positions: dict[str, list[int]] = defaultdict(list)
     is_long, size = False, 0
@@ -186,7 +186,7 @@ def tsvector_of(content: str) -> dict[str, Any]:
 
 
 def forget(session: Session, groups: ColumnElement[bool]) -> None:
-    """Take groups out of the index before they are deleted; on Postgres they take their words along."""
+    """Remove groups from the index before they are deleted; on Postgres a foreign key does so."""
     if is_postgres(session):
         return
     query = select(RolloutGroup.id, RolloutGroup.search_number)

@@ -1,4 +1,4 @@
-"""The schemas that this code knows, and that of a database, found without Alembic: it is slow to import."""
+"""The schemas that this code supports and a database's schema, without Alembic, which is slow to import."""
 
 from functools import cache
 
@@ -11,17 +11,17 @@ MIGRATIONS = FILES_ROOT / "migrations"
 
 @cache
 def known_schemas() -> frozenset[str]:
-    """Every schema that this code can bring up to date: the number that each migration's file begins with."""
+    """Return every schema that this code can upgrade: the number that starts each migration's file name."""
     return frozenset(path.name[:4] for path in MIGRATIONS.glob("versions/[0-9][0-9][0-9][0-9]_*.py"))
 
 
 def newest_schema() -> str:
-    """The schema that this code needs."""
+    """Return the schema that this code needs."""
     return max(known_schemas())
 
 
 def why_unknown(schema: str) -> str:
-    """Why a schema that is not known cannot be read, and what to do: the end of a sentence."""
+    """Return the end of a sentence: why an unknown schema cannot be read, and what to do."""
     if schema < min(known_schemas()):
         return (
             "of a version before the first release, which is not read any more: export its runs as archives "
@@ -31,7 +31,7 @@ def why_unknown(schema: str) -> str:
 
 
 def schema_of(connection: Connection) -> str:
-    """The schema a database has; empty when it has none. Raises MultipleResultsFound where it has two."""
+    """Return a database's schema, "" if it has none. Raises MultipleResultsFound if it has two."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none() or ""

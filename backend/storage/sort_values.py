@@ -1,7 +1,7 @@
-"""Values of runs to sort by: columns of the values that people sort by, each with an index; the rest in JSON.
+"""Values by which runs are sorted: common ones have an indexed column, the others stay in JSON.
 
-An index over an expression would do, but SQLite refuses its JSON functions in a schema that is not trusted:
-`trusted_schema` in storage/engine.py.
+An index over an expression is not possible because SQLite refuses its JSON functions in a schema that is not
+trusted (`trusted_schema` in storage/engine.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,26 +13,26 @@ LAST = {
     "eval/accuracy": "sort_eval_accuracy",
     "length/mean": "sort_length",
 }
-"""Metrics whose last value has a column."""
+"""Column for a metric's last value, by metric."""
 
 CONFIG = {
     "optimizer.lr": "sort_lr",
     "sampling.group_size": "sort_group_size",
     "sampling.temperature": "sort_temperature",
 }
-"""Numbers of a config that have one."""
+"""Column for a number of the config, by path."""
 
 CONFIG_WORDS = {"preset": "sort_preset", "policy.name": "sort_policy"}
-"""Words of a config that have one."""
+"""Column for a text of the config, by path."""
 
 
 def sort_values(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """The columns that belong to a summary: whoever stores one stores these in the same statement."""
+    """Return the columns for a summary; they must be stored in the same statement as the summary."""
     return {column: _number(summary["last"].get(metric)) for metric, column in LAST.items()}
 
 
 def last_of(metric: str) -> Callable[[Any], float | None]:
-    """The default of a metric's column in a new row."""
+    """Return the default for a metric's column in a new row."""
 
     def value(context: Any) -> float | None:
         summary = context.get_current_parameters().get("summary") or {}
@@ -42,12 +42,12 @@ def last_of(metric: str) -> Callable[[Any], float | None]:
 
 
 def number_of(path: str) -> Callable[[Any], float | None]:
-    """The default of a number's column in a new row."""
+    """Return the default for a number's column in a new row."""
     return lambda context: _number(_config_value(context, path))
 
 
 def words_of(path: str) -> Callable[[Any], str | None]:
-    """The default of a word's column in a new row."""
+    """Return the default for a text's column in a new row."""
 
     def value(context: Any) -> str | None:
         config_value = _config_value(context, path)
@@ -64,5 +64,5 @@ def _config_value(context: Any, path: str) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; NaN and the infinities are spelled in a summary."""
+    """Return a finite number, or None for a spelled NaN or infinity."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -267,7 +267,7 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, se
     with lab.sessions.begin() as session:
         session.execute(update(Run).values(progress_at=Run.progress_at - SILENT_SECONDS - 1))
     for _ in range(3):
-        reconciler.look()
+        reconciler.run_once()
     assert only_run(client)["status"] == "running"
     client.post(f"/api/v1/runs/{run}/stop")
     assert only_run(client)["status"] == "stopped"
@@ -278,7 +278,7 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, se
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
     assert send([metrics(3, reward=3)], first=3, run=None).status_code == 410
     for _ in range(3):
-        reconciler.look()
+        reconciler.run_once()
     assert count(client, Run) == count(client, PushSession) == count(client, Metric) == 0
     assert send([metrics(3, reward=3)]).status_code == 200
 

@@ -484,7 +484,7 @@ def test_the_reconciler_goes_on_with_searches(lab, database, settings):
     search = lab.begin()
     lab.finish(lab.runs("queued")[0])
     reconciler = Reconciler(settings, database.sessions)
-    reconciler.look()
+    reconciler.run_once()
     assert len(lab.runs("queued")) == 1
     assert len(lab.shown(search).trials) == 2
 
@@ -495,7 +495,7 @@ def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, databa
     with database.sessions.begin() as session:
         row = session.get_one(Experiment, search)
         row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
-    Reconciler(settings, database.sessions).look()
+    Reconciler(settings, database.sessions).run_once()
     shown = lab.shown(search)
     assert shown.status == "finished"
     assert shown.reason.startswith("its values cannot be read any more: ")

@@ -343,7 +343,7 @@ def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, se
     trial = start(client, run).json()
     for trial_run in runs_of(database, trial):
         finish(database, trial_run, HEALTHY if trial_run.variant == "remedy" else ILL)
-    Reconciler(settings, database.sessions).look()
+    Reconciler(settings, database.sessions).run_once()
     shown = trial_of(client, run)
     assert shown["judged_at"] is not None
     verdict = shown["verdict"]
@@ -478,7 +478,7 @@ def test_a_trial_that_cannot_be_judged_keeps_no_other_from_its_verdict(
     monkeypatch.setattr("backend.service.maintenance.chores.TRIAL_PAUSE_SECONDS", 0.0)
     reconciler = Reconciler(settings, database.sessions)
     for _ in range(4):
-        reconciler.look()
+        reconciler.run_once()
     first, _ = trial_ids(database)
     assert [record.getMessage() for record in caplog.records if first in record.getMessage()] == [
         f"trial {first} failed, and is left alone until the next start"

@@ -138,7 +138,8 @@ def test_a_client_that_the_library_makes_anew_is_bounded_too(serving, monkeypatc
 
     def answer(_):
         if len(server.heads) == 1:  # the library closes its client when this leads nowhere
-            yield f"HTTP/1.1 307 So\r\nLocation: http://127.0.0.1:{nobody}/\r\nContent-Length: 0\r\n\r\n".encode()
+            location = f"Location: http://127.0.0.1:{nobody}/"
+            yield f"HTTP/1.1 307 So\r\n{location}\r\nContent-Length: 0\r\n\r\n".encode()
         else:
             yield from endless(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 65536)
 

@@ -21,7 +21,7 @@ def of_run(session: ReadSession, run_id: str) -> Json:
 
 
 def shown(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The diagnosis as JSON shows it."""
+    """Return the diagnosis as JSON shows it."""
     outcome = diagnosis.outcome
     return {
         "verdict": outcome.verdict,

@@ -21,7 +21,7 @@ MIN_BASELINE = 4
 """Points of a healthy window."""
 
 MIN_SPREAD = 0.05
-"""Of a spread, as a share of the healthy value."""
+"""Smallest spread, as a share of the healthy value."""
 
 
 class Change(NamedTuple):
@@ -31,7 +31,7 @@ class Change(NamedTuple):
     healthy: float
     """Median while healthy."""
     extreme: float
-    """Its farthest smoothed value after the onset."""
+    """Smoothed value after the onset that is farthest from the healthy value."""
     spreads: float
     """How far that is, in spreads of the healthy window."""
     onset: Interval
@@ -51,7 +51,7 @@ def change(
     is_log: bool = False,
     smoothed: int = SMOOTHED,
 ) -> Change | None:
-    """The first lasting change in one direction after the healthy window has begun.
+    """Return the first lasting change in one direction after the healthy window has begun.
 
     `floor` is the smallest spread, in units of the metric. `is_log` for positive metrics with heavy tails.
     `smoothed` points make a running median; 1 for a setting, which does not fluctuate.
@@ -89,7 +89,7 @@ def _baseline(values: Floats, floor: float, *, is_log: bool) -> tuple[float, flo
 
 
 def _onset(series: Series, away: Floats, index: int, *, late: int) -> Interval:
-    """From the last calm point to the next; a running median answers up to half its width late."""
+    """Return the interval from the last calm point to the next; a running median lags by half its width."""
     calm = np.flatnonzero(away[:index] <= CALM)
     last = int(calm[-1]) if len(calm) else 0
     first_changed = min(last + 1, index)

@@ -55,10 +55,10 @@ ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
     "kl_runaway": 99,
     "vanishing_signal": 99,
 }
-"""Of two causes at the same step the one that stands first."""
+"""Order of causes with an onset at the same step; earlier ones take precedence."""
 
 CONSISTENT_WEIGHT = 0.5
-"""Of evidence that speaks for more than one cause, against evidence that is specific."""
+"""Weight of evidence for more than one cause, relative to evidence for a specific cause."""
 
 
 def diagnose(log: Log) -> Diagnosis:

@@ -48,7 +48,7 @@ class Ranked(NamedTuple):
 
     finding: Finding
     share: float
-    """Of all causes that are not explained by another."""
+    """Cause's share among all causes that no other cause explains."""
     earliness: float
     """1 for the first signal, less for a later one."""
     explained_by: str
@@ -61,7 +61,7 @@ class Diagnosis(NamedTuple):
 
     outcome: Outcome
     onset: Interval | None
-    """Of the first signal, or of the fall of the goal where there is none."""
+    """Onset of the first signal, or of the goal's fall if there is no signal."""
     first_signals: tuple[str, ...]
     """Metrics that changed first; several where their intervals overlap."""
     causes: tuple[Ranked, ...]

@@ -25,7 +25,7 @@ CLIP_HIGHER = 1.4
 """DAPO's upper clip over PPO's: 0.28 / 0.2."""
 
 PRETRAIN_STEPS = 50
-"""Of the critic in VAPO (arXiv:2504.05118)."""
+"""Number of steps for which VAPO (arXiv:2504.05118) pretrains the critic."""
 
 FORMATS = frozenset({"think_format", "boxed_format"})
 
@@ -34,7 +34,7 @@ NO_RATE = 1e-8
 
 
 def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
-    """The first change of a config, as RunConfig writes it; empty if nothing fits."""
+    """Return the first change of a config, as RunConfig writes it; empty if nothing fits."""
     try:
         config = RunConfig.model_validate(fields)
     except ValidationError:
@@ -46,7 +46,7 @@ def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
 
 
 def _is_another(config: RunConfig, changes: Changes) -> bool:
-    """Whether a run can be started with these changes, and does something else then."""
+    """Return whether a run can be started with these changes, and does something else then."""
     try:
         return RunConfig.model_validate(merge(config.model_dump(mode="json"), nested(changes))) != config
     except ValidationError:
@@ -195,7 +195,7 @@ def _rewards(
     change: Callable[[Changes], Changes] = lambda _: {},
     further_terms: list[Changes] | None = None,
 ) -> Changes:
-    """The whole list of reward terms, each with its changes, and further ones."""
+    """Return the whole list of reward terms, each with its changes, and further ones."""
     terms = [term.model_dump(mode="json") for term in config.rewards]
     return {"rewards": [*(term | change(term) for term in terms), *(further_terms or [])]}
 
@@ -227,7 +227,7 @@ def _better_critic(config: RunConfig) -> Remedies:
 
 
 def _some_rate(config: RunConfig) -> Remedies:
-    """The learning rate of the preset and the policy where the run's is none; a warm-up that ends in time."""
+    """The learning rate of the preset and the policy if the run has none; a warm-up that ends in time."""
     if config.optimizer.lr < NO_RATE:
         yield {"optimizer.lr": _usual_rate(config)}
     if 2 * config.optimizer.warmup_steps > config.steps:
@@ -245,7 +245,7 @@ def _usual_rate(config: RunConfig) -> float:
 
 
 def _changed_coef(coef: Any, change: Callable[[float], float]) -> Any:
-    """The change of a coefficient, or of that of each domain."""
+    """Return the change of a coefficient, or of that of each domain."""
     if isinstance(coef, Mapping):
         return {domain: change(value) for domain, value in coef.items()}
     return change(coef)

@@ -59,7 +59,7 @@ METRICS = (
 """Metrics that a detector reads."""
 
 MAX_POINTS = 5_000
-"""Of a series; longer ones are judged by the medians of equal parts."""
+"""Maximum number of points of a series; a longer series is judged by the medians of equal parts."""
 
 
 LARGEST = 1e100
@@ -79,12 +79,12 @@ class Series:
         return len(self.steps)
 
     def finite(self) -> "Series":
-        """The points that are numbers, and whose squares are."""
+        """Return the points that are numbers, and whose squares are."""
         is_finite = np.abs(self.values) < LARGEST  # not of NaN
         return Series(self.steps[is_finite], self.values[is_finite])
 
     def between(self, first: float, last: float) -> "Series":
-        """The points of first <= step <= last."""
+        """Return the points of first <= step <= last."""
         is_inside = (self.steps >= first) & (self.steps <= last)
         return Series(self.steps[is_inside], self.values[is_inside])
 
@@ -114,13 +114,13 @@ class Log:
 
     series: Mapping[str, Series]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run of this service, as RunConfig writes it; empty for a log of another trainer."""
+    """Config of a run of this service, as RunConfig writes it; empty for another trainer's log."""
     status: str = ""
     reason: str = ""
     """Why it ended, as the list of runs shows it."""
 
     def find(self, *names: str, least: int = 3) -> tuple[str, Series] | None:
-        """The first of these metrics with at least `least` finite points, and those points."""
+        """Return the first of these metrics with at least `least` finite points, and those points."""
         for name in names:
             if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= least:
                 return name, finite

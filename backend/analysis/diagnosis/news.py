@@ -9,7 +9,7 @@ from backend.analysis.diagnosis.signs import TITLES
 from backend.config.causes import Verdict
 
 LEVELS: dict[Verdict, str] = {"collapsed": "error", "declining": "warning"}
-"""Of an event; all other verdicts are for information."""
+"""Level of the event by verdict; `info` for all other verdicts."""
 
 
 class News(NamedTuple):
@@ -20,7 +20,7 @@ class News(NamedTuple):
     message: str
     data: dict[str, Any]
     onset: Interval | None
-    """Of what is told; a checkpoint from before it is worth keeping."""
+    """Onset of the reported problem; a checkpoint from before it is worth keeping."""
 
 
 def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
@@ -40,7 +40,7 @@ def findings_of(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def first_cause(diagnosis: Diagnosis) -> str:
-    """The first of the causes that stand for themselves; empty if there is none."""
+    """Return the first of the causes that stand for themselves; empty if there is none."""
     return next((ranked.finding.cause for ranked in diagnosis.causes if not ranked.explained_by), "")
 
 
@@ -54,7 +54,7 @@ def summary_of(diagnosis: Diagnosis) -> str:
 
 
 def between(onset: Interval | None) -> str:
-    """The interval in words; empty if there is none."""
+    """Return the interval in words; empty if there is none."""
     if onset is None:
         return ""
     healthy, sick = onset
@@ -62,7 +62,7 @@ def between(onset: Interval | None) -> str:
 
 
 def verdict_news(was: str, now: Diagnosis) -> News | None:
-    """The change of the verdict, if it is one."""
+    """Return the change of the verdict, if it is one."""
     outcome = now.outcome
     if outcome.verdict == was:
         return None

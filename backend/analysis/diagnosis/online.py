@@ -27,7 +27,7 @@ def is_due(step: int) -> bool:
 
 
 def last_due(step: int) -> int:
-    """The last step up to this one after which a run was judged; 0 if there is none."""
+    """Return the last step up to this one after which a run was judged; 0 if there is none."""
     return next((due_step for due_step in range(step - step % EVERY, 0, -EVERY) if is_due(due_step)), 0)
 
 
@@ -51,7 +51,7 @@ class GrowingLog:
                 self._values.setdefault(metric, array("d")).append(value)
 
     def diagnosis(self, *, up_to: int) -> Diagnosis:
-        """The diagnosis as it is, or was, after a step."""
+        """Return the diagnosis as it is, or was, after a step."""
         series = {}
         for metric, steps in self._steps.items():
             steps_of_metric = np.array(steps, np.int64)

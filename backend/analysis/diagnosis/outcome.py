@@ -13,7 +13,7 @@ GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/
 """Training accuracy has a point at every step; the held-out accuracy decides beside it."""
 
 MIN_POINTS = 12
-"""Of the goal, below which nothing is said."""
+"""Smallest number of the goal's points for which a verdict is given."""
 
 FALLEN, STILL_FALLEN, DECLINED = 0.5, 0.6, 0.75
 """Shares of the best: below the first the goal has fallen, below the others it ends fallen or declined."""
@@ -28,10 +28,10 @@ GOOD_ENOUGH = 0.9
 """An accuracy from which on there is little left to learn."""
 
 LITTLE = 0.15
-"""Of the scale: a run whose goal surely rose by less has not learned."""
+"""Smallest rise of the goal that counts as learning, as a share of the scale."""
 
 EVALUATED = 128
-"""Problems of an evaluation where the config does not say."""
+"""Assumed number of problems of an evaluation if the config does not say it."""
 
 
 class Interval(NamedTuple):
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     """The metric that was judged; empty if there is none."""
     start: float = math.nan
     best: float = math.nan
-    """Of the smoothed goal, less the luck of the best of many windows."""
+    """Best value of the smoothed goal, corrected for the luck of the best of many windows."""
     best_step: int = 0
     end: float = math.nan
     onset: Interval | None = None
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 def judge(log: Log) -> Outcome:
-    """The outcome by the training goal and, where there are evaluations, by the held-out one."""
+    """Return the outcome by the training goal and, where there are evaluations, by the held-out one."""
     goal_series = log.find(*GOALS, least=MIN_POINTS)
     evaluated = log.find("eval/accuracy", least=3)
     trained = (
@@ -78,7 +78,7 @@ def _too_few(log: Log) -> str:
 
 
 def judge_series(name: str, series: Series, log: Log) -> Outcome:
-    """The outcome by one series of many points."""
+    """Return the outcome by one series of many points."""
     values = series.values - _zero(series.values)
     sigma = max(noise(values), _least_noise(name, values, log))
     scale = 1.0 if "accuracy" in name else float(np.ptp(values)) or 1.0
@@ -193,7 +193,7 @@ def _squares(values: Floats) -> float:
 
 
 def _window(series: Series, smooth: Floats, best: float) -> Interval:
-    """The steps that end where the goal first comes near its best."""
+    """Return the steps that end where the goal first comes near its best."""
     count = max(15, len(series) // 10)
     near = np.flatnonzero(smooth >= 0.9 * best)
     last = max(int(near[0]) if len(near) else 0, min(count, len(series)) - 1)
@@ -201,7 +201,7 @@ def _window(series: Series, smooth: Floats, best: float) -> Interval:
 
 
 def _before(outcome: Outcome) -> Outcome:
-    """With a healthy window that ends before the onset."""
+    """Return the outcome with a healthy window that ends before the onset."""
     if outcome.onset is None or outcome.healthy is None:
         return outcome
     first, last = outcome.healthy
@@ -210,7 +210,7 @@ def _before(outcome: Outcome) -> Outcome:
 
 
 def _with_held_out(trained: Outcome, goal: Series | None, evaluations: Series, log: Log) -> Outcome:
-    """Evaluations overrule the training goal where they are surely better or worse than it says."""
+    """Evaluations overrule the training goal if they are surely better or worse than it says."""
     held_out = _of_evaluations(evaluations, log, trained)
     if held_out.onset is not None and not _fell_too(goal, held_out.onset):
         held_out = _of_evaluations(evaluations, log, trained, least=robust_noise(evaluations.values))
@@ -238,7 +238,7 @@ SEVERITY: dict[Verdict, int] = {
 
 
 def _fell_too(goal: Series | None, onset: Interval) -> bool:
-    """Whether the training goal is lower after an onset than before it, as far as it can be seen."""
+    """Return whether the training goal is lower after an onset than before it, as far as it can be seen."""
     if goal is None:
         return False
     before, after = goal.between(-math.inf, onset.healthy).values, goal.between(onset.sick, math.inf).values

@@ -6,7 +6,7 @@ from backend.analysis.diagnosis.log import Log
 
 
 def remedy_for(cause: str, log: Log) -> Remedy:
-    """The first remedy of a cause; its changes follow the run's config, and a foreign log has none."""
+    """Return the first remedy of a cause; its changes follow the run's config, and a foreign log has none."""
     words, source = REMEDIES[cause]
     return Remedy(words, first_change(cause, log.config) if log.config else {}, source)
 

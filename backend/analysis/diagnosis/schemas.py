@@ -34,7 +34,7 @@ class CauseItem(FindingItem):
     """A finding with its place among the causes."""
 
     share: float
-    """Of the causes that no other explains; 0 to 1."""
+    """Cause's share among the causes that no other cause explains; 0 to 1."""
     earliness: float
     """1 for the first signal, less for later ones."""
     explained_by: str
@@ -58,14 +58,14 @@ class DiagnosisItem(Documented):
     """The metric that was judged; empty if the log has none."""
     start: float | None
     best: float | None
-    """Of the smoothed goal, less the luck of the best of many windows."""
+    """Best value of the smoothed goal, corrected for the luck of the best of many windows."""
     best_step: int
     end: float | None
     note: str
     onset: Steps | None
-    """Of the first signal, or of the fall of the goal."""
+    """Steps of the onset of the first signal, or of the goal's fall if there is no signal."""
     fall: Steps | None
-    """Of the fall of the goal."""
+    """Steps of the goal's fall."""
     first_signals: list[str]
     causes: list[CauseItem]
     warnings: list[FindingItem]

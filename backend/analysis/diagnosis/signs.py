@@ -1,4 +1,4 @@
-"""Signs: what of a metric speaks for a cause, and the findings that they make."""
+"""Signs, the changes of metrics that point to a cause, and the findings made from them."""
 
 import math
 from collections.abc import Callable
@@ -16,19 +16,19 @@ Detector = Callable[[Log, Outcome], Answer]
 
 
 class Sign(NamedTuple):
-    """A change of one metric that speaks for a cause."""
+    """A change of one metric that points to a cause."""
 
     metric: str
     direction: Direction
-    least: float
-    """Its smoothed value has to be this many times the healthy one (`up`: more, `down`: less)."""
+    factor: float
+    """Required ratio of the smoothed to the healthy value: a minimum for `up`, a maximum for `down`."""
     floor: float
-    """Smallest spread of the healthy window."""
+    """Smallest spread to assume for the healthy window."""
     is_log: bool = False
     is_setting: bool = False
-    """Set by the config: it jumps and does not fluctuate."""
-    beyond: float = -math.inf
-    """And beyond this value, whatever was healthy; for `down` below it."""
+    """Whether the config sets the metric, so that it jumps and does not fluctuate."""
+    threshold: float | None = None
+    """Value that the metric must also rise above (`up`) or fall below (`down`); None for no threshold."""
 
 
 TITLES = {
@@ -79,9 +79,9 @@ def unjudged(cause: str, needs: str) -> Unjudged:
 
 
 def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> Unjudged | None:
-    """The reason why a cause cannot be judged; None if a metric has at least `least` finite values.
+    """Return the reason why a cause cannot be judged; None if a metric has at least `least` finite values.
 
-    The log lacks `needs` where it has none of the metrics, else values of the one that has the most.
+    The reason names `needs` if the log has none of the metrics, else the metric with the most values.
     """
     if log.find(*metrics, least=least) is not None:
         return None
@@ -93,27 +93,28 @@ def lacking(log: Log, cause: str, needs: str, *metrics: str, least: int = 3) -> 
 
 
 def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
-    """The change that a sign asks for; None if the metric is missing or did not change that far."""
+    """Return the change that a sign describes; None if the metric is missing or changed too little."""
     series, healthy = log.series.get(sign.metric), outcome.healthy
     if series is None or healthy is None:
         return None
     if sign.is_setting and len(series):
-        series = _from_nothing(series, log)
+        series = _padded_with_zeros(series, log)
     smoothed = 1 if sign.is_setting else SMOOTHED
     change_ = change(
         sign.metric, series, healthy, sign.direction, floor=sign.floor, is_log=sign.is_log, smoothed=smoothed
     )
     if change_ is None:
         return None
+    required, threshold = sign.factor * change_.healthy, sign.threshold
     if sign.direction == "up":
-        is_enough = change_.extreme >= sign.least * change_.healthy and change_.extreme > sign.beyond
+        is_enough = change_.extreme >= required and (threshold is None or change_.extreme > threshold)
     else:
-        is_enough = change_.extreme <= sign.least * change_.healthy and change_.extreme < -sign.beyond
+        is_enough = change_.extreme <= required and (threshold is None or change_.extreme < threshold)
     return change_ if is_enough else None
 
 
-def _from_nothing(series: Series, log: Log) -> Series:
-    """The series of a term of the loss that was not there at first: 0 until then."""
+def _padded_with_zeros(series: Series, log: Log) -> Series:
+    """Return a series with 0 at the log's earlier steps, for a loss term that was added during the run."""
     longest = max(log.series.values(), key=len)
     before = longest.steps[longest.steps < series.steps[0]]
     return Series(
@@ -122,7 +123,7 @@ def _from_nothing(series: Series, log: Log) -> Series:
 
 
 def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
-    """The earliest change that any of the signs asks for."""
+    """Return the earliest change that any of the signs describes; None if no sign is met."""
     changes = [change_ for sign in signs if (change_ := change_of(log, outcome, sign)) is not None]
     return min(changes, key=lambda change_: (change_.onset.sick, -change_.spreads), default=None)
 
@@ -132,7 +133,7 @@ def has(log: Log, *metrics: str) -> bool:
 
 
 def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
-    """A metric that was beyond its limit all the time: no change, and yet a cause."""
+    """Return a finding for a metric that did not change but whose median over all steps exceeds its limit."""
     named_series = log.find(metric, least=5)
     if named_series is None or (middle := float(np.median(named_series[1].values))) <= limit:
         return None

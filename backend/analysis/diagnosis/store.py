@@ -33,7 +33,7 @@ AT_ONCE = 100
 
 
 def log_of(session: Session, run_id: str) -> Log:
-    """The log of a run; a fork's begins with the steps it inherited."""
+    """Return the log of a run; a fork's begins with the steps it inherited."""
     run = session.get(Run, run_id)
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
@@ -43,13 +43,13 @@ def log_of(session: Session, run_id: str) -> Log:
 
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
-    """The recorded points of every metric that a detector reads."""
+    """Return the recorded points of every metric that a detector reads."""
     curves = read_curves(session, [run_id], METRICS, "step")
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
 
 
 def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
-    """The columns of a run's row that hold its diagnosis after a step; None: there is none."""
+    """Return the columns of a run's row that hold its diagnosis after a step; None: there is none."""
     onset = diagnosis.onset if diagnosis else None
     return {
         "verdict": diagnosis.outcome.verdict if diagnosis else None,
@@ -62,7 +62,7 @@ def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
 
 
 def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
-    """The diagnosis; None, and a line in the service's log, where a detector fails."""
+    """Return the diagnosis; None, and a line in the service's log, if a detector fails."""
     try:
         return diagnose(log)
     except Exception:  # the run is stored, and all others are judged, all the same
@@ -76,10 +76,10 @@ class Judged(NamedTuple):
     run_id: str
     last_step: int
     changed_at: float
-    """Of its row when it was read."""
+    """`changed_at` of the run's row when it was read."""
     columns: dict[str, Any]
     news: News | None
-    """Of a pushed run, which is judged while it trains: its new verdict."""
+    """New verdict of a pushed run, which is judged while it trains."""
 
 
 def judge_run(session: Session, run_id: str) -> Judged:

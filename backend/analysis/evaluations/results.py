@@ -18,7 +18,7 @@ from backend.storage.numbers import spell
 
 PREFIX = "eval/"
 MAX_STEPS = 100
-"""Of one suite of one run, beside the first and the best."""
+"""Maximum number of steps of one suite of one run, besides the first and the best step."""
 
 MAX_CHILDREN = 1_000
 """Evaluations of checkpoints that are looked at."""
@@ -67,7 +67,7 @@ def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
 
 
 def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, int]]:
-    """The newest evaluations of the runs' checkpoints, oldest first."""
+    """Return the newest evaluations of the runs' checkpoints, oldest first."""
     query = select(Run.id, Run.parent_run, Run.fork_step).where(
         Run.parent_run.in_(run_ids),
         Run.fork_step.is_not(None),
@@ -81,7 +81,7 @@ def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, 
 
 
 def _names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]]:
-    """The metrics of evaluations that each run has recorded."""
+    """Return the metrics of evaluations that each run has recorded."""
     query = select(Run.id, Run.summary).where(Run.id.in_(list(run_ids)))
     last = {row.id: (row.summary or {}).get("last", {}) for row in session.execute(query)}
     shown = {run: [name for name in last.get(run, {}) if _place_of(name)] for run in run_ids}
@@ -104,7 +104,7 @@ def _place_of(name: str) -> tuple[str, str] | None:
 def _by_suite(
     points: Mapping[tuple[str, str], Points], source: str, names: Sequence[str]
 ) -> dict[tuple[str, int], dict[str, float]]:
-    """The values of each suite at each step."""
+    """Return the values of each suite at each step."""
     values_by_suite: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for name in names:
         suite, metric = _place_of(name) or ("", "")

@@ -57,9 +57,9 @@ def wrapped(
     visible: Sequence[Path],
     network: bool,
 ) -> list[str]:
-    """The command that runs `argv` so that it sees `visible`, read-only, and nothing else.
+    """Return the command that runs `argv` so that it sees `visible`, read-only, and nothing else.
 
-    It can write to SCRATCH alone, which is its own, empty, and in memory.
+    The command can write only to SCRATCH, a private, empty directory in memory.
     """
     program = find_bubblewrap()
     words = [program, *ISOLATION, *([] if network else ["--unshare-net"]), "--clearenv"]
@@ -89,7 +89,7 @@ def find_bubblewrap() -> str:
 
 
 def apart(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` with a loopback interface of its own as its only network.
+    """Return the command that runs `argv` with a loopback interface of its own as its only network.
 
     All its processes end with the first, and that one with the thread that started it.
     """
@@ -98,13 +98,13 @@ def apart(argv: Sequence[str]) -> list[str]:
 
 @cache
 def why_not() -> str:
-    """The reason why namespaces are not available here; "" if they are."""
+    """Return the reason why namespaces are not available here; "" if they are."""
     return _why_not([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
 
 
 @cache
 def why_not_apart() -> str:
-    """The reason why no program can run apart here; "" if it can."""
+    """Return the reason why no program can run apart here; "" if it can."""
     return _why_not(APART)
 
 

@@ -1,4 +1,4 @@
-"""Errors of a sandboxed process, as its owner meets them."""
+"""Errors of a sandboxed process, as its owner receives them."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Died(SandboxError):
 
 
 class Refused(SandboxError):
-    """The operation raised an error of its own."""
+    """The operation raised an error."""
 
 
 class Unusable(Exception):
@@ -29,5 +29,5 @@ class Unusable(Exception):
 
 
 def shown(words: Any) -> str:
-    """Words that a log and a database can hold; a process that was taken over may say anything."""
+    """Return a message that a log and a database can hold; a compromised process may send anything."""
     return clean_text(str(words)[:MAX_WORDS])

@@ -26,7 +26,7 @@ MAX_OUTPUT_BYTES = 256 * 1024
 FILES = 256
 WRITTEN_BYTES = 64 * 2**20
 PR_SET_PDEATHSIG = 1
-"""From <linux/prctl.h>."""
+"""Option of prctl(2), from <linux/prctl.h>."""
 
 OWNER = 0
 """File descriptor of whoever asks: nothing comes there while answers are worked on, only its end."""
@@ -67,7 +67,7 @@ class Fork:
             os.set_blocking(self.stdin, False)
 
     def feed(self) -> None:
-        """Write what the program's standard input can take, and close it after the last byte."""
+        """Write what the program's standard input accepts, and close it after the last byte."""
         try:
             self._input = self._input[os.write(self.stdin, self._input) :] if self._input else b""
         except BlockingIOError:
@@ -78,7 +78,7 @@ class Fork:
             self._close_input()
 
     def read(self) -> Reply | None:
-        """Take what it has written; its reply, once that is complete."""
+        """Read the fork's output; return its reply once it is complete."""
         block = os.read(self.pipe, 65536)
         self._output += block
         most = MAX_OUTPUT_BYTES if self.is_program else MAX_REPLY_BYTES
@@ -91,7 +91,7 @@ class Fork:
         return self.end(_checked(self._output) if block else None)
 
     def end(self, reply: Reply | None) -> Reply:
-        """Kill it with all that it started, and remove what it wrote; without a reply, tell how it ended."""
+        """Kill the fork and its children, and remove its files; without a reply, return how it ended."""
         code = os.waitstatus_to_exitcode(self._kill())
         return reply or {"died": f"the process that worked on it ended with code {code}"}
 
@@ -190,7 +190,7 @@ class Forks:
 def _be_the_fork(
     operation: Operation, request: Request, rules: Rules, *, pipe: int, stdin: int, directory: Path | None
 ) -> None:
-    """Answer one request and leave; never returns."""
+    """Answer one request and exit; never returns."""
     code = 1
     try:
         die_with_parent()
@@ -229,7 +229,7 @@ def die_with_parent() -> None:
 
 
 def limit(kind: int, value: int) -> None:
-    """Lower a limit of this process, for good."""
+    """Lower a limit of this process permanently."""
     _, hard = resource.getrlimit(kind)
     most = value if hard == resource.RLIM_INFINITY else min(value, hard)
     with contextlib.suppress(

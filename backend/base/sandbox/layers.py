@@ -42,7 +42,7 @@ def layers() -> tuple[Layer, ...]:
 
 
 def missing_layers() -> list[Layer]:
-    """The layers that this machine lacks."""
+    """Return the layers that this machine lacks."""
     return [layer for layer in layers() if layer.missing]
 
 

@@ -53,7 +53,7 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
 
 
 def existing(names: Iterable[str]) -> list[Path]:
-    """The paths that this machine has."""
+    """Return the paths that this machine has."""
     return _existing(map(Path, names))
 
 

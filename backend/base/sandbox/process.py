@@ -80,7 +80,7 @@ class Sandbox:
         return self._process.pid if self._process else None
 
     def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
-        """The value of an operation.
+        """Return the value of an operation.
 
         Raises TimedOut after `seconds`, Died, Refused with the operation's own words, or Unusable when the
         process could not be started or could not prepare itself.
@@ -262,7 +262,7 @@ class Sandbox:
             raise Died(f"the sandboxed process failed: {error}") from error
 
     def _read(self, seconds: float) -> dict[str, Any]:
-        """The next reply; without one the process is killed."""
+        """Return the next reply; without one the process is killed."""
         try:
             reply = read_json(self._read_line(seconds))
         except (OSError, ValueError) as error:

@@ -66,7 +66,7 @@ def warm_parent(*, network: bool) -> Any:
 
 
 def answering(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
-    """The filter of a fork that works on one answer."""
+    """Return the filter of a fork that works on one answer."""
     further = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
     further += CHANGING_MODES * (writes and sees_own_files_only)
     further += AWAITING * writes

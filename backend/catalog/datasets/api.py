@@ -37,7 +37,7 @@ TYPES = (
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_LISTED = 1000
 CHECK_SECONDS = 900.0
-"""How long a client waits while every line of a large file is checked."""
+"""Longest wait of a client while every line of a large file is checked, in seconds."""
 
 Name = Annotated[
     str, Query(min_length=1, max_length=200, description="A label; its extension says the format.")
@@ -51,7 +51,7 @@ def _named(
     answer_after: Annotated[str | None, Query(max_length=32)] = None,
     answer_form: AnswerForm | None = None,
 ) -> dict[str, str]:
-    """The fields that the request names; the others are recognised."""
+    """Return the fields that the request names; the others are recognised."""
     named = {
         "prompt_field": prompt_field,
         "answer_field": answer_field,
@@ -68,13 +68,13 @@ class DatasetItem(Documented):
     """A dataset that a run's `file` problem may name."""
 
     path: str
-    """What the problem's `path` is set to."""
+    """Value for the problem's `path`."""
     name: str
     """The label it was uploaded with; of the operator's own files the path."""
     bytes: int
     changed_at: str
     sha256: str | None
-    """Of the content; null for the operator's own files, which may change."""
+    """SHA-256 of the content; null for the operator's own files, which may change."""
     rows: int | None
     mapping: Mapped | None
     """Columns of the upload, for the problem that names it; null for the operator's own files."""
@@ -145,7 +145,7 @@ async def preview(
 
 @asynccontextmanager
 async def _received(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
-    """The body in a draft, for as long as it is looked at."""
+    """Keep the body in a draft while it is checked."""
     check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
     uploads = Uploads(settings.datasets_dir)
     try:

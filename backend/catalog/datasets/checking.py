@@ -18,7 +18,7 @@ MAX_PREVIEWED = 1 << 40
 """Bytes of a file of which only the beginning is read."""
 
 _one_at_a_time = threading.Lock()
-"""Checking takes a whole processor: whoever uploads second waits."""
+"""Lock for a check, which takes a whole processor; a second upload waits."""
 
 
 def place_upload(
@@ -64,7 +64,7 @@ def place_upload(
 def preview_upload(
     packed: Draft, *, name: str, kind: str, named: Mapping[str, str], is_cut: bool
 ) -> DatasetPreview:
-    """The first rows of a file, which may be cut behind them; InvalidRequest where it has none."""
+    """Return the first rows of a file, which may be cut after them. Raises InvalidRequest if it has none."""
     try:
         lines, _ = beginning(_pieces(packed, kind, MAX_PREVIEWED), is_cut=is_cut)
         return preview_of(lines, named)

@@ -65,6 +65,6 @@ def _preview_lines(preview: DatasetPreview) -> Iterator[str]:
 
 
 def _problem(upload: Upload) -> dict[str, str]:
-    """The file problem, without fields that have their usual value."""
+    """Return the file problem, without fields that have their usual value."""
     mapping = upload.mapping or Mapped()
     return {"name": "file", "path": upload.path, **mapping.model_dump(exclude_defaults=True)}

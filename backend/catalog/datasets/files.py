@@ -27,7 +27,7 @@ LOCK = ".lock"
 
 
 class Upload(BaseModel):
-    """An uploaded dataset, as far as its files tell."""
+    """An uploaded dataset, as described by its files."""
 
     sha256: str
     name: str
@@ -103,13 +103,13 @@ class Uploads:
         return upload, True
 
     def _new_draft(self) -> Draft:
-        """Locked for as long as it is open; whoever calls holds the directory's lock."""
+        """Open a locked file; the caller holds the directory's lock."""
         descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=DRAFT)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return Draft(Path(name), os.fdopen(descriptor, "w+b"))
 
     def find(self, sha256: str) -> Upload | None:
-        """The upload with this content."""
+        """Return the upload with this content."""
         try:
             label = json.loads(self._label(sha256).read_bytes())
         except (OSError, ValueError):
@@ -123,7 +123,7 @@ class Uploads:
         return sorted(uploads, key=lambda upload: upload.uploaded_at, reverse=True)
 
     def remove(self, sha256: str) -> None:
-        """Take an upload away; one that is not there is no error."""
+        """Remove an upload; a missing upload is not an error."""
         with self._locked():
             self._label(sha256).unlink(missing_ok=True)
             self._file(sha256).unlink(missing_ok=True)
@@ -161,7 +161,7 @@ def _remove_if_free(path: Path) -> None:
 
 
 def own_files(datasets_dir: Path, *, most: int) -> list[OwnFile]:
-    """The operator's JSONL files, uploads left out."""
+    """Return the operator's JSONL files, uploads left out."""
     root = datasets_dir.expanduser().resolve()
     return sorted(islice(_own_files(root), most))
 

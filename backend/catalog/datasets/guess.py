@@ -53,7 +53,7 @@ class Mapped(Frozen):
 
     @property
     def columns(self) -> Columns:
-        """The names alone."""
+        """Only the names."""
         return Columns(self.prompt_field, self.answer_field)
 
 
@@ -77,7 +77,7 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
-    """The fields that are named, and the likeliest others.
+    """Return the fields that are named, and the likeliest others.
 
     None if no column is named and no two of them make prompts with answers of most rows.
     """

@@ -10,7 +10,7 @@ KINDS = (*LINES, *TABLES)
 
 
 def kind_of(name: str) -> str:
-    """The extension that says how a file is read; InvalidRequest for other names."""
+    """Return the extension that says how a file is read; InvalidRequest for other names."""
     refuse_secrets(name, "name")
     if name != clean_text(name):
         raise InvalidRequest([FieldError("name", "contains NUL or an unpaired surrogate")])

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from backend.catalog.datasets.words import WORD, normalised
 
 COMMON_ROWS = 10
-"""Of an n-gram in more training rows than this nothing follows: it is a common phrase, as GPT-3 has it."""
+"""Number of training rows above which an n-gram counts as a common phrase and is ignored, as for GPT-3."""
 
 Gram = tuple[str, ...]
 
@@ -44,7 +44,7 @@ def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> 
 
 
 def first_of_each(questions: Iterable[str]) -> list[int]:
-    """Numbers of the questions that did not stand before."""
+    """Return the numbers of the questions that did not occur before."""
     seen: dict[bytes, int] = {}
     for number, question in enumerate(questions):
         seen.setdefault(fingerprint(question), number)

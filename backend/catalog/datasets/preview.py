@@ -12,14 +12,14 @@ from backend.config.messages import question_text
 from backend.config.rows import Line, LineSplitter, check_row, parse_line
 
 MAX_ROWS = 20
-"""Rows that a guess looks at."""
+"""Number of rows that a guess reads."""
 
 MAX_BYTES = 1_000_000
 """Bytes that are read for them."""
 
 SHOWN_ROWS = 3
 SHOWN_CHARACTERS = 1_000
-"""Of the question and of the answer of each."""
+"""Maximum number of characters shown of each question and of each answer."""
 
 
 class RowPreview(Documented):
@@ -27,11 +27,11 @@ class RowPreview(Documented):
 
     prompt: str
     answer: str
-    """What grading compares with."""
+    """Reference answer for grading."""
     is_held_out: bool
     """Whether its own `split` says so."""
     error: str
-    """The reason why it cannot be used; empty: it can."""
+    """Reason why the row cannot be used; empty if it can."""
 
 
 class DatasetPreview(Documented):
@@ -48,7 +48,7 @@ class DatasetPreview(Documented):
 
 
 def beginning(pieces: Iterator[bytes], *, is_cut: bool = False) -> tuple[list[bytes], Iterator[bytes]]:
-    """The first lines of a file that are not blank, and all pieces; raises BadFile.
+    """Return the first lines of a file that are not blank, and all pieces; raises BadFile.
 
     Of a file that is cut, what is wrong behind the first line, and a last line without an end, are no matter.
     """
@@ -73,7 +73,7 @@ def _texts(lines: Iterator[Line]) -> list[bytes]:
 
 
 def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """The rows on lines that hold one."""
+    """Return the rows on lines that hold one."""
     rows = []
     for line in lines:
         try:
@@ -84,7 +84,7 @@ def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 
 def preview_of(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPreview:
-    """The preview of a file by its first lines, with columns as named, the others as guessed.
+    """Return the preview of a file by its first lines, with columns as named, the others as guessed.
 
     Raises BadFile where no line holds a row.
     """

@@ -23,7 +23,7 @@ class Twin(Documented):
     """Two rows that are much alike."""
 
     line: int
-    """From 1."""
+    """Line of the file, starting at 1."""
     other: int
     """Line of the earlier one, or of the held-out one."""
     similarity: float
@@ -35,7 +35,7 @@ class Repeats(Documented):
     rows: int
     """Rows that are not marked as held out."""
     duplicates: int
-    """Rows whose question stands in an earlier one."""
+    """Number of rows whose question occurs in an earlier row."""
     near: int
     """Rows much like an earlier one or a held-out one, exact repetitions included."""
     contaminated: int
@@ -45,7 +45,7 @@ class Repeats(Documented):
 
 
 def repeats_of(upload: Upload, path: Path) -> Repeats:
-    """Compare the rows of an upload in a process of its own.
+    """Compare the rows of an upload in a separate process.
 
     Raises Conflict where that is not possible, or Unavailable where no sandbox can be started.
     """

@@ -41,12 +41,12 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Twin(NamedTuple):
-    """A question that is much like one that stands before it."""
+    """A question that is much like an earlier one."""
 
     number: int
-    """Of the question."""
+    """Number of the question."""
     other: int
-    """Of the one before it; of a held-out one -1 and below."""
+    """Number of an earlier question; -1 and below for a held-out question."""
     similarity: float
 
 
@@ -68,14 +68,14 @@ def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: fl
 
 
 class _Runs(NamedTuple):
-    """The runs that stand in several questions."""
+    """Runs of words that occur in several questions."""
 
     ranks: NDArray[np.int32]
-    """Of one question after the other, within a question the rarest first; 0 is the rarest of all."""
+    """Ranks of all questions in order, the rarest first within each question; 0 is the rarest of all."""
     starts: NDArray[np.int64]
-    """[questions + 1] where those of each question begin."""
+    """[questions + 1] offsets at which the runs of each question begin."""
     sizes: NDArray[np.int64]
-    """[questions] number of different runs, those of this question alone included."""
+    """[questions] number of distinct runs, including those that occur only in this question."""
     distinct: int
     """Number of different ranks."""
 
@@ -98,7 +98,7 @@ class _Index:
                 self._by_run[run].append(number)
 
     def most_similar(self, number: int) -> tuple[int, float] | None:
-        """The most similar question, the first of equals, and its similarity; None below the limit."""
+        """Return the most similar question, the first of equals, and its similarity; None below the limit."""
         lists = [self._by_run[run] for run in self._rarest(number) if run in self._by_run]
         if not lists:
             return None
@@ -141,7 +141,7 @@ class _WordHashes(dict[str, int]):
 
 
 def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The different runs of one text after the other as hashes, and how many each text has."""
+    """Return the different runs of one text after the other as hashes, and how many each text has."""
     runs, sizes, words_read, hashes = [], [], 0, _WordHashes()
     for text in texts:
         words = WORD.findall(normalised(text))[: MAX_RUNS + RUN - 1]

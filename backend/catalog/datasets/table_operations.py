@@ -13,10 +13,10 @@ from typing import Any
 from backend.base.sandbox.operation import Operation, Request
 
 ANSWER_BYTES = 600_000
-"""Lines of one answer; one row is always answered."""
+"""Maximum size of the lines of one answer, in bytes; at least one row is always sent."""
 
 MAX_ROW_BYTES = 400_000
-"""A longer row is cut: it is refused afterwards, and its beginning says which one it was."""
+"""Maximum size of a row, in bytes; a longer row is cut, and later refused with its first characters."""
 
 MAX_COLUMNS = 2_000
 MAX_NAMES = 20_000
@@ -163,7 +163,7 @@ class Lines:
         self._bytes = 0
 
     def add(self, row: dict[str, Any]) -> bool:
-        """Whether the row still has room."""
+        """Return whether the row still has room."""
         told = {
             key: value for key, value in row.items() if value not in (None, "") or key not in ABSENT_IF_EMPTY
         }
@@ -178,7 +178,7 @@ class Lines:
         return True
 
     def answer(self, next_: int | None) -> dict[str, Any]:
-        """The lines, packed, and where to go on."""
+        """Return the compressed lines and the position to continue from."""
         text = b"".join(line + b"\n" for line in self._lines)
         return {"next": next_, "lines": b64encode(text).decode()}
 
@@ -193,7 +193,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """The values of Parquet that JSON lacks."""
+    """Return the values of Parquet that JSON lacks."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date | datetime | time) else str(value)

@@ -15,11 +15,11 @@ KINDS = (".csv", ".parquet")
 OPERATIONS = "backend.catalog.datasets.table_operations"
 ANSWER_SECONDS = 60.0
 ALL_SECONDS = 600.0
-"""For all answers about a file together."""
+"""Time limit of all answers about a file together, in seconds."""
 
 
 def table_lines(path: Path, kind: str, *, most_bytes: int) -> Iterator[bytes]:
-    """The rows in pieces of whole lines; raises BadFile where the file is damaged or out of proportion.
+    """The rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
 
     Raises Unavailable where no sandbox can be started.
     """

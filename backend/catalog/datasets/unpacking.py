@@ -28,7 +28,7 @@ class BadFile(ValueError):
 
 
 def unpacked(file: IO[bytes], kind: str, *, most_bytes: int) -> Iterator[bytes]:
-    """The content in pieces; raises BadFile where it is damaged or grows out of all proportion."""
+    """Yield the content in pieces. Raises BadFile if it is damaged or expands beyond MAX_RATIO."""
     size = 0
     try:
         for piece in _READERS[kind](file):

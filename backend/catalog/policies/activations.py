@@ -39,7 +39,7 @@ class KeptBytes(NamedTuple):
     """Bytes that a forward pass keeps, without the model's weights."""
 
     layers: tuple[float, ...]
-    """By layer."""
+    """Bytes by layer."""
     ends: float
     """Bytes of embeddings and the final norm."""
     inputs: float
@@ -48,7 +48,7 @@ class KeptBytes(NamedTuple):
     """Gradients of activations that one layer's backward pass holds at a time."""
 
     def most(self, *, recomputed: bool) -> float:
-        """The bytes kept when the backward pass begins."""
+        """Return the bytes kept when the backward pass begins."""
         return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 
     def again(self, *, recomputed: bool) -> float:
@@ -74,7 +74,7 @@ def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
 
 
 def uses_tree(shape: ModelShape, run: Pass) -> bool:
-    """Whether the learner walks the tree of prefixes: on a CPU in float32, while scores are few."""
+    """Return whether the learner walks the tree of prefixes: on a CPU in float32, while scores are few."""
     scores = run.rows * (run.columns + 1) ** 2 * shape.heads
     is_lean = shape.kind in ("llama", "qwen2", "qwen3") and all(
         any(weight.module_name == "down_proj" and is_linear(weight) for weight in weights)

@@ -1,4 +1,4 @@
-"""Checks of adapter directories, as peft writes them: LoRA alone, for the policy that is named."""
+"""Checks of adapter directories, as peft writes them: only LoRA, for the named policy."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -61,7 +61,7 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
 
 
 def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
-    """The adapter that an adapter_config.json describes; raises ValidationError."""
+    """Return the adapter that an adapter_config.json describes; raises ValidationError."""
     targets = config.get("target_modules")
     named = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
     experts = ["experts"] if config.get("target_parameters") else []
@@ -76,7 +76,7 @@ def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
 
 
 def is_fused(module: str) -> bool:
-    """Whether this is the output projection of a Mamba layer, whose kernel reads the weight alone."""
+    """Return whether this is the output projection of a Mamba layer, whose kernel reads only the weight."""
     return module.endswith(".mamba.out_proj")
 
 
@@ -92,7 +92,7 @@ def reserved_layers(weights: Iterable[str]) -> frozenset[str]:
 
 
 def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[Weight], bool]:
-    """A test for the weights that an adapter stands beside, as worker/policy/adapter.py chooses them.
+    """Return a test for the weights that an adapter is added to, as worker/policy/adapter.py chooses them.
 
     `weights` are all of the model's.
     """
@@ -120,7 +120,7 @@ def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[
 
 
 def adapts_experts(adapter: LoraAdapter | None) -> bool:
-    """Whether an adapter stands beside the routed experts of a mixture."""
+    """Return whether an adapter is added to the routed experts of a mixture."""
     return adapter is not None and "experts" in adapter.targets.replace(" ", "").split(",")
 
 

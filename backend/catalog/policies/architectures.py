@@ -45,7 +45,7 @@ def architecture_error(config: dict[str, Any]) -> str:
 
 
 ATTENDING = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
-"""Kinds of layers, by the names of configs, whose tokens meet in attention alone."""
+"""Kinds of layers, by the names of configs, whose tokens interact only in attention."""
 
 
 UNPACKED = {"gpt_oss": "transformers makes its masks without the positions of the tokens"}
@@ -71,7 +71,7 @@ def packing_error(config: dict[str, Any]) -> str:
 
 
 def architecture_note(config: dict[str, Any]) -> str:
-    """The architecture in words, for a list of policies."""
+    """Return the architecture in words, for a list of policies."""
     kinds = {str(fields.get("model_type")) for fields in (config, text_config(config))}
     kind = _kind_of(config) or "model"
     return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"

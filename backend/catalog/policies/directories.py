@@ -15,7 +15,7 @@ CONFIG_FILES = (
     "processor_config.json",
     "preprocessor_config.json",
 )
-"""The files in which a model may ask for code of its own."""
+"""Files in which a model may request custom code."""
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 
@@ -84,7 +84,7 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
 
 
 def leads_out(directory: Path, root: Path) -> bool:
-    """Whether the directory, or a file in it, lies outside of `root` once links are followed."""
+    """Return whether the directory, or a file in it, lies outside of `root` once links are followed."""
     return any(not path.resolve().is_relative_to(root) for path in (directory, *directory.rglob("*")))
 
 

@@ -58,7 +58,7 @@ def changes_that_fit(
 def _enlarged(
     config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak, capacity: float
 ) -> list[tuple[str, Any]]:
-    """The changes with micro-batches as large as the others allow."""
+    """Return the changes with micro-batches as large as the others allow."""
     while True:
         larger = [
             (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
@@ -98,7 +98,7 @@ def _measures(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
 
 
 def _with(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConfig | None:
-    """The config with some changes; None if they contradict it."""
+    """Return the config with some changes; None if they contradict it."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:
         nested: Any = value

@@ -25,7 +25,7 @@ class Pass:
     """Rows that begin with the same prompt."""
     prompt_tokens: int = 0
     is_packed: bool = False
-    """Whether all rows stand in one, behind each other."""
+    """Whether all rows are concatenated into one."""
     keeps_expanded: bool = False
     """Whether autograd keeps the base's linear weights in the policy's precision, as it does under int8."""
     by_rows: bool = False

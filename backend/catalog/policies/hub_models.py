@@ -32,14 +32,14 @@ INDEX = "model.safetensors.index.json"
 ONE_FILE = "model.safetensors"
 
 ASK_SECONDS = 8.0
-"""Of all questions about one model together."""
+"""Time limit of all requests about one model together, in seconds."""
 
 FAILURE_SECONDS = 60.0
-"""How long a failure is not tried again: the form validates at every key press."""
+"""Seconds until a failed request is tried again, because the form validates at every key press."""
 
 MAX_ANSWERS = 64
 FIRST_BYTES = 2**18
-"""Of a weight file: the headers of most files are shorter."""
+"""Number of bytes read first from a weight file; the headers of most files are shorter."""
 
 AT_ONCE = 8
 """Weight files that are asked for at once."""
@@ -92,13 +92,13 @@ def _answer(name: str, commit: str) -> _Answer:
 
 
 def cache_directory() -> Path:
-    """The directory in which huggingface_hub keeps what it has fetched."""
+    """Return the directory in which huggingface_hub keeps what it has fetched."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
 
 
 def cached_model(name: str, commit: str) -> HubModel | None:
-    """The model as the cache of this machine has it; None if it is not there, or not all of it."""
+    """Return the model as the cache of this machine has it; None if it is not there, or not all of it."""
     directory = cache_directory() / f"models--{name.replace('/', '--')}" / "snapshots" / commit
     config = read_config(directory)
     if config is None:
@@ -110,7 +110,7 @@ def cached_model(name: str, commit: str) -> HubModel | None:
 
 
 def _files_of(index: Mapping[str, Any] | None) -> list[str]:
-    """The weight files that an index names; the only one where there is no index."""
+    """Return the weight files that an index names; the only file if there is no index."""
     if index is None:
         return [ONE_FILE]
     places = index.get("weight_map")
@@ -127,7 +127,7 @@ def _are_names(values: Any) -> bool:
 
 
 class _Question:
-    """What the hub is asked about one model, all within ASK_SECONDS."""
+    """Requests to the hub about one model, all within ASK_SECONDS."""
 
     def __init__(self, name: str, commit: str) -> None:
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
@@ -138,7 +138,7 @@ class _Question:
         self.deadline = time.monotonic() + ASK_SECONDS
 
     def model(self) -> HubModel:
-        """The model; raises HubModelError or UnreadableWeights."""
+        """Return the model; raises HubModelError or UnreadableWeights."""
         config = parsed_config(self._read("config.json", MAX_CONFIG_BYTES) or b"")
         if config is None:
             raise HubModelError(

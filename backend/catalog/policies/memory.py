@@ -20,7 +20,7 @@ from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
 
 PROMPT_TOKENS = 256
-"""Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
+"""Assumed number of tokens of a prompt, chat template included, if the context has room for them."""
 
 CONTEXT_BYTES = 600_000_000
 """CUDA's own memory in a process that computes with torch: a round number, not measured."""
@@ -32,7 +32,7 @@ CHUNK_ELEMENTS = 2**27
 """Logits that the learner holds at once (worker/policy/logprobs.py; a test compares them)."""
 
 LOGIT_BYTES = 16
-"""For each logit in float32: itself, its log-probability, and two terms of the entropy or of the gradient."""
+"""Bytes per logit in float32: the logit, its log-probability, and two terms of the entropy or gradient."""
 
 SMALL_WEIGHT = 4096
 """Values below which torchao keeps the moments of a weight in float32."""
@@ -76,7 +76,7 @@ def memory_of(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> Memory:
-    """The memory of a run; `adapter` is the config's, read from its directory where it is a continued one.
+    """The memory of a run; `adapter` is the config's, read from its directory if it is a continued one.
 
     `engine_bytes` is what vLLM beside the trainer takes while it samples.
     """
@@ -95,7 +95,7 @@ def phases_of(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> list[Memory]:
-    """The memory of each phase of a step at its own peak: sampling, then learning.
+    """Return the memory of each phase of a step at its own peak: sampling, then learning.
 
     vLLM beside the trainer sleeps during evaluations, which the trainer samples: the larger of both counts.
     """
@@ -196,7 +196,7 @@ class _Sizes:
         return packing == "on" or not self.on_cpu
 
     def static(self) -> Parts:
-        """The parts of both phases."""
+        """Return the parts of both phases."""
         sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
         copies = (
             sampling.staleness
@@ -217,7 +217,7 @@ class _Sizes:
         return parts
 
     def weights(self) -> float:
-        """Bytes of the policy's own weights, in fewer bits where it is quantised."""
+        """Bytes of the policy's own weights, in fewer bits if it is quantised."""
         kind = self.config.policy.quantization
         rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
         bytes_per_value = WEIGHT_BYTES[kind]
@@ -235,7 +235,7 @@ class _Sizes:
 
     @property
     def gathered(self) -> float:
-        """Values that FSDP holds whole for a while: what stands outside of the layers, and two layers."""
+        """Number of values that FSDP holds unsharded at a time: those outside the layers, and two layers."""
         if self.ranks == 1:
             return 0.0
         layers = [sum(weight.values for weight in weights) for weights in self.shape.layers.values()]
@@ -265,7 +265,7 @@ class _Sizes:
         return float(self.values * self.trained_width if objective.needs_reference and not is_base else 0)
 
     def critic(self) -> float:
-        """Bytes of the critic's weights and moments: a float32 copy, or an adapter of its own."""
+        """Bytes of the critic's weights and moments: a float32 copy, or a separate adapter."""
         if self.config.objective.advantage.type != "critic":
             return 0.0
         is_away = self.config.resources.offload_optimizer and not self.on_cpu
@@ -274,7 +274,7 @@ class _Sizes:
         return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + resident
 
     def critic_phase(self) -> list[Parts]:
-        """The critic's backward pass, where there is one: in float32 unless it shares an adapted base."""
+        """Bytes of the critic's backward pass, if any: in float32 unless it shares an adapted base."""
         if self.config.objective.advantage.type != "critic":
             return []
         run = self._pass(4 if self.adapter is None else self.width)
@@ -288,7 +288,7 @@ class _Sizes:
 
     @property
     def recomputed(self) -> bool:
-        """Whether layers keep their inputs alone."""
+        """Whether layers keep only their inputs."""
         return self.config.resources.activation_checkpointing
 
     def _kept_bytes(self, run: Pass) -> KeptBytes:

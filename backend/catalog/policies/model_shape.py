@@ -30,13 +30,13 @@ class ModelShape:
     config: Mapping[str, Any]
     """The text model's part of config.json."""
     weights: tuple[Weight, ...]
-    """Of the text model, without an output layer that is the input embedding."""
+    """Weights of the text model, without an output layer that shares the input embedding."""
     beside: int = 0
     """Values of frozen weights that are loaded beside the text model: of images and sounds."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
-        """The shape of a model; raises UnknownShape where its config lacks the sizes."""
+        """Return the shape of a model. Raises UnknownShape if its config lacks the sizes."""
         text_fields = text_config(config)
         if text_fields.get("quantization_config") is not None:
             raise UnknownShape("its weights are stored quantised, and their shapes with them")
@@ -64,7 +64,7 @@ class ModelShape:
         return shape
 
     def size(self, *names: str) -> int:
-        """The first of some fields that holds a size; 0 where none does."""
+        """Return the first of the fields that holds a size; 0 if none does."""
         for name in names:
             value = self.config.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE:
@@ -152,17 +152,17 @@ def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
 
 
 def is_expert(weight: Weight) -> bool:
-    """Whether a weight belongs to the routed experts of a mixture."""
+    """Return whether a weight belongs to the routed experts of a mixture."""
     return ".experts." in weight.name or (".block_sparse_moe." in weight.name and len(weight.shape) == 3)
 
 
 def is_output(weight: Weight) -> bool:
-    """Whether a weight is that of an output layer of its own."""
+    """Return whether a weight belongs to a separate output layer."""
     return weight.module_name in ("lm_head", "embed_out")
 
 
 def is_linear(weight: Weight) -> bool:
-    """Whether a weight is that of a linear layer of the body, outside of the routed experts."""
+    """Return whether a weight is that of a linear layer of the body, outside of the routed experts."""
     return (
         len(weight.shape) == 2
         and weight.name.endswith(".weight")

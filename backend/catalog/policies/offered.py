@@ -28,7 +28,7 @@ NOT_PINNED = (
 
 
 def policy_offers(settings: Settings) -> list[PolicyOffer]:
-    """The built-in policies and every usable directory of MODELS_DIR."""
+    """Return the built-in policies and every usable directory of MODELS_DIR."""
     return [
         *BUILT_IN,
         *(_local_offer(name, settings) for name in _local_names(settings.models_dir)),
@@ -45,7 +45,7 @@ def profile_here(settings: Settings, policy: str) -> dict[str, Any]:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a policy comes with the project."""
+    """Return whether a policy comes with the project."""
     return any(offer.name == name for offer in BUILT_IN)
 
 
@@ -73,7 +73,7 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
 
 
 def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """Whether max_new_tokens leaves room for a prompt in the policy's context, where that is known."""
+    """Check whether max_new_tokens leaves room for a prompt in the policy's context, if that is known."""
     context = context_of(config.policy.name, settings)
     caps = {"sampling.max_new_tokens": config.sampling.max_new_tokens}
     for number, suite in enumerate(config.evaluation.suites):

@@ -38,16 +38,16 @@ class Ruler(NamedTuple):
 
     count: Callable[[str], int]
     at_least: str
-    """`at least ` where the count is a lower bound."""
+    """`at least ` if the count is a lower bound."""
     room: int
     """Tokens of the context that max_new_tokens leaves."""
     limit: str
-    """Where that number comes from, in words."""
+    """Source of the number, as text."""
     is_sure: Callable[[], bool]
     """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
 
     def refusal(self, text: str) -> str:
-        """The reason why the prompt does not fit; empty if it does."""
+        """Return the reason why the prompt does not fit; empty if it does."""
         if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
         return f"has {self.at_least}{tokens} tokens; expected at most {self.room} ({self.limit})"
@@ -66,7 +66,7 @@ def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """One error where a file holds messages and the policy is asked in plain text."""
+    """Return an error if a file holds messages and the policy is prompted in plain text."""
     if config.policy.chat_template:
         return []
     files = [source for _, source in config.sources if isinstance(source, FileProblem)]
@@ -81,7 +81,7 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
 
 
 def _ruler(name: str, new_tokens: int, settings: Settings) -> Ruler | None:
-    """The ruler of a policy and a length cap; None if the context is not known."""
+    """Return the ruler of a policy and a length cap; None if the context is not known."""
     if (context := context_of(name, settings)) is None:
         return None
     room, limit = context - new_tokens, f"context {context} less max_new_tokens {new_tokens}"
@@ -96,7 +96,7 @@ def tiny_tokens(text: str) -> int:
 
 
 def words(text: str) -> int:
-    """Words with a letter or digit of ASCII; two of them never share a token."""
+    """Count the words with an ASCII letter or digit; two such words never share a token."""
     return len(WORD.findall(text))
 
 

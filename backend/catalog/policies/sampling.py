@@ -1,8 +1,7 @@
-"""Bytes that sampling holds: what a decoder keeps of the past, and what reading and drawing a token take.
+"""Memory estimate for sampling: the decoder's cache, the activations and the logits, in bytes.
 
-The rules follow worker/rollout: the decoders with their cache, and the sampler's numbers for each token.
-Three moments may be the peak: reading the prompts, reading a token in the largest layer, and drawing one
-from its logits.
+The rules follow the decoders and the sampler in worker/rollout. The peak is one of three moments: the prefill
+of the prompts, the forward pass of one token through the largest layer, and sampling a token from the logits.
 """
 
 import math
@@ -14,19 +13,19 @@ from backend.catalog.policies.model_shape import ModelShape, is_linear
 from backend.catalog.policies.weight_files import Weight
 
 EAGER = {"gemma2": 2, "gpt_oss": 3}
-"""Model types whose attention computes all scores, and how many copies of them in float32."""
+"""Number of float32 copies of the attention scores, by model type, if the attention computes all scores."""
 
 DRAWN_BYTES = 24
-"""For each token of a row: its random number and id in 64 bits, its log-probability and entropy in 32."""
+"""Bytes per sampled token: random number and id in 64 bits each, log-probability and entropy in 32 each."""
 
 LEAN = ("llama", "qwen2", "qwen3")
 """Model types that worker.policy.lean decodes."""
 
 JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("o_proj",), ("down_proj",))
-"""Linear layers whose products it makes as one on a CPU."""
+"""Groups of linear layers; worker.policy.lean joins each group into one matrix product on a CPU."""
 
 MIN_PACKED = 2**19
-"""Values of a float32 matrix from which it keeps a copy in the order in which oneDNN reads it."""
+"""Smallest float32 matrix, in values, that worker.policy.lean also keeps in oneDNN's packed layout."""
 
 Parts = dict[str, float]
 
@@ -36,45 +35,45 @@ class Decoded(NamedTuple):
 
     rows: int
     prompts: int
-    """Different prompts among them."""
+    """Number of distinct prompts among the rows."""
     prompt_tokens: int
     new_tokens: int
     value_bytes: int
     is_cut: bool = False
-    """Whether top-p or top-k leaves some tokens out."""
+    """Whether top-p or top-k excludes some tokens."""
 
     @property
     def columns(self) -> int:
-        """Tokens of a row at its end."""
+        """Tokens of a finished row: prompt and completion."""
         return self.prompt_tokens + self.new_tokens
 
 
 def sampling_parts(shape: ModelShape, run: Decoded) -> Parts:
-    """The parts at the peak of sampling, without the weights."""
+    """Return the bytes of each part at the peak of sampling, without the weights."""
     logits = float(run.rows * shape.vocabulary)
     drawn = float(run.rows * run.new_tokens)
     cache_and_drawn = {"cache": run.rows * row_cache(shape, run), "drawn": DRAWN_BYTES * drawn}
     moments: list[Parts] = [
-        {**reading_prompts(shape, run), "drawn": 8 * drawn},  # the random numbers
-        {**cache_and_drawn, "activations": reading_token(shape, run), "logits": 8 * logits},
+        {**prefill_parts(shape, run), "drawn": 8 * drawn},  # the random numbers
+        {**cache_and_drawn, "activations": token_activations(shape, run), "logits": 8 * logits},
         {**cache_and_drawn, "logits": (64 if run.is_cut else 32) * logits},
     ]
     return max(moments, key=lambda parts: sum(parts.values()))
 
 
 def row_cache(shape: ModelShape, run: Decoded) -> float:
-    """Bytes that the layers keep of one row at its full length: keys and values, or states."""
+    """Return the bytes that all layers cache for one row at its full length: keys and values, or states."""
     row_bytes = sum(
         _keys(shape, run, number) + _state(shape, weights) + run.value_bytes * _convolved(shape, weights)
         for number, weights in shape.layers.items()
     )
-    if is_lean(shape) and run.prompts > 1:  # rows of other lengths: their rotations, and what hides padding
+    if is_lean(shape) and run.prompts > 1:  # rows differ in length: rotary embeddings and the padding mask
         row_bytes += run.value_bytes * (2 * shape.head_width * run.new_tokens + run.columns)
     return row_bytes
 
 
 def _keys(shape: ModelShape, run: Decoded, layer: int) -> float:
-    """Bytes of the keys and values of one row in a layer; compressed ones are kept as they are."""
+    """Return the bytes of one row's keys and values in a layer; compressed ones are cached compressed."""
     if not _attends(shape.layers[layer]):
         return 0.0
     values = shape.kv_heads * (shape.head_width + shape.value_width)
@@ -89,13 +88,13 @@ def _attends(weights: tuple[Weight, ...]) -> bool:
 
 
 def _room(shape: ModelShape, layer: int, run: Decoded) -> int:
-    """Tokens that a layer's buffers have room for: a sliding window has a quarter to spare."""
+    """Return the capacity of a layer's buffers in tokens; a sliding window has a quarter to spare."""
     window = shape.window(layer)
     return min(run.columns, window + window // 4) if window else run.columns
 
 
 def _state(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
-    """Bytes of a recurrent layer's state of one row, in float32."""
+    """Return the bytes of one row's state in a recurrent layer, in float32."""
     names = " ".join(weight.name for weight in weights)
     values = 0
     if ".linear_attn." in names:
@@ -108,13 +107,13 @@ def _state(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
 
 
 def _convolved(shape: ModelShape, weights: tuple[Weight, ...]) -> int:
-    """Values of the newest inputs of a layer's convolution, which it keeps of one row."""
+    """Return how many values a layer's convolution caches for one row: its newest inputs."""
     kernels = [weight for weight in weights if "conv" in weight.name and len(weight.shape) == 3]
     return sum(weight.shape[0] * weight.shape[2] for weight in kernels)
 
 
-def reading_token(shape: ModelShape, run: Decoded) -> float:
-    """Bytes of the layer that takes most while it reads one token of each row."""
+def token_activations(shape: ModelShape, run: Decoded) -> float:
+    """Return the bytes of the largest layer's activations while it processes one token of each row."""
     return run.rows * max(
         (_of_layer(shape, run, number, weights) for number, weights in shape.layers.items()), default=0.0
     )
@@ -126,19 +125,20 @@ def _of_layer(shape: ModelShape, run: Decoded, number: int, weights: tuple[Weigh
     if not _attends(weights):
         return layer_bytes
     repeated = width * heads * (shape.head_width + shape.value_width)
-    if shape.is_compressed:  # keys and values of all heads, from what was kept
+    if shape.is_compressed:  # keys and values of all heads, expanded from the compressed cache
         layer_bytes += seen * (repeated + width * heads * shape.size("qk_nope_head_dim"))
     elif shape.kind in EAGER:
         layer_bytes += seen * (repeated + 4 * EAGER[shape.kind] * heads)
-    elif is_lean(shape):  # scores, and weights in float32
+    elif is_lean(shape):  # attention scores and attention weights, in float32
         layer_bytes += seen * 8 * heads
     return layer_bytes
 
 
-def reading_prompts(shape: ModelShape, run: Decoded) -> Parts:
-    """The parts at the last layer with a gated delta rule, or at the last one: the cache so far, and its own.
+def prefill_parts(shape: ModelShape, run: Decoded) -> Parts:
+    """Return the bytes of each part when the prefill reaches the last layer with a gated delta rule.
 
-    Keys and values have room for all rows from the start; states are those of the prompts.
+    A model without such layers counts at its last layer. The cache holds the layers up to that one.
+    Keys and values have room for all rows from the start. States belong to the prompts only.
     """
     tokens = run.prompts * run.prompt_tokens
     inner = shape.size("intermediate_size", "moe_intermediate_size")
@@ -158,14 +158,15 @@ def _is_linear(weights: tuple[Weight, ...]) -> bool:
 
 
 def is_lean(shape: ModelShape) -> bool:
-    """Whether worker.policy.lean decodes it: the Llama family with dense layers."""
+    """Return whether worker.policy.lean decodes the model: the Llama family with dense layers."""
     return shape.kind in LEAN and not any(map(shape.window, shape.layers))
 
 
 def copied_values(shape: ModelShape, is_adapted: Callable[[Weight], bool], *, is_packed: bool) -> int:
-    """Values of the copies that decoding on a CPU makes: of layers that it joins, and of large matrices.
+    """Return how many values decoding on a CPU copies: joined layers and large matrices.
 
-    It copies no layer with an adapter. `is_packed`: the weights are in float32, and large ones are packed.
+    Layers with an adapter are not copied. `is_packed` says that the weights are in float32 and that large
+    matrices are packed.
     """
     if not is_lean(shape):
         return 0

@@ -36,14 +36,14 @@ BESIDE = frozenset(
 """Parts of the names of weights that belong to no text model."""
 
 NEVER_LOADED = frozenset({"mtp"})
-"""Those of BESIDE that no model of transformers has: layers that predict several tokens at once."""
+"""Name parts in BESIDE that no model of transformers has: layers that predict several tokens at once."""
 
 OPENED_WHOLE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 """Model types of which transformers' AutoModelForCausalLM opens all parts; of the others the text model."""
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a config.json that describe its text model."""
+    """Return the fields of a config.json that describe its text model."""
     text = config.get("text_config")
     fields = {**config, **text} if isinstance(text, dict) else dict(config)
     kind = fields.get("model_type")
@@ -51,12 +51,12 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_beside_text(name: str) -> bool:
-    """Whether a weight or module belongs to no text model, by its name."""
+    """Return whether a weight or module belongs to no text model, by its name."""
     return not BESIDE.isdisjoint(name.split("."))
 
 
 def is_loaded(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a stored weight is loaded with a causal language model of this config.json."""
+    """Return whether a stored weight is loaded with a causal language model of this config.json."""
     if not is_beside_text(name):
         return True
     return config.get("model_type") in OPENED_WHOLE and NEVER_LOADED.isdisjoint(name.split("."))

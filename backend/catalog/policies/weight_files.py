@@ -16,7 +16,7 @@ MAX_FILES = 1000
 MAX_WEIGHTS = 500_000
 MAX_DIMENSIONS = 8
 MAX_VALUES = 10**14
-"""Of one weight, and of a model."""
+"""Maximum number of values of one weight, and of a model."""
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d{1,5})\.")
 FLOATING = frozenset({"F64", "F32", "F16", "BF16"})
@@ -50,7 +50,7 @@ class Weight(NamedTuple):
 
 
 def read_weights(directory: Path) -> tuple[Weight, ...]:
-    """The weights in a directory's *.safetensors files; raises UnreadableWeights."""
+    """Return the weights in a directory's *.safetensors files; raises UnreadableWeights."""
     try:
         files = sorted(directory.glob("*.safetensors"))
         key = tuple((path, (status := path.stat()).st_size, status.st_mtime_ns) for path in files)
@@ -67,7 +67,7 @@ def _weights_of(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
 
 
 def joined(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
-    """The weights of all files of a model, by file name and header; raises UnreadableWeights."""
+    """Return the weights of all files of a model, by file name and header; raises UnreadableWeights."""
     weights_by_name: dict[str, Weight] = {}
     for file, header in headers:
         for name, entry in header.items():
@@ -89,7 +89,7 @@ def _header(path: Path, size: int) -> dict[str, Any]:
 
 
 def parsed_header(text: bytes, file: str) -> dict[str, Any]:
-    """The JSON object of a file's header; raises UnreadableWeights."""
+    """Return the JSON object of a file's header; raises UnreadableWeights."""
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -104,4 +104,4 @@ MEANINGS = {
     "Gᵢₜ": "what the critic should have said, a constant; units of reward",
     "L_V": "loss of the critic; its mean is over the tokens of the optimizer step",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

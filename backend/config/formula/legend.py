@@ -11,11 +11,11 @@ from backend.config.rewards import RewardTerm
 from backend.config.run import RunConfig
 
 ELEMENTARY = frozenset({"min", "max", "exp"})
-"""Functions that nobody has to look up."""
+"""Functions that need no explanation."""
 
 
 class Entry(TypedDict):
-    """A symbol and what it stands for."""
+    """A symbol and its meaning."""
 
     symbol: str
     mathml: str
@@ -23,9 +23,9 @@ class Entry(TypedDict):
 
 
 def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
-    """The entries of these symbols, in their order.
+    """Return the entries of these symbols, in their order.
 
-    Raises LookupError for a symbol that nobody explains.
+    Raises LookupError if a symbol has no explanation.
     """
     terms = _terms(config.rewards)
     return [
@@ -48,7 +48,7 @@ def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
 
 
 def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
-    """What each reward term measures; one that differs between domains says so."""
+    """Return what each reward term measures, and whether it differs between domains."""
     meanings_by_term: dict[str, dict[str, str]] = {}
     for term in rewards:
         meanings_by_term.setdefault(name_of(term).text, {})[term.domain] = term.meaning

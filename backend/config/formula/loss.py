@@ -41,17 +41,17 @@ class Formula(TypedDict):
     """A formula in both forms, with what has to be said about it."""
 
     text: str
-    """All of it but the legend."""
+    """The whole formula as text, without the legend."""
     mathml: str
-    """The lines that are mathematics."""
+    """Mathematical lines of the formula, as MathML."""
     notes: list[str]
     """The sentences under them: what is left out, what divisors count, how often a step is gone through."""
     legend: list[Entry]
-    """What each symbol of those lines means, in order of appearance."""
+    """Meaning of each symbol of the formula, in order of appearance."""
 
 
 def formula(config: RunConfig) -> Formula:
-    """The loss that a run minimises, followed by the definitions of its symbols.
+    """Return the loss that a run minimises, followed by the definitions of its symbols.
 
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """
@@ -67,7 +67,7 @@ def formula(config: RunConfig) -> Formula:
 
 
 def _with_constant(config: RunConfig) -> Objective:
-    """The objective with the run's length cap where its aggregation divides by that."""
+    """Return the objective with the run's length cap, if its aggregation divides by it."""
     objective = config.objective
     rule = objective.aggregation
     if not isinstance(rule, knobs.SeqMeanTokenSumNorm) or rule.l_max != "max_new_tokens":
@@ -112,7 +112,7 @@ def _policy_term(objective: Objective) -> Math:
 
 
 def _aggregated(core: Math, aggregation: knobs.Aggregation, *, per_completion: bool) -> Math:
-    """The reduction around a term; one that all tokens of a completion share needs no sum over them."""
+    """Return the reduction around a term; a term that a completion's tokens share needs no sum over them."""
     tokens = product(LENGTH, core) if per_completion else summed("t", core)
     completions = symbol("B")
     match aggregation:

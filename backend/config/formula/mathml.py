@@ -25,7 +25,7 @@ class Math(NamedTuple):
     is_atom: bool = True
     """Whether the text needs no brackets inside a fraction or a product."""
     symbols: tuple[Symbol, ...] = ()
-    """What a legend has to explain of it, in order of appearance."""
+    """Symbols that a legend has to explain, in order of appearance."""
 
 
 def symbol(name: str, subscript: str = "") -> Math:
@@ -107,7 +107,7 @@ def call(name: str, *arguments: Math) -> Math:
 
 
 def constant(body: Math) -> Math:
-    """sg[body]: what stands in it carries no gradient."""
+    """Return sg[body], which carries no gradient."""
     return row(symbol("sg"), bracketed(body, "[]"), gap="")._replace(is_atom=True)
 
 
@@ -131,20 +131,20 @@ def fraction(above: Math, below: Math) -> Math:
 
 
 def power(body: Math, exponent: str) -> Math:
-    """The body to a power whose exponent has a raised letter or digit."""
+    """Return the body to a power whose exponent has a raised letter or digit."""
     raised, tag = _RAISED[exponent], "mn" if exponent.isdigit() else "mi"
     drawn = f"<msup>{body.mathml}<{tag}>{exponent}</{tag}></msup>"
     return Math(f"{body.text}{raised}", drawn, symbols=body.symbols)
 
 
 def root(body: Math) -> Math:
-    """The square root."""
+    """Return the square root."""
     inner = body.text if body.is_atom else f"({body.text})"
     return Math(f"√{inner}", f"<msqrt>{body.mathml}</msqrt>", symbols=body.symbols)
 
 
 def summed(index: str, body: Math, *, sign: str = "∑") -> Math:
-    """A sum (or product) over an index: ∑ᵢ body; what limits the index stands behind a < sign."""
+    """Return a sum (or product) over an index: ∑ᵢ body; a limit of the index follows a < sign."""
     inner = body if body.is_atom else bracketed(body)
     full, plain = _sign(sign, index), _sign(sign, index.partition("<")[0])
     return Math(
@@ -160,7 +160,7 @@ def _sign(sign: str, index: str) -> Symbol:
 
 
 def alone(mathml: str) -> str:
-    """A piece as an element of its own."""
+    """Return a piece as a separate element."""
     return f'<math xmlns="{_NAMESPACE}">{mathml}</math>'
 
 

@@ -41,4 +41,4 @@ MEANINGS: dict[str, str] = (
     | updates.MEANINGS
     | weights.MEANINGS
 )
-"""By symbol, in plain words."""
+"""Meaning of each symbol, in plain words."""

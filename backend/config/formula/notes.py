@@ -1,4 +1,4 @@
-"""The part of a formula that is told in sentences: filters and divisors, truncation, passes, sampling."""
+"""The notes under a formula: filters and divisors, truncation, passes, sampling."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -20,7 +20,7 @@ from backend.config.run import RunConfig
 
 
 def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
-    """The sentences under a formula with these symbols."""
+    """Return the sentences under a formula with these symbols."""
     divisors = [name for name in symbols if name in {"B", "P"}]
     aggregation = config.objective.aggregation
     if isinstance(aggregation, TokenMean) and aggregation.over == "sampled":
@@ -56,7 +56,7 @@ def _groups(config: RunConfig) -> Iterator[str]:
 
 
 def _before(config: RunConfig) -> str:
-    """What does not count yet where a group is judged by its rewards."""
+    """Return what does not count yet when a group is judged by its rewards."""
     parts = [
         *(["without the term length"] if any(isinstance(t, LengthReward) for t in config.rewards) else []),
         *(["before truncation"] if isinstance(config.length.truncated, ScaleTruncatedReward) else []),
@@ -86,7 +86,7 @@ def _until_full(groups: int, most: int) -> str:
 
 
 def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:
-    """What B and P count where groups are left out."""
+    """Yield what B and P count if groups are left out."""
     rule = config.filters
     if isinstance(rule.groups, KeepAllGroups):
         return
@@ -117,7 +117,7 @@ def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
 
 
 def _still(config: RunConfig, *, counted: bool) -> str:
-    """Where a completion that is masked counts all the same."""
+    """Return where a masked completion still counts."""
     compared = [] if config.objective.critic is not None else ["Rᵢ still counts in means and deviations"]
     divided = ["oᵢ still counts in B"] if counted else []
     parts = [*compared, *divided]
@@ -170,7 +170,7 @@ def _critic(config: RunConfig) -> Iterator[str]:
 
 
 def _sampling(config: RunConfig) -> Iterator[str]:
-    """Over what the learner's probabilities are taken."""
+    """Yield which tokens the learner's probabilities are normalised over."""
     sampling = config.sampling
     is_plain = config.objective.ratio.logprob_temperature == "one"
     if is_plain or sampling.temperature != 1:

@@ -130,4 +130,4 @@ MEANINGS = {
     "ρᵢ": "the same of a whole completion",
     "κᵢ": "distance of trainer and sampler: mean over a completion's tokens of k3; nats per token",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

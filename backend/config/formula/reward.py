@@ -67,7 +67,7 @@ def _deviation(values: Math, scale: knobs.Scale) -> Math:
 
 
 def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
-    """The symbols of `compared` that are no reward statistics themselves."""
+    """Return the symbols of `compared` that are no reward statistics themselves."""
     if isinstance(advantage, knobs.Critic):
         return []
     if isinstance(advantage, knobs.OptimalTokenBaseline):
@@ -93,7 +93,7 @@ def _token_baseline() -> list[Math]:
 
 
 def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
-    """Where the division does not say by itself that nothing is learned: all that is divided by is equal."""
+    """State that nothing is learned if all rewards are equal, unless the division implies it."""
     if isinstance(advantage.scale, knobs.MeanReward):
         return [row(ADVANTAGE, "=", number(0), "where", call("mean", _GROUP), "≤", number(0))]
     equal = _equal_values(advantage)
@@ -232,4 +232,4 @@ MEANINGS = {
     "v": "variance of the rewards over the earlier visits",
     "v′": "variance of the rewards with this visit",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

@@ -52,7 +52,7 @@ class Share(NamedTuple):
 
     terms: Sequence[RewardTerm]
     whose: tuple[Math | str, ...]
-    """For which domain; nothing if it is for all."""
+    """Domains that the terms apply to; empty for all."""
 
 
 def reward_rows(config: RunConfig) -> list[Math]:
@@ -66,7 +66,7 @@ def reward_rows(config: RunConfig) -> list[Math]:
 
 
 def shares_of(config: RunConfig) -> list[Share]:
-    """The terms of each domain that has its own, then those of all others."""
+    """Return the terms of each domain that has its own, then those of all others."""
     general = {term.label: term for term in config.rewards if not term.domain}
     named = sorted({term.domain for term in config.rewards} - {""})
     if not named:
@@ -81,12 +81,12 @@ def shares_of(config: RunConfig) -> list[Share]:
 
 
 def _has_others(config: RunConfig, named: Sequence[str]) -> bool:
-    """Whether prompts may have another domain; rows of datasets may name one of their own."""
+    """Return whether prompts may have another domain; rows of datasets may name their own."""
     return not _are_made_here(config) or any(source.domain not in named for source in config.problems)
 
 
 def _are_made_here(config: RunConfig) -> bool:
-    """Whether every prompt comes with an answer and the domain of its source."""
+    """Return whether every prompt comes with an answer and the domain of its source."""
     return all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
 
 
@@ -95,17 +95,17 @@ def _of(config: RunConfig, domain: str) -> dict[str, RewardTerm]:
 
 
 def is_decoupled(objective: Objective) -> bool:
-    """Whether each term is normalised apart (GDPO)."""
+    """Return whether each term is normalised apart (GDPO)."""
     return getattr(objective.advantage, "multi_reward", "sum") == "gdpo"
 
 
 def name_of(term: RewardTerm) -> Math:
-    """A term by its name in metrics; a user's own is told from a symbol."""
+    """Return a term by its name in metrics; a user's own term is distinguished from a symbol."""
     return word(f"plugin {term.label}" if isinstance(term, PluginReward) else term.label, is_symbol=True)
 
 
 def _value(term: RewardTerm) -> Math:
-    """What a term counts before its weight."""
+    """Return a term's value before its weight."""
     only = not isinstance(term, CorrectnessReward | LengthReward) and term.only_when_correct
     return product(_CORRECT, name_of(term)) if only else name_of(term)
 
@@ -245,7 +245,7 @@ def _brevity(name: Math) -> list[Math]:
 
 
 def may_be_unscored(config: RunConfig) -> bool:
-    """Whether a completion may end without a reward: a call gave none, or nobody knows what is right."""
+    """Return whether a completion may lack a reward: a call failed or the right answer is unknown."""
     asks = any(_asks_for_correctness(term) for term in config.rewards)
     calls = any(isinstance(term, CALLED) for term in config.rewards)
     return calls or (asks and not _are_made_here(config))
@@ -274,4 +274,4 @@ MEANINGS = {
     "tokens_group": "tokens of each completion of i's prompt",
     "brevityᵢ": "0.5 for the shortest of the group to −0.5 for the longest",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

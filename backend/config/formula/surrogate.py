@@ -36,7 +36,7 @@ _TINY = number(1e-8)
 
 
 def surrogate_term(objective: Objective) -> Math:
-    """The term that is averaged over tokens or completions."""
+    """Return the term that is averaged over tokens or completions."""
     advantage, ratio = advantage_of(objective), _ratio(objective)
     plain = product(ratio, advantage)
     log_likelihood = product(advantage, row("log", POLICY))
@@ -88,7 +88,7 @@ def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) 
 
 
 def surrogate_definitions(objective: Objective) -> list[Math]:
-    """The gates, bounds and masks that the surrogate has symbols for."""
+    """Return the gates, bounds and masks that the surrogate has symbols for."""
     ratio, advantage, rule = _ratio(objective), advantage_of(objective), objective.surrogate
     match rule:
         case knobs.Sapo():
@@ -146,14 +146,14 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
 
 
 def _covariance(advantage: Math) -> Math:
-    """What a token adds to the covariance of log-probability and advantage over the optimizer step."""
+    """Return a token's part of the covariance of log-probability and advantage in the optimizer step."""
     opened = row("log", call("π_old", TOKEN))._replace(is_atom=True)
     centred = bracketed(row(opened, "−", call("mean", opened)))
     return row(_COV, "=", product(centred, bracketed(row(advantage, "−", call("mean", advantage)))))
 
 
 def _influence(rule: knobs.Fipo, ratio: Math, advantage: Math) -> list[Math]:
-    """The weight of a token by what has become of those after it."""
+    """Return the weight of a token by what has become of those after it."""
     weight, future, later = symbol("f", "it"), symbol("F", "it"), symbol("r", "i,t+k")
     decay = power(number(round(2 ** (-1 / rule.half_life), 12)), "k")
     plain = call("clip", call("exp", future), number(rule.low), number(rule.high))
@@ -195,7 +195,7 @@ def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Mat
 
 
 def _denominator(objective: Objective) -> Math:
-    """The probability that ratios divide by."""
+    """Return the probability that ratios divide by."""
     match getattr(objective.ratio, "old", "recompute"):
         case "sampler":
             return call("π_sampler", TOKEN)
@@ -210,7 +210,7 @@ def _ratio(objective: Objective) -> Math:
 
 
 def kl_definitions(objective: Objective) -> list[Math]:
-    """The estimate of the KL with its limits; nothing if the KL is not in the loss."""
+    """Return the estimate of the KL with its limits; nothing if the KL is not in the loss."""
     kl = objective.kl
     if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
         return []
@@ -234,7 +234,7 @@ def kl_definitions(objective: Objective) -> list[Math]:
 
 
 def _k3(name: Math, largest: float) -> list[Math]:
-    """k3 up to its limit, and the tangent along which it goes on where exp would overflow."""
+    """Return k3 up to its limit, and its tangent beyond, where exp would overflow."""
     near = row(call("exp", row("−", _X, gap="")), "+", _X, "−", ONE)
     rows = [row(name, "=", _at_most(near, largest))]
     if largest <= math.expm1(LIMIT) - LIMIT:
@@ -269,4 +269,4 @@ MEANINGS = {
     "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",
     "xᵢₜ": "log of the ratio of the two probabilities that the KL compares; nats",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

@@ -6,7 +6,7 @@ from backend.config.objective import Objective
 ADVANTAGE = symbol("A", "i")
 REWARD = symbol("R", "i")
 SUM = symbol("reward", "i")
-"""A completion's reward, where the KL or a critic still does something to it."""
+"""A completion's reward, if the KL or a critic still changes it."""
 COMPLETION = symbol("o", "i")
 TOKEN = symbol("o", "it")
 LENGTH = explained(bracketed(COMPLETION, "||"))
@@ -17,12 +17,12 @@ LIMIT = 20
 
 
 def is_per_token(objective: Objective) -> bool:
-    """Whether the tokens of a completion have advantages of their own."""
+    """Return whether the tokens of a completion have separate advantages."""
     return objective.advantage.judges_tokens or objective.token_weight.varies
 
 
 def advantage_of(objective: Objective) -> Math:
-    """The advantage, of a token or of a completion."""
+    """Return the advantage, of a token or of a completion."""
     return symbol("A", "it") if is_per_token(objective) else ADVANTAGE
 
 
@@ -37,10 +37,10 @@ def limited_ratio(ratio: Math) -> Math:
 
 
 def log_of(above: str, below: str) -> Math:
-    """The logarithm of the ratio of a token's probabilities under two policies."""
+    """Return the logarithm of the ratio of a token's probabilities under two policies."""
     return row("log", bracketed(fraction(call(above, TOKEN), call(below, TOKEN))))._replace(is_atom=True)
 
 
 def is_reward_intermediate(objective: Objective) -> bool:
-    """Whether more happens to a completion's reward before it is compared: the KL, or a critic."""
+    """Return whether more happens to a completion's reward before it is compared: the KL, or a critic."""
     return objective.critic is not None or objective.kl_in_reward

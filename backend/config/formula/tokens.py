@@ -1,4 +1,4 @@
-"""The part of a formula that tells the tokens of a completion apart."""
+"""The part of a formula that distinguishes the tokens of a completion."""
 
 from typing import assert_never
 
@@ -25,7 +25,7 @@ def token_weighted(value: Math, knob: knobs.TokenWeight) -> Math:
 
 
 def trained(term: Math, knob: knobs.TokenWeight) -> Math:
-    """A token's term, with U where an update trains some tokens only."""
+    """Return a token's term, with U if an update trains only some tokens."""
     return product(_TRAINED, term) if isinstance(knob, knobs.Lopti) else term
 
 
@@ -45,4 +45,4 @@ def trained_definition(knob: knobs.TokenWeight) -> list[Math]:
 MEANINGS = {
     "Uᵢₜ": "1 for the tokens that an update trains",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

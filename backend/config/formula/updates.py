@@ -26,7 +26,7 @@ _LOSS = symbol("L")
 
 
 def update_rows(config: RunConfig) -> list[Math]:
-    """The change that an optimizer step makes to the weights."""
+    """Return the change that an optimizer step makes to the weights."""
     match config.updates.rule:
         case "natural_gradient":
             trained, rows = [], _trust_region(config.updates.trust)
@@ -55,7 +55,7 @@ def _decay(config: RunConfig, trained: list[Math]) -> list[Math]:
 
 
 def _trust_region(trust: TrustRegion) -> list[Math]:
-    """The longest of some lengths of the natural gradient that keeps to the region and improves."""
+    """Return the longest of some lengths of the natural gradient that keeps to the region and improves."""
     matrix = symbol("F")
     damped = row(matrix, "+", product(number(trust.damping), symbol("I"))) if trust.damping else matrix
     image = product(damped, _DIRECTION)
@@ -85,4 +85,4 @@ MEANINGS = {
     "I": "identity matrix",
     "D": "mean over tokens of the KL of the next-token distributions after the step from those before; nats",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

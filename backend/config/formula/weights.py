@@ -27,7 +27,7 @@ _BONUS = symbol("c")
 
 
 def kl_weight(kl: AnyKl) -> Math:
-    """The weight of the KL: its number, or β where it is more than that."""
+    """Return the weight of the KL: its number, or β if it is not a constant."""
     if isinstance(kl.coef, Mapping):
         return symbol("β", "i")
     return number(kl.coef) if kl.controller.type == "fixed" else _BETA
@@ -73,7 +73,7 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
 
 
 def reference_definition(objective: Objective) -> list[Math]:
-    """The rule by which π_ref follows π; empty without a reference."""
+    """Return the rule by which π_ref follows π; empty without a reference."""
     if not objective.needs_reference:
         return []
     reference, policy = symbol("π", "ref"), symbol("π")
@@ -93,12 +93,12 @@ def reference_definition(objective: Objective) -> list[Math]:
 
 
 def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> Math:
-    """The weight of the entropy bonus: its number, or c where it moves."""
+    """Return the weight of the entropy bonus: its number, or c if it is adaptive."""
     return number(entropy.coef) if isinstance(entropy, knobs.EntropyBonus) else _BONUS
 
 
 def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
-    """The rule by which c follows the entropy."""
+    """Return the rule by which c follows the entropy."""
     match entropy:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []
@@ -173,4 +173,4 @@ MEANINGS = {
     "c": "weight of the entropy bonus in use; loss per nat",
     "c′": "weight of the entropy bonus as it moves after each step; loss per nat",
 }
-"""What the symbols that are written here mean."""
+"""Meanings of the symbols that this module writes."""

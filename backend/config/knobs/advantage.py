@@ -117,7 +117,7 @@ class _Baseline(Frozen):
     compares_group: ClassVar[bool] = False
     """Whether it needs at least two completions of a prompt."""
     judges_tokens: ClassVar[bool] = False
-    """Whether each token has an advantage of its own."""
+    """Whether each token has a separate advantage."""
 
 
 class _Advantage(_Baseline):
@@ -143,7 +143,7 @@ class GroupMean(_Advantage):
     type: Literal["group_mean"] = "group_mean"
     compares_group = True
     scale: Scale = GroupStd()
-    """What the centred reward is divided by."""
+    """Divisor of the centred reward."""
     multi_reward: Literal["sum", "gdpo"] = "sum"
     """Several reward terms: sum = their weighted sum is the reward; gdpo = each is divided by its own group's
     deviation, then weighted, added up and whitened over the step (GDPO, arXiv:2601.05242); a length penalty
@@ -165,7 +165,7 @@ class LeaveOneOut(_Advantage):
     type: Literal["loo"] = "loo"
     compares_group = True
     scale: Scale = NoScale()
-    """What the centred reward is divided by."""
+    """Divisor of the centred reward."""
 
 
 class OptimalBaseline(_Advantage):
@@ -176,7 +176,7 @@ class OptimalBaseline(_Advantage):
     type: Literal["optimal"] = "optimal"
     compares_group = True
     scale: Scale = NoScale()
-    """What the centred reward is divided by."""
+    """Divisor of the centred reward."""
 
 
 class BestOfGroup(_Advantage):
@@ -188,7 +188,7 @@ class BestOfGroup(_Advantage):
     type: Literal["best_of_group"] = "best_of_group"
     compares_group = True
     scale: Scale = NoScale()
-    """What the lead is divided by. verl: group_std."""
+    """Divisor of the lead. verl: group_std."""
 
 
 class GreedyBaseline(_Advantage):
@@ -198,7 +198,7 @@ class GreedyBaseline(_Advantage):
 
     type: Literal["greedy"] = "greedy"
     scale: Scale = NoScale()
-    """What the centred reward is divided by."""
+    """Divisor of the centred reward."""
 
 
 class BatchMean(_Advantage):
@@ -206,7 +206,7 @@ class BatchMean(_Advantage):
 
     type: Literal["batch_mean"] = "batch_mean"
     scale: Scale = NoScale()
-    """What the centred reward is divided by."""
+    """Divisor of the centred reward."""
 
 
 class MovingAverage(_Advantage):
@@ -216,7 +216,7 @@ class MovingAverage(_Advantage):
     decay: float = Field(default=0.9, ge=0, lt=1)
     """Share of the old average that is kept at each step; in [0, 1)."""
     scale: Scale = NoScale()
-    """What the centred reward is divided by."""
+    """Divisor of the centred reward."""
 
 
 class NoBaseline(_Advantage):
@@ -224,7 +224,7 @@ class NoBaseline(_Advantage):
 
     type: Literal["none"] = "none"
     scale: Scale = NoScale()
-    """What the reward is divided by."""
+    """Divisor of the reward."""
 
 
 class LengthAdaptive(Frozen):
@@ -263,12 +263,12 @@ class Critic(_Baseline):
     """Weight of later tokens in the policy's advantages: 0 trusts the critic alone, 1 the reward alone. Or
     {"type": "length_adaptive", "alpha": 0.05}, which grows with the length of the completion."""
     lambda_critic: float = Field(default=1.0, ge=0, le=1)
-    """The same for the critic's targets; 1 is the observed reward, free of the critic's own bias (VAPO).
+    """Weight of later tokens in the critic's targets; 1 is the observed reward, without its bias (VAPO).
     PPO's code uses one lambda for both."""
     n_step: int = Field(default=0, ge=0, le=10_000_000)
-    """Tokens to look ahead before the critic's value is used; 0: to the end."""
+    """Number of later tokens to include before the critic's value is used; 0: to the end."""
     scale: Annotated[TokenWhiten | NoScale, Field(discriminator="type")] = TokenWhiten()
-    """What the advantages are divided by. Groups are not compared, so there is no group_std."""
+    """Divisor of the advantages. Groups are not compared, so there is no group_std."""
 
 
 RewardAdvantage = Annotated[
@@ -300,7 +300,7 @@ Advantage = Annotated[
 
 
 class Value(Frozen):
-    """Training of the critic; read only where the advantage is `critic`. The critic is a copy of the policy's
+    """Training of the critic; read only if the advantage is `critic`. The critic is a copy of the policy's
     body with its own weights and its own optimizer.
     """
 

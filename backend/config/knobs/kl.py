@@ -43,13 +43,13 @@ class FixedCoefficient(Frozen):
 
 
 class DualController(Frozen):
-    """Double the coefficient where the KL is above 1.5 targets, halve it where it is below target / 1.5
+    """Double the coefficient if the KL is above 1.5 targets, halve it if it is below target / 1.5
     (PPO's adaptive penalty, arXiv:1707.06347).
     """
 
     type: Literal["dual"] = "dual"
     target: float = Field(default=0.01, gt=0, le=1e6)
-    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    """Wanted KL. Nats per token if the KL is a mean; nats per completion if it is a sum (kl.place =
     reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum). Measured by k3 in the last pass over
     each step's rollouts."""
 
@@ -61,7 +61,7 @@ class HorizonController(Frozen):
 
     type: Literal["horizon"] = "horizon"
     target: float = Field(default=0.01, gt=0, le=1e6)
-    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    """Wanted KL. Nats per token if the KL is a mean; nats per completion if it is a sum (kl.place =
     reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum), as the paper's 6. Measured by k3 in
     the last pass over each step's rollouts."""
     horizon: int = Field(default=10_000, ge=1, le=10**9)
@@ -88,7 +88,7 @@ class _KlInLoss(Frozen):
     """Weight of the KL estimate in the loss, 0 to 1000: a number, or one for each domain of the problems,
     e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO 0.04, R1 0.001."""
     controller: Controller = FixedCoefficient()
-    """How the coefficient follows the measured KL; it starts at coef."""
+    """Controller that adapts the coefficient to the measured KL; the coefficient starts at coef."""
     to: Literal["reference", "old"] = "reference"
     """The policy that it pulls towards: the frozen reference, or the policy at the start of the step (PPO's
     penalty form)."""

@@ -46,7 +46,7 @@ class TokenTis(_Correction):
 
 
 class TokenMask(_Correction):
-    """Weight each token by rho where low <= rho <= high and drop it elsewhere (IcePop, arXiv:2510.18855)."""
+    """Weight each token by rho if low <= rho <= high, else drop it (IcePop, arXiv:2510.18855)."""
 
     type: Literal["token_mask"] = "token_mask"
     low: float = Field(default=0.5, ge=0, le=1)
@@ -67,7 +67,7 @@ class SequenceTis(_Correction):
 
 
 class SequenceMask(_Correction):
-    """Weight each completion by its rho where low <= rho <= high and drop it elsewhere (TRL: 3)."""
+    """Weight each completion by its rho if low <= rho <= high, else drop it (TRL: 3)."""
 
     type: Literal["seq_mask"] = "seq_mask"
     is_shared = True
@@ -132,7 +132,7 @@ OffPolicyMask = Annotated[NoOffPolicyMask | Opsm, Field(discriminator="type")]
 
 
 class NoRouterShift(Frozen):
-    """Ratios do not look at the experts."""
+    """Ratios ignore the experts."""
 
     type: Literal["none"] = "none"
 

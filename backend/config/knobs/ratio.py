@@ -56,7 +56,7 @@ class SequenceGeometricTokenRatio(_Ratio):
 
 
 class SequenceProductRatio(_Ratio):
-    """One ratio per completion, the product of its token ratios; it grows with length (the book)."""
+    """One ratio per completion, the product of its token ratios, which grows with length (the book)."""
 
     type: Literal["seq_product"] = "seq_product"
     is_shared = True

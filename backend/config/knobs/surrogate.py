@@ -31,11 +31,11 @@ class _Surrogate(Frozen):
     ratios: ClassVar[tuple[RatioType, ...]]
     """The ratios that it is defined for."""
     acts: ClassVar[str]
-    """What it does, in the words of the message that refuses any other ratio."""
+    """Phrase for what the surrogate does, for the message that refuses any other ratio."""
     needs_drift: ClassVar[bool] = True
     """Whether it changes nothing as long as every ratio is 1."""
     weighs_tokens: ClassVar[bool] = False
-    """Whether it is a weight on each token's log-probability even where the tokens share one ratio."""
+    """Whether the surrogate weights each token's log-probability even if the tokens share one ratio."""
 
 
 class NoSurrogate(_Surrogate):
@@ -49,7 +49,7 @@ class NoSurrogate(_Surrogate):
 
 class _DualClip(_Surrogate):
     dual_clip: float = Field(default=0, ge=0, le=1e6)
-    """Cap of the ratio where the advantage is negative, so that one bad token cannot dominate; 0 = off,
+    """Cap of the ratio if the advantage is negative, so that one bad token cannot dominate; 0 = off,
     otherwise > 1, typically 3 (Dual-clip PPO, arXiv:1912.09729)."""
 
 
@@ -127,9 +127,9 @@ class Sapo(_Surrogate):
     ratios = ("token", "seq_geo")
     acts = "gates a ratio that stays near 1"
     tau_pos: float = Field(default=1.0, gt=0, le=1e3)
-    """Sharpness of the gate where A > 0; the gradient weight is 1 at r = 1, less for larger tau."""
+    """Sharpness of the gate for A > 0; the gradient weight is 1 at r = 1, less for larger tau."""
     tau_neg: float = Field(default=1.05, gt=0, le=1e3)
-    """Sharpness of the gate where A <= 0."""
+    """Sharpness of the gate for A <= 0."""
 
 
 class DynamicClip(_DualClip):
@@ -180,13 +180,13 @@ class Vespo(_Surrogate):
     acts = "weighs whole completions by the ratio of their probabilities"
     weighs_tokens = True
     k_pos: float = Field(default=2.0, ge=0, le=1e3)
-    """k where A >= 0: larger values give less weight to completions that have become unlikely. TRL 2."""
+    """k for A >= 0: larger values give less weight to completions that have become unlikely. TRL 2."""
     lambda_pos: float = Field(default=3.0, ge=0, le=1e3)
-    """lambda where A >= 0: larger values give less weight to completions that have become likely. TRL 3."""
+    """lambda for A >= 0: larger values give less weight to completions that have become likely. TRL 3."""
     k_neg: float = Field(default=3.0, ge=0, le=1e3)
-    """k where A < 0. TRL 3."""
+    """k for A < 0. TRL 3."""
     lambda_neg: float = Field(default=2.0, ge=0, le=1e3)
-    """lambda where A < 0. TRL 2."""
+    """lambda for A < 0. TRL 2."""
 
 
 class ClipCov(_Surrogate):
@@ -244,7 +244,7 @@ class Fipo(_DualClip):
     half_life: float = Field(default=32.0, gt=0, le=1e6)
     """Tokens after which the log-ratio of a later token counts half. ms-swift 32."""
     low: float = Field(default=1.0, gt=0, le=1)
-    """Smallest weight. ms-swift 1, or 0.8 where it may also weigh less."""
+    """Smallest weight. ms-swift: 1, or 0.8 if weights below 1 are allowed."""
     high: float = Field(default=1.2, ge=1, le=1e3)
     """Largest weight. ms-swift 1.2."""
     safety: float = Field(default=4.0, ge=1, le=1e6)

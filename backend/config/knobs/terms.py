@@ -87,9 +87,9 @@ class AdaptiveEntropy(Frozen):
     target: float = Field(default=0.2, ge=0, le=20)
     """Wanted mean entropy of the distributions that the step's tokens were drawn from; nats. Paper 0.2."""
     step: float = Field(default=0.005, gt=0, le=1e3)
-    """How much the weight changes after a step; loss per nat. Paper 0.005."""
+    """Change of the weight after a step, in loss per nat. Paper 0.005."""
     coef: float = Field(default=0.0, ge=0, le=1e3)
-    """The weight that the run starts with; it never falls below 0."""
+    """Weight at the start of the run; it never falls below 0."""
 
 
 Entropy = Annotated[NoEntropyBonus | EntropyBonus | AdaptiveEntropy, Field(discriminator="type")]

@@ -1,4 +1,4 @@
-"""Weights and choices that tell the tokens of a completion apart."""
+"""Weights and selections that distinguish the tokens of a completion."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -17,7 +17,7 @@ __all__ = [
 
 class _TokenWeight(Frozen):
     varies: ClassVar[bool] = False
-    """Whether it gives the tokens of a completion advantages of their own."""
+    """Whether the option gives the tokens of a completion separate advantages."""
 
 
 class NoTokenWeight(_TokenWeight):

@@ -1,4 +1,4 @@
-"""GRPO and methods that change its advantage or its clip alone."""
+"""GRPO and methods that change only its advantage or its clip."""
 
 from backend.config import knobs
 from backend.config.filters import AccuracyFilter, FiltersConfig
@@ -170,7 +170,7 @@ GRPO: dict[str, Preset] = {
     "dppo_kl": preset(
         "DPPO (KL)",
         "arXiv:2602.04879",
-        """DPPO with the binary KL as the distance, which grows faster than the total variation where a token
+        """DPPO with the binary KL as the distance, which grows faster than the total variation if a token
         was nearly certain. Watch the same metrics as for DPPO. 0.05 comes from the authors' recipe for
         verl.""",
         objective=Objective(

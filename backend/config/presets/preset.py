@@ -14,9 +14,9 @@ class Preset(Frozen):
     title: str
     """Name as people say it."""
     source: str
-    """Where it was published."""
+    """Publication of the method."""
     note: str
-    """What it does, what to watch, and the sizes its paper used."""
+    """Description: what the preset does, what to watch, and the sizes in its paper."""
     changes: dict[str, Any]
     """Fields of RunConfig that differ from the defaults."""
 
@@ -28,7 +28,7 @@ def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
 
 
 def _written(value: Any) -> Any:
-    """The fields that were written down, with the `type` that picks each union member."""
+    """Return the fields that were written down, with the `type` that picks each union member."""
     if isinstance(value, tuple):
         return [_written(element) for element in value]
     if not isinstance(value, Frozen):

@@ -16,7 +16,7 @@ from backend.config.rules.suites import suite_errors, suite_warnings
 from backend.config.sections import RunSections
 
 KL_METRICS = ("k1", "k2", "k3", "coef")
-"""What may follow kl/ in a metric's name beside a domain."""
+"""Names that may follow kl/ in a metric's name besides a domain."""
 
 
 def combination_errors(config: RunSections) -> list[Problem]:
@@ -74,7 +74,7 @@ def _group_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _lone_completion_errors(config: RunSections) -> Iterator[Problem]:
-    """What a group of one cannot have: a deviation, a variance, an accuracy between none and all."""
+    """Yield what a group of one cannot have: a deviation, a variance, or a partial accuracy."""
     alone = "but sampling.group_size is 1"
     if config.objective.advantage.scale.type == "group_std":
         reason = f"is group_std, {alone}: one reward has no deviation and every advantage would be 0"
@@ -165,7 +165,7 @@ def _reward_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _domain_errors(config: RunSections) -> Iterator[Problem]:
-    """Reward terms for domains that no problem has; where there is none, problems that no term is for."""
+    """Yield reward terms for domains without a problem; if there are none, problems without a reward term."""
     domains = {source.domain for source in config.problems}
     strange = [
         index for index, term in enumerate(config.rewards) if term.domain and term.domain not in domains
@@ -214,7 +214,7 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _is_one_update(config: RunSections) -> bool:
-    """Whether each optimizer step sees the very policy that opened it."""
+    """Return whether each optimizer step sees the very policy that opened it."""
     halves = config.objective.token_weight.type == "lopti"
     return config.updates.epochs * config.updates.minibatches == 1 and not halves
 
@@ -266,7 +266,7 @@ def _warnings(config: RunSections) -> Iterator[str]:
 
 
 def _one_update_warnings(config: RunSections) -> Iterator[str]:
-    """What compares the policy with the old one, which it still is."""
+    """Yield settings that compare the policy with the old policy when both are still equal."""
     objective = config.objective
     mask = objective.off_policy_mask
     if isinstance(mask, Opsm) and mask.source == "old":
@@ -283,7 +283,7 @@ def _one_update_warnings(config: RunSections) -> Iterator[str]:
 
 
 def _starts_away_from_one(config: RunSections) -> bool:
-    """Whether the ratio compares with a sampler that differs from the learner before any update."""
+    """Return whether the ratio compares with a sampler that differs from the learner before any update."""
     return getattr(config.objective.ratio, "old", "") == "sampler" and _sampler_differs(config)
 
 
@@ -296,13 +296,13 @@ def _sampler_differs(config: RunSections) -> bool:
 
 
 def _is_corrected(config: RunSections) -> bool:
-    """Whether what the sampler reported enters the loss."""
+    """Return whether what the sampler reported enters the loss."""
     objective = config.objective
     return objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
 
 
 def _has_other_mass(config: RunSections) -> bool:
-    """Whether the sampler's probabilities are renormalised and the learner's are not."""
+    """Return whether the sampler's probabilities are renormalised and the learner's are not."""
     sampling = config.sampling
     return (sampling.top_p < 1 or sampling.top_k > 0) and not sampling.keep_mask
 
@@ -313,7 +313,7 @@ def _has_other_temperature(config: RunSections) -> bool:
 
 
 def _sampling_warnings(config: RunSections) -> Iterator[str]:
-    """What makes the sampler's probabilities differ from the learner's."""
+    """Yield what makes the sampler's probabilities differ from the learner's."""
     objective, sampling = config.objective, config.sampling
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
     if _has_other_mass(config) and objective.ratio.type != "none":

@@ -60,7 +60,7 @@ ONE_DEVICE = {
 
 
 def _device_errors(config: RunSections) -> Iterator[Problem]:
-    """What a run on several devices cannot do."""
+    """Yield settings that a run on several devices does not support."""
     resources = config.resources
     name = "devices" if resources.devices > 1 else "nodes"
     several = f"but resources.{name} is {getattr(resources, name)}, and"

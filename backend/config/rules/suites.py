@@ -33,7 +33,7 @@ def suite_errors(config: RunSections) -> Iterator[Problem]:
 
 
 def _trained_alike(config: RunSections, problem: ProblemSource) -> str:
-    """The path of a source that trains on the rows of a problem; empty: there is none."""
+    """Return the path of a source that trains on the rows of a problem; empty: there is none."""
     rows_read = _rows_of(problem)
     numbers = (
         number for number, source in enumerate(config.problems) if rows_read and _rows_of(source) == rows_read

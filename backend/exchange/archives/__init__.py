@@ -1,1 +1,1 @@
-"""Archives of runs: one tar file with all that an installation knows about a run."""
+"""Archives of runs: one tar file with all data that an installation has about a run."""

@@ -15,7 +15,7 @@ from backend.storage.run_lookup import must_exist
 router = Router(prefix="/api/v1/runs", tags=["runs"])
 
 ARCHIVE_SECONDS = 300.0
-"""How long a client waits until the first byte."""
+"""Longest wait of a client for the first byte, in seconds."""
 
 _one_at_a_time = threading.Lock()
 

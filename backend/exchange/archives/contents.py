@@ -70,10 +70,10 @@ class Manifest(Strict):
     created_at: Word
     """ISO 8601, by the clock of the machine that made it."""
     run: Word
-    """Id of the run where it was archived."""
+    """Id of the run in the installation that archived it."""
     files: dict[str, ArchivedFile]
     missing: Annotated[list[Text], Field(max_length=10_000)] = []
-    """A sentence on whatever could not be read any more when the archive was made; left out where all was."""
+    """Sentence about data that could not be read when the archive was made; omitted if there was none."""
 
 
 class ArchivedAttempt(Strict):
@@ -81,7 +81,7 @@ class ArchivedAttempt(Strict):
 
     number: Annotated[int, Field(ge=1, lt=2**31)]
     from_step: Step | None
-    """Step of the checkpoint that it continued, -1: from nothing; None: it never began."""
+    """Step of the checkpoint that the attempt continued from; -1 without one, None if it never began."""
     host: Text
     device: Word
     devices: Annotated[int, Field(ge=1, le=64)] = 1
@@ -102,7 +102,7 @@ class ArchivedCheckpoint(Strict):
     step: Step
     attempt: Annotated[int, Field(ge=1, lt=2**31)]
     sha256: Sha256
-    """Of its manifest, which holds the SHA-256 of its files."""
+    """SHA-256 of the checkpoint's manifest, which holds the SHA-256 of its files."""
     accuracy: Annotated[float, Field(allow_inf_nan=False)] | None
 
 
@@ -134,7 +134,7 @@ class ArchivedSummary(Strict):
     ] = {}
     best: Annotated[dict[Word, ArchivedBest], Field(max_length=10_000)] = {}
     older: Annotated[dict[Word, Step], Field(max_length=10_000)] = {}
-    """Steps of last values from before the last step; left out where there are none."""
+    """Steps of last values from before the last step; omitted if there are none."""
 
 
 class ArchivedRun(Strict):

@@ -57,7 +57,7 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]:
-    """The prompts of the run by id; gives a sentence on each text that is damaged, and left out."""
+    """Return the prompts of the run by id; gives a sentence on each text that is damaged, and left out."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

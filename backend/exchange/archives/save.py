@@ -64,7 +64,7 @@ class Archive(NamedTuple):
 
 
 def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoints: bool) -> Archive:
-    """The bytes of a run's archive; all its files are open when this returns.
+    """Return the bytes of a run's archive; all its files are open when this returns.
 
     A running run is archived as it is now. Checkpoints that retention removes meanwhile, and what is damaged,
     are left out and named.

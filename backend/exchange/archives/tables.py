@@ -38,7 +38,7 @@ VALUE = "value/"
 
 
 def exact_name(name: str) -> str:
-    """The column with the bytes of a text that is no UTF-8."""
+    """Return the column with the bytes of a text that is no UTF-8."""
     return f"{name}_exact"
 
 
@@ -73,7 +73,7 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
 def write_rollouts(
     sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes], labels: IO[bytes]
 ) -> list[str]:
-    """The groups that no later attempt hides, by step, kind and place, with their tokens and labels.
+    """Return the groups that no later attempt hides, by step, kind and place, with their tokens and labels.
 
     Gives a sentence on each that has something damaged, which is left out.
     """
@@ -112,12 +112,12 @@ def write_rollouts(
 
 
 def _without_gaps(completions: Sequence[Completion]) -> list[Completion]:
-    """Those before the first that could not be read: an import takes them from place 0 on."""
+    """Return the completions before the first unreadable one; an import needs them from position 0."""
     return [completion for position, completion in enumerate(completions) if completion.position == position]
 
 
 def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
-    """The tokens of a group and "", or none and why they cannot be read."""
+    """Return the tokens of a group and "", or none and why they cannot be read."""
     if data is None or not completions:
         return [], ""
     try:
@@ -130,7 +130,7 @@ def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
 
 
 def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
-    """The prompt and the answer of a group, and why they are empty if they cannot be read."""
+    """Return the prompt and the answer of a group, and why they are empty if they cannot be read."""
     read = {name: text_or_damage(getattr(group, name)) for name in ("prompt", "answer")}
     return {name: text for name, (text, _) in read.items()}, {name: why for name, (_, why) in read.items()}
 

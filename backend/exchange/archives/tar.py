@@ -8,7 +8,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class Member(NamedTuple):
-    """A file on its way into a tar file; it is open, so nobody can take it away any more."""
+    """A file to be added to a tar file; it is open, so that its content cannot be removed meanwhile."""
 
     name: str
     file: IO[bytes]

@@ -149,7 +149,7 @@ def _curves(facts: CardFacts) -> str:
 
 
 def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
-    """The first and the last step, and those between at which the most metrics have a value."""
+    """Return the first and the last step, and those between at which the most metrics have a value."""
     every = np.concatenate([facts.curves[name].steps for name in names])
     steps, counts = np.unique(every, return_counts=True)
     full = _spread(steps[counts == counts.max()], ROWS - 2)

@@ -53,7 +53,7 @@ def _reading(settings: Settings) -> Iterator[Session]:
 
 
 def run_called(session: Session, word: str) -> str:
-    """Id of the run with this id or name; raises InvalidRequest where there is none or more than one."""
+    """Return the id of the run with this id or name. Raises InvalidRequest if there is not exactly one."""
     query = select(Run.id).where((Run.id == word) | (Run.name == word), Run.deleting_at.is_(None))
     run_ids = session.scalars(query.order_by(Run.created_at).limit(MAX_LISTED + 1)).all()
     if word in run_ids:
@@ -65,7 +65,7 @@ def run_called(session: Session, word: str) -> str:
 
 
 def source_of(settings: Settings, run: str, step: int | None) -> Source:
-    """The checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
+    """Return the checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
     with _reading(settings) as session:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
         directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
@@ -162,7 +162,7 @@ def push_model(
 
 
 def _run_trainer_module(settings: Settings, module: str, arguments: list[str], *, secret: str = "") -> str:
-    """Output of a program of the trainer's environment; raises Conflict with its last line where it fails.
+    """Output of a program of the trainer's environment; raises Conflict with its last line if it fails.
 
     `secret` is written to its standard input.
     """
@@ -199,7 +199,7 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
 
 
 def program_of(command: list[str]) -> str:
-    """Path of a command's program: beside this Python, else on PATH; raises Conflict where it cannot run."""
+    """Return a program's path, beside this Python or on PATH. Raises Conflict if it cannot run."""
     beside = Path(sys.executable).with_name(command[0])
     program = str(beside) if beside.is_file() else shutil.which(command[0])
     if program is None:

@@ -25,7 +25,7 @@ CURVES = (
     "loss/total",
     "optim/grad_norm",
 )
-"""Metrics of the card's table, where the run has them."""
+"""Metrics of the card's table, if the run has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,19 @@ class CardFacts:
     onset: tuple[int, int] | None
     cause: str
     versions: Mapping[str, Any]
-    """Of the attempt that wrote the checkpoint."""
+    """Software versions of the attempt that wrote the checkpoint."""
     device: str
     curves: Mapping[str, Points]
     """Points of CURVES and of all held-out metrics, up to the checkpoint's step."""
 
     @property
     def is_adapter(self) -> bool:
-        """Whether the checkpoint holds an adapter alone."""
+        """Whether the checkpoint holds only an adapter."""
         return self.config.policy.adapter.type != "none"
 
 
 def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoint:
-    """The newest checkpoint of a step, or of all; raises RunNotFound, NotFound or Conflict."""
+    """Return the newest checkpoint of a step, or of all; raises RunNotFound, NotFound or Conflict."""
     must_exist(session, run_id)
     if step is not None:
         return checkpoint_at(session, run_id, step)
@@ -66,7 +66,7 @@ def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoi
 
 
 def facts_of(session: Session, checkpoint: Checkpoint) -> CardFacts:
-    """The facts for the card of a checkpoint."""
+    """Return the facts for the card of a checkpoint."""
     run = session.get_one(Run, checkpoint.run_id)
     attempt = session.get(Attempt, (run.id, checkpoint.attempt))
     points = read_points(session, [run.id], [*CURVES, *_held_out(session, run)])

@@ -17,7 +17,7 @@ HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Text whose invisible signs are written as their escapes; line feeds stay where `lines` says so."""
+    """Return text with invisible characters escaped; line feeds stay if `lines` is true."""
     return "".join(
         f"\\u{ord(sign):04x}"
         if unicodedata.category(sign) in HIDDEN and not (lines and sign == "\n")
@@ -27,7 +27,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def inline(text: str) -> str:
-    """Text that stands in a sentence or in a cell of a table, as it is."""
+    """Return text escaped for a sentence or a table cell, so that it is shown unchanged."""
     plain = ACTIVE.sub(lambda match: "\\" + match[0], visible(text.replace("\n", " ")))
     return LINKS.sub(lambda match: f"&#{ord(match[0])};", plain)
 

@@ -24,7 +24,7 @@ def names_of(session: Session, run_id: str, file: str) -> Names:
 
 
 def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
-    """The run; raises InvalidRequest where there is none, Conflict where it takes no completions."""
+    """Return the run. Raises InvalidRequest if it does not exist, Conflict if it accepts no completions."""
     run = session.get(Run, run_id, with_for_update=locks)
     if run is None or run.deleting_at is not None:
         raise InvalidRequest([FieldError("into", f"there is no run {run_id!r:.40}")])

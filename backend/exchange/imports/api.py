@@ -27,7 +27,7 @@ router = Router(prefix="/api/v1/imports", tags=["imports"])
 
 TYPES = ("application/octet-stream", "text/csv", "application/json", "application/x-ndjson", "text/plain")
 IMPORT_SECONDS = 300.0
-"""How long a client waits while a log is read and stored."""
+"""Longest wait of a client while a log is read and stored, in seconds."""
 IN_MEMORY_BYTES = 8_000_000
 """A smaller log needs no file."""
 

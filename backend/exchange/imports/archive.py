@@ -23,10 +23,10 @@ MAX_FILES = 2_000
 MAX_UNPACKED = 1_000_000_000
 """Bytes of all files together."""
 MAX_MEMBERS = 100_000
-"""Of a gzip file: it has one more for each time that somebody has appended to it."""
+"""Maximum number of members of a gzip file; each time that somebody appends to it adds one."""
 CHUNK = 1 << 20
 GZIP_CHUNK = 1 << 16
-"""What follows a member is copied once for each: not too much at once."""
+"""Size of one read, in bytes; it is small because the data after each member is copied."""
 ZIP_HEADER = struct.Struct("<4s22xHH")
 """Local header of a file: signature, length of the name, length of the extra field."""
 STEPS = ("checkpoint-", "global_step_", "step_")
@@ -51,7 +51,7 @@ class Member(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Directory of the run that this file tells of, as text that is never opened."""
+        """Directory of the run that this file describes, as text that is never opened."""
         parts = list(PurePosixPath(self.name.replace("\\", "/")).parts[:-1])
         while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
             parts.pop()
@@ -74,7 +74,7 @@ class _Contents:
         self.left = MAX_POINTS
         """Values that the import still takes."""
         self._longest: dict[str, LogInArchive] = {}
-        """Of the states of TRL in each directory."""
+        """Longest state of TRL in each directory."""
         self._runs: set[tuple[str, str] | int] = set()
 
     def add(self, log_in_archive: LogInArchive) -> None:
@@ -203,7 +203,7 @@ def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
 def _inflate(
     file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None
 ) -> None:
-    """Unpack a stream; raises BadLog where it is damaged or becomes larger than it may."""
+    """Unpack a stream. Raises BadLog if it is damaged or exceeds the size limit."""
     written = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):

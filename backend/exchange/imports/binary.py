@@ -46,7 +46,7 @@ class BinaryReader:
         self._left = file.most_values
 
     def read(self, offset: int) -> Answer | None:
-        """The part at a place of the file; None if no complete record is left. Raises BadLog."""
+        """Return the part at a place of the file; None if no complete record is left. Raises BadLog."""
         size = PART_BYTES
         while True:
             self._file.seek(offset)

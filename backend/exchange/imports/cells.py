@@ -12,7 +12,7 @@ from backend.exchange.imports.log_file import LogFile, no_sense
 from backend.exchange.imports.table import BadLog, Floats
 
 CELLS = 60_000
-"""Of one answer."""
+"""Maximum number of cells in one answer."""
 
 
 class Cells(NamedTuple):

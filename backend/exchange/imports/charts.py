@@ -20,7 +20,7 @@ class ChartColumn(NamedTuple):
 
 
 def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
-    """The columns of a chart's file; empty for any other file."""
+    """Return the columns of a chart's file; empty for any other file."""
     names = set(header)
     bounded = [name for name in header if all(f"{name}{bound}" in names for bound in BOUNDS)]
     if not bounded or not all(_SEPARATOR in name for name in bounded):
@@ -29,7 +29,7 @@ def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
 
 
 def from_charts(table: Table, charts: Sequence[ChartColumn]) -> Log:
-    """The log of the run in a chart. Of several runs all columns stay, under their whole names."""
+    """Return the log of the run in a chart. Of several runs all columns stay, under their whole names."""
     for chart in charts:
         for bound in BOUNDS:
             table.columns.pop(f"{chart.column}{bound}", None)

@@ -26,7 +26,7 @@ def import_into(
     run: str | None = None,
     **names: Any,
 ) -> Iterator[str]:
-    """Import the file; yields the lines of the report. Raises InvalidRequest where it cannot be imported."""
+    """Import the file and yield the lines of the report. Raises InvalidRequest if it cannot be imported."""
     if seed is not None and not (seed.isdecimal() and int(seed) < MAX_SEED):
         raise InvalidRequest([FieldError("seed", f"is {seed!r:.40}; expected a whole number below 2^31")])
     request = replace(

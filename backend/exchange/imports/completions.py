@@ -110,7 +110,7 @@ class Completions:
         return [pack_foreign(run_id, step, groups) for step, groups in self.steps()]
 
     def written(self) -> dict[int, Places]:
-        """The training completions as texts, by step and place."""
+        """Return the training completions as texts, by step and place."""
         return {
             step: {
                 group.prompt_index: [
@@ -157,7 +157,7 @@ def step_of(value: Any) -> int | None:
 
 
 def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """The numbers among some cells: terms of the reward."""
+    """Return the numbers among some cells: terms of the reward."""
     numbers = ((name, as_number(value)) for name, value in cells if type(value) in (int, float, bool))
     terms = {name[:MAX_NAME]: number for name, number in numbers if number is not None}
     return dict(list(terms.items())[:MAX_TERMS])

@@ -38,7 +38,7 @@ class Format(NamedTuple):
 
 
 HELD_OUT = re.compile(r"(?<![a-z])e?val")
-"""In the name of a file and its directory."""
+"""Pattern that marks held-out data in the name of a file or its directory."""
 
 
 def _validation(name: str) -> Split:
@@ -80,7 +80,7 @@ FOREIGN = (
 
 
 def detect(file: IO[bytes]) -> str:
-    """The format by content; raises BadLog for a file of none."""
+    """Return the format by content; raises BadLog for a file of none."""
     file.seek(0)
     head = file.read(HEAD_BYTES)
     if not head.strip():

@@ -31,20 +31,20 @@ def _is_metric(name: str) -> bool:
 
 
 def _counts(table: Table, name: str) -> bool:
-    """Whether nearly all values are whole numbers, and most rows have one."""
+    """Return whether nearly all values are whole numbers, and most rows have one."""
     _, values = table.columns[name].numbers()
     return 2 * len(values) >= len(table) > 0 and bool(is_whole(values).mean() >= STEPS_AT_LEAST)
 
 
 def _rises(table: Table, name: str) -> bool:
-    """Whether every row has a whole number that is larger than the one before."""
+    """Return whether every row has a whole number that is larger than the one before."""
     rows, values = table.columns[name].numbers()
     is_full = len(rows) == len(table) and len(rows) > 2
     return is_full and bool(is_whole(values).all() and (np.diff(values) > 0).all())
 
 
 def steps_of(table: Table, name: str | None) -> Ints:
-    """The step of each row: -1 where it has none. Without a column rows are counted from 1."""
+    """Return the step of each row, -1 if it has none. Without a step column, rows are counted from 1."""
     if name is None:
         return np.arange(1, len(table) + 1, dtype=np.int64)
     steps = np.full(len(table), -1, dtype=np.int64)
@@ -55,26 +55,26 @@ def steps_of(table: Table, name: str | None) -> Ints:
 
 
 def is_step_name(name: str) -> bool:
-    """Whether a column of this name counts something that is no metric."""
+    """Return whether a column of this name counts something that is no metric."""
     return name.lower() in STEP_NAMES
 
 
 class Suggestion(NamedTuple):
-    """A metric that the values of a column look like. It is shown and never applied."""
+    """A metric that a column's values resemble. It is shown but never applied."""
 
     metric: str
     reason: str
 
 
 MIN_VALUES = 12
-"""Of a column whose values say anything."""
+"""Smallest number of values from which a column's meaning can be guessed."""
 
 MIN_RISE = 0.1
 LARGEST_RATE = 0.01
 
 
 def suggestion(values: Floats) -> Suggestion | None:
-    """The metric that a column in the order of its steps looks like; None if its values say nothing."""
+    """Return the metric that a column, in the order of its steps, resembles; None if it cannot be guessed."""
     if len(values) < MIN_VALUES or not np.isfinite(values).all():
         return None
     if values.min() < 0 or values.max() > 1:

@@ -29,7 +29,7 @@ MAX_NAME = 180
 """Characters of a name that the log gives; a number may follow."""
 
 _one_at_a_time = threading.Lock()
-"""Reading takes a whole processor and much memory: whoever imports second waits."""
+"""Lock for reading a log, which takes a whole processor and much memory; a second import waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ImportRequest:
     variant: str = ""
     seed: int | None = None
     step: str | None = None
-    """Column of steps, or ROW_NUMBER; None: it is guessed."""
+    """Column of steps, or ROW_NUMBER; None if it is guessed."""
     mapping: Mapping[str, str] = field(default_factory=dict)
     runs: Sequence[str] = ()
     """Labels of the runs of the file that are imported; none: all of them."""
@@ -131,7 +131,7 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
 
 
 def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
-    """The runs of a file by a name that no other one of it has."""
+    """Return the runs of a file by a name that no other one of it has."""
     labelled: dict[str, Log] = {}
     for log in logs:
         name = clean_text(log.facts.name)[:MAX_NAME] or clean_text(PurePath(file).stem)
@@ -211,7 +211,7 @@ def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[
 
 
 def _content(plan: Plan) -> str:
-    """What tells the points of two logs apart."""
+    """Return what distinguishes the points of two logs."""
     digest = sha256()
     for name, series in plan.series.items():
         digest.update(name.encode() + series.steps.tobytes() + series.values.tobytes())
@@ -219,7 +219,7 @@ def _content(plan: Plan) -> str:
 
 
 def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[Names]:
-    """Names of the runs; two logs that the user does not name are not taken for two seeds."""
+    """Return the names of the runs; two logs that the user does not name do not count as two seeds."""
     experiment = _experiment(request)
     query = select(Run.name, Run.variant).join(Experiment, Experiment.id == Run.experiment_id)
     rows = session.execute(query.where(Experiment.name == experiment)).all()

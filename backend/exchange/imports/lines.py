@@ -13,11 +13,11 @@ LINE_BYTES = 4_000_000
 DOCUMENT_BYTES = 50_000_000
 """A log that is one JSON document is held in memory as a whole."""
 DOCUMENT_VALUES = 4_000_000
-"""In such a document; an empty list of two bytes takes 64 in memory."""
+"""Maximum number of values in a document; an empty list of two bytes takes 64 bytes in memory."""
 
 
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """(number from 1, text with its line break); raises BadLog where it is no UTF-8 or a line has no end."""
+    """Yield (number from 1, text with its line break). Raises BadLog if a line is not UTF-8 or too long."""
     file.seek(0)
     number = 0
     while line := file.readline(LINE_BYTES + 1):
@@ -31,7 +31,7 @@ def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def document(file: IO[bytes]) -> Any:
-    """The file as one JSON document; NaN and infinities are read. Raises BadLog."""
+    """Return the file as one JSON document; NaN and infinities are read. Raises BadLog."""
     file.seek(0)
     content = file.read(DOCUMENT_BYTES + 1)
     if len(content) > DOCUMENT_BYTES:

@@ -28,7 +28,7 @@ class Facts:
     finished_at: float | None = None
     """Seconds since 1970."""
     failure: str = ""
-    """Why it failed, where it did."""
+    """Reason of the failure, if the run failed."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the report."""
 
@@ -40,15 +40,15 @@ class Log:
     table: Table
     facts: Facts = field(default_factory=Facts)
     origin: str = ""
-    """Where the content tells more than the format: a CSV file of W&B. Else empty."""
+    """Origin according to the content, if it says more than the format (a CSV file of W&B); else empty."""
     step: str | None = None
-    """Column of steps, where the format has one; None: it is guessed."""
+    """Column of steps, if the format has one; None if it is guessed."""
     completions: Completions | None = None
     is_derived: bool = False
     """Whether the values are means of the completions."""
 
     def redact(self) -> None:
-        """Replace secrets in names and facts; the config is redacted where it is stored."""
+        """Replace secrets in names and facts; the config is redacted when it is stored."""
         names = _redacted_names(self.table.columns)
         self.table.columns = {names[name]: column for name, column in self.table.columns.items()}
         for column in self.table.columns.values():
@@ -59,7 +59,7 @@ class Log:
 
 
 def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
-    """Names of columns without secrets, by the name; a number follows where another column has the same."""
+    """Return column names without secrets, by original name; a number is appended to a duplicate."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for column in columns:
@@ -71,7 +71,7 @@ def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
-    """A log that holds completions alone; its curves are their means by step. `table` has its bad lines."""
+    """Return a log that holds only completions; its curves are means by step. `table` has its bad lines."""
     if not completions.samples:
         bad = table.bad.first
         raise BadLog(

@@ -18,9 +18,9 @@ from backend.exchange.imports.table import MAX_POINTS, BadLog
 OPERATIONS = "backend.exchange.imports.sandbox_operations"
 ANSWER_SECONDS = 20.0
 LOG_SECONDS = 90.0
-"""For all answers of an import together: other imports wait meanwhile."""
+"""Time limit of all answers of an import together, in seconds; other imports wait meanwhile."""
 ARCHIVE_SECONDS = 200.0
-"""The same for an archive of a run."""
+"""Time limit of all answers about an archive of a run together, in seconds."""
 
 
 PREFIX = "grpolab-import-"
@@ -104,7 +104,7 @@ class LogFile:
         return path
 
     def ask(self, operation: str, **request: Any) -> dict[str, Any]:
-        """The answer of an operation on the whole file, an object. Raises BadLog."""
+        """Return the answer of an operation on the whole file, an object. Raises BadLog."""
         try:
             answer = self.sandbox.ask(operation, path=str(self._path), **request)
         except Refused as error:
@@ -117,5 +117,5 @@ class LogFile:
 
 
 def no_sense() -> BadLog:
-    """The error of an answer that no reader gives: a process that was taken over may say anything."""
+    """Return the error of an answer that no reader gives: a process that was taken over may say anything."""
     return BadLog("cannot be read: the sandbox sent an invalid answer")

@@ -17,7 +17,7 @@ from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.protobuf import Value, fields, float32, float64, signed, varint
 
 MAX_RUNS = 100
-"""Of one import."""
+"""Maximum number of runs in one import."""
 MAX_TEXT = 100_000
 """Bytes of a config that are passed on."""
 MAX_PART_NAMES = 5_000
@@ -46,7 +46,7 @@ class LogPart:
         return len(self._values)
 
     def add(self, point: Point) -> None:
-        """One more value; one whose step is beyond 64 bits is left out."""
+        """Add a value; a value whose step exceeds 64 bits is omitted."""
         if not -(2**63) <= point.step < 2**63:
             return
         number = self._names.setdefault(point.name, len(self._names))
@@ -58,7 +58,7 @@ class LogPart:
         self._times.append(point.time)
 
     def answer(self, used: int) -> dict[str, Any]:
-        """The first `used` bytes are done with."""
+        """Return the first `used` bytes are done with."""
         columns = self._numbers, self._steps, self._values, self._times
         packed = [b64encode(column.tobytes()).decode() for column in columns]
         return {"used": used, "names": list(self._names), "columns": packed, "facts": self.facts}
@@ -76,7 +76,7 @@ def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes]
 # ---------------------------------------------------------------- TensorBoard
 
 DT_FLOAT, DT_DOUBLE, DT_STRING, DT_INT64 = 1, 2, 7, 9
-"""From tensorflow/core/framework/types.proto."""
+"""Types of a tensor's values, from tensorflow/core/framework/types.proto."""
 
 
 _SCALAR = re.compile(
@@ -130,7 +130,7 @@ def _take_summary_value(log_part: LogPart, content: bytes, step: int, time: floa
 
 
 TEXTS = ("args/text_summary", "args")
-"""Where the callback of Hugging Face writes its arguments."""
+"""Names under which the callback of Hugging Face writes its arguments."""
 
 
 def _tensor(content: bytes) -> tuple[float | None, bytes]:
@@ -222,7 +222,7 @@ def _item(content: bytes) -> list[tuple[str, float]]:
 
 
 def _json_number(text: bytes) -> float | None:
-    """A number, or one of the words that stand for those JSON lacks."""
+    """Return a number, or one of the names for numbers that JSON lacks."""
     if len(text) > 64:
         return None
     try:

@@ -17,7 +17,7 @@ from backend.exchange.imports.runs import LABELS, split_runs
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Floats, Table, as_number
 
 CELLS = 150_000
-"""Of one answer: as base64 they fit into one of the sandbox."""
+"""Maximum number of cells in one answer; encoded as base64 they fit into an answer of the sandbox."""
 COMPLETIONS = {"step", "prompt", "completion"}
 TRACKIO = {"id", "run_name", "step", "timestamp"}
 TRACKIO_OWN = ("id", "log_id", "space_id")
@@ -83,7 +83,7 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
 
 
 def _unpacked(answer: dict[str, Any], most: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
-    """(rows, values of each column, 1 where there is one); raises BadLog for an answer that does not fit."""
+    """Return (rows, values of each column, 1 for each present value). Raises BadLog for an invalid answer."""
     try:
         used = int(answer["used"])
         numbers, bits = (b64decode(answer[name], validate=True) for name in ("numbers", "is_there"))
@@ -137,7 +137,7 @@ def _is_row(cells: Any, names: list[str]) -> bool:
 
 
 def add_completion(completions: Completions, table: Table, line: int, row: dict[str, Any]) -> None:
-    """Enter one row of TRL; one without a step is a bad line."""
+    """Add one row of TRL; a row without a step is a bad line."""
     step = step_of(row.pop("step"))
     if step is None:
         table.bad.add(line, "has no step: expected a whole number")
@@ -149,7 +149,7 @@ def add_completion(completions: Completions, table: Table, line: int, row: dict[
 
 
 def sum_note(terms: list[str]) -> list[str]:
-    """A sentence where the total reward is not in the log."""
+    """Return a sentence if the total reward is not in the log."""
     if len(terms) < 2:
         return []
     return [

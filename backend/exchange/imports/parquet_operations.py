@@ -19,7 +19,7 @@ MAX_DISTINCT = 200
 REPLY_BYTES = 600_000
 """Text of one answer, before it becomes JSON; a row is always answered."""
 ROWS_AT_ONCE = 256
-"""Of texts: a row is looked at alone, but passed over together with others."""
+"""Number of rows of texts that are skipped together; each row that is needed is read separately."""
 MAX_ROW_BYTES = 700_000
 """Exact texts of a row: as base64 they fit into an answer of the sandbox."""
 
@@ -128,7 +128,7 @@ def _numbers(column: Any) -> tuple[Any, Any]:
 
 
 def _labels(column: Any) -> dict[str, Any]:
-    """Different texts, and of each row the place of its own; no texts where there are too many."""
+    """Return the distinct texts and each row's index into them; no texts if there are too many."""
     texts: dict[str, int] = {}
     codes = [
         texts.setdefault("" if text is None else str(text)[:MAX_LABEL], len(texts))

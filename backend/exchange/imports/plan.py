@@ -19,11 +19,11 @@ from backend.metrics.store import NAME
 
 MAX_METRICS = 1_000
 MAX_CHARACTERS = 128
-"""Of a metric's name."""
+"""Maximum number of characters in a metric's name."""
 LATEST = 1e11
 """Seconds since 1970, in the year 5138: what is larger is no such time."""
 ROW_NUMBER = ""
-"""In place of a column of steps: rows are counted."""
+"""Name used in place of a step column if rows are counted instead."""
 
 State = Literal["taken", "renamed", "dropped"]
 
@@ -42,18 +42,18 @@ class Decision(NamedTuple):
 
     column: str
     metric: str
-    """Its name here; empty for a column that is left out."""
+    """Metric's name in this service; empty for a column that is not imported."""
     state: State
     points: int
     reason: str
     suggestion: str = ""
-    """A metric of ours that its values look like, if no name says so."""
+    """Metric that the column's values resemble, if no name identifies it."""
     hint: str = ""
-    """Why it is suggested."""
+    """Reason for the suggestion."""
 
 
 class Restart(NamedTuple):
-    """A place of the log where the step goes back."""
+    """A place in the log where the step decreases."""
 
     line: int
     before: int
@@ -137,7 +137,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
 
 
 def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
-    """The decisions, with what a column of an unknown name alone looks like and the log lacks."""
+    """Return the decisions, with metrics that only one unknown column resembles and that the log lacks."""
     guesses = {
         decision.column: guessed
         for decision in plan.decisions
@@ -191,7 +191,7 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
 
 
 def _note_rows(plan: Plan, steps: Ints) -> None:
-    """Rows without a step, and places where the step goes back."""
+    """Return the rows without a step, and the places where the step decreases."""
     table = plan.log.table
     without = np.flatnonzero(steps < 0)
     for row in without[:MAX_SHOWN]:
@@ -219,7 +219,7 @@ def _read_times(log: Log) -> None:
 
 
 def _possible(time: float | None) -> float | None:
-    """Seconds since 1970, where they are such: a log may hold milliseconds, or anything."""
+    """Return seconds since 1970, if the values are such times; a log may hold milliseconds or anything."""
     return time if time is not None and 0 < time < LATEST else None
 
 
@@ -243,7 +243,7 @@ def _decide(
 
 
 def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
-    """Why a column is no metric; empty if it is one."""
+    """Return why a column is not a metric; "" if it is one."""
     table_column = plan.log.table.columns[column]
     if wanted_name == "":
         return "left out by you"
@@ -263,7 +263,7 @@ def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
 
 
 def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
-    """The last value of each step, in the order of steps; and how many values were replaced by it."""
+    """Return the last value of each step, in the order of steps; and how many values were replaced by it."""
     rows, values = table.columns[column].numbers()
     steps_of_values = steps[rows]
     steps_of_values, values = steps_of_values[steps_of_values >= 0], values[steps_of_values >= 0]

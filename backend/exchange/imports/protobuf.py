@@ -54,10 +54,10 @@ def signed(value: int) -> int:
 
 
 def float32(value: int) -> float:
-    """The float whose 32 bits these are."""
+    """Return the float whose 32 bits these are."""
     return float(struct.unpack("<f", value.to_bytes(4, "little"))[0])
 
 
 def float64(value: int) -> float:
-    """The double whose 64 bits these are."""
+    """Return the double whose 64 bits these are."""
     return float(struct.unpack("<d", value.to_bytes(8, "little"))[0])

@@ -1,4 +1,4 @@
-"""Several runs in one table: its columns that name a run or its seed tell them apart."""
+"""Several runs in one table, distinguished by the columns that name a run or its seed."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ LABELS = (*RUN_NAMES, SEED)
 
 
 def split_runs(log: Log) -> list[Log]:
-    """A log for each run, in the order in which they begin; the log itself where there is one."""
+    """Return a log per run, in the order in which the runs begin; the log itself if there is one run."""
     labels = {name: log.table.labels[name] for name in LABELS if log.table.labels.get(name)}
     keys = list(zip(*labels.values(), strict=True))
     distinct = list(dict.fromkeys(keys))
@@ -36,7 +36,7 @@ def split_runs(log: Log) -> list[Log]:
 
 
 def _split(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
-    """A table for each run; the columns that tell them apart are left out."""
+    """Return a table per run, without the columns that distinguish the runs."""
     tables = [Table() for _ in range(runs)]
     lines = np.frombuffer(table.lines, np.int64)
     row_in_run = np.empty(len(lines), np.int64)
@@ -69,7 +69,7 @@ def _log(log: Log, table: Table, labels: dict[str, str]) -> Log:
 
 
 def _named(logs: list[Log]) -> list[Log]:
-    """Tell runs of one name apart by their seed: they are seeds of one variant."""
+    """Distinguish runs of one name by their seed; they are seeds of one variant."""
     if len(logs) > 1:
         names = [log.facts.name for log in logs]
         for log in logs:

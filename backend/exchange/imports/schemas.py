@@ -11,27 +11,27 @@ class ColumnItem(Documented):
 
     column: str
     metric: str
-    """Its name here; empty for a column that is left out."""
+    """Metric's name in this service; empty for a column that is not imported."""
     state: State
     points: int
     reason: str
-    """Why it is renamed or left out."""
+    """Reason why the column is renamed or not imported."""
     suggestion: str = ""
-    """A metric that its values look like; it keeps its name unless `mapping` gives it this one."""
+    """Metric that the column's values resemble; the column keeps its name unless `mapping` renames it."""
     hint: str = ""
-    """Why it is suggested."""
+    """Reason for the suggestion."""
 
 
 class BadLineItem(Documented):
     """A line that is left out, or a value in it."""
 
     line: int
-    """From 1; 0 where the format has no lines."""
+    """Line of the file, starting at 1; 0 if the format has no lines."""
     reason: str
 
 
 class RestartItem(Documented):
-    """A place of the log where the step goes back, as after a resume."""
+    """A place in the log where the step decreases, as after a resume."""
 
     line: int
     before: int
@@ -73,12 +73,12 @@ class RunItemOfImport(Documented):
     """A run of the file."""
 
     label: str
-    """Its name in the file, which the parameter `runs` chooses."""
+    """Name of the run in the file, by which the parameter `runs` chooses it."""
     is_chosen: bool
     run: str | None
     """Id of the run that was made."""
     name: str
-    """Its name here; empty for one that is not chosen."""
+    """Name of the run in this service; empty for a run that is not chosen."""
     rows: int
     completions: int
 

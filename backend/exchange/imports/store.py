@@ -92,7 +92,7 @@ def store_run(
 
 
 def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
-    """The columns of its diagnosis: an imported run is complete from the beginning."""
+    """Return the columns of its diagnosis: an imported run is complete from the beginning."""
     series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if name in METRICS}
     return columns_of(diagnosis_of(Log(series), names.run) if plan.last_step else None, plan.last_step)
 

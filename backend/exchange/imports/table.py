@@ -31,7 +31,7 @@ class TooMany(BadLog):
 
 
 def too_many_values() -> TooMany:
-    """The error of a log with more values than an import takes."""
+    """Return the error of a log with more values than an import takes."""
     return TooMany(f"holds more than {MAX_POINTS:,} values; at most that many are imported at once")
 
 
@@ -43,7 +43,7 @@ class BadLine(NamedTuple):
     """A line, or a value in it, that is left out."""
 
     line: int
-    """From 1; 0 where the format has no lines."""
+    """Line of the file, starting at 1; 0 if the format has no lines."""
     reason: str
 
 
@@ -63,7 +63,7 @@ class BadLines:
 
 @dataclass
 class Column:
-    """Numbers of one column, each with the row it stands in."""
+    """Numbers of one column, each with its row."""
 
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     values: "array[float]" = field(default_factory=lambda: array("d"))
@@ -83,10 +83,10 @@ class Table:
     def __init__(self, most: int = MAX_POINTS) -> None:
         self.columns: dict[str, Column] = {}
         self.lines = array("q")
-        """Of each row, the line of the file."""
+        """Line of the file for each row."""
         self.bad = BadLines()
         self.labels: dict[str, list[str]] = {}
-        """Columns that tell runs apart, a text for each row."""
+        """Columns that distinguish runs, with a text per row."""
         self.points = 0
         """Values of all columns."""
         self._most = most
@@ -96,7 +96,7 @@ class Table:
 
     @property
     def size(self) -> int:
-        """The values, or the rows where these are more: the limit of an import counts either."""
+        """The number of values, or of rows if that is larger; the limit of an import applies to both."""
         return max(self.points, len(self.lines))
 
     def add(self, line: int, cells: Iterable[tuple[str, Any]]) -> None:
@@ -129,7 +129,7 @@ class Table:
             self.bad.add(line, f"{shown(name)} is {shown(value)}, expected a number")
 
     def column(self, name: str) -> Column:
-        """The column of this name, made where there is none yet."""
+        """Return the column of this name; create it if it does not exist."""
         if name not in self.columns:
             if len(self.columns) >= MAX_COLUMNS:
                 raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
@@ -164,7 +164,7 @@ class Table:
 
 
 def as_number(value: Any) -> float | None:
-    """The number in a cell; None if it holds none. NaN and the infinities are numbers."""
+    """Return the number in a cell; None if it holds none. NaN and the infinities are numbers."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]
@@ -189,7 +189,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """The beginning of a value, quoted."""
+    """Return the beginning of a value, quoted."""
     text = value if isinstance(value, str) else _in_short(value)
     text = text if len(text) <= 40 else text[:37] + "..."
     return repr(text) if isinstance(value, str) else text

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 HEADER_BYTES, TRAILER_BYTES = 12, 4
 _POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, reflected."""
+"""Polynomial of CRC-32C, reflected."""
 
 
 def _row(byte: int) -> int:
@@ -32,7 +32,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def is_framed(head: bytes) -> bool:
-    """Whether a file begins with a record."""
+    """Return whether a file begins with a record."""
     return record_bytes(head) is not None
 
 
@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 
 def records(window: bytes) -> Iterator[Record]:
-    """The complete records of a part of a file; raises ValueError where none begins."""
+    """Yield the complete records in a part of a file. Raises ValueError if no record begins there."""
     at = 0
     while at + HEADER_BYTES <= len(window):
         size = record_bytes(window, at)

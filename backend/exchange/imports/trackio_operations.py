@@ -20,7 +20,7 @@ from backend.exchange.imports.texts import MAX_TEXT
 MAX_CONFIG = 100_000
 MAX_ROW_BYTES = 16_000_000
 MAX_POINTS = 18_000
-"""Of one answer."""
+"""Maximum number of points in one answer."""
 REPLY_BYTES = 400_000
 """Text of completions in one answer."""
 TABLE = "trackio.table"
@@ -33,7 +33,7 @@ LIST = {
     "run_id": "SELECT run_id, run_name, count(*), min(rowid) FROM metrics GROUP BY run_id ORDER BY 4 LIMIT ?",
     "run_name": "SELECT run_name, run_name, count(*), min(rowid) FROM metrics GROUP BY 1 ORDER BY 4 LIMIT ?",
 }
-"""By the column that tells runs apart: older versions have names alone."""
+"""Statements by the column that identifies a run; older versions have only names."""
 CONFIGS = {
     "run_id": "SELECT run_id, config FROM configs",
     "run_name": "SELECT run_name, config FROM configs",
@@ -62,7 +62,7 @@ def _authorize(action: int, first: str | None, second: str | None, *_: Any) -> i
 
 
 def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
-    """Columns of a plain table; none where there is no such table."""
+    """Return the columns of a plain table; none if the table does not exist."""
     query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE"
     row = connection.execute(query, (name,)).fetchone()
     if row is None:

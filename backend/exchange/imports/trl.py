@@ -19,7 +19,7 @@ KEPT = (
 """Fields of the state that say how the run was set up."""
 
 SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss")
-"""Of the last row, which sums up the training and is no step of it."""
+"""Columns of the last row, which summarises the training and is not a step."""
 
 
 def read_trl(file: LogFile) -> Log:

@@ -28,7 +28,7 @@ _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 
 
 def read_verl_file(file: LogFile) -> Log:
-    """The JSONL file; a line without `data` is left out."""
+    """Return the JSONL file; a line without `data` is left out."""
     table = Table(file.most_values)
     for line, row in records(file.content, table):
         data = row.get("data")
@@ -56,7 +56,7 @@ def read_verl_rollouts(file: LogFile, *, split: Split) -> Log:
 
 
 def _truth(value: Any) -> bool | None:
-    """Whether a completion is right, where its accuracy is 0 or 1."""
+    """Return whether a completion is right, if its accuracy is 0 or 1."""
     number = as_number(value)
     return bool(number) if number in {0.0, 1.0} else None
 

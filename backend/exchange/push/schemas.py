@@ -51,7 +51,7 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class PushModel(StrictNumbers):
-    """A part of a request; NUL is written out where it is stored."""
+    """A part of a request; NUL is escaped when it is stored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -114,7 +114,7 @@ class FinishRecord(PushModel):
 
 
 def _brief(records: "list[Record | None]") -> "list[Record | None]":
-    """What is stored while nobody else can write."""
+    """Values that are stored while no other process can write."""
     values = sum(len(record.values) for record in records if isinstance(record, MetricsRecord))
     if values > MAX_VALUES_OF_BATCH:
         raise ValueError(f"expected at most {MAX_VALUES_OF_BATCH:,} values, got {values:,}")
@@ -148,14 +148,14 @@ class Batch(PushModel):
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
     """Number of the first of these records."""
     records: Annotated[list[Record | None], Field(max_length=MAX_RECORDS), FailFast(), AfterValidator(_brief)]
-    """Null stands for a record that was refused before. None at all is a sign of life."""
+    """Records; null replaces a record that was refused before. An empty list is a heartbeat."""
 
 
 class PushAnswer(Documented):
     """State of a pushed run."""
 
     run: str
-    """Its id here, as in `/run/<id>`."""
+    """Id of the run in this service, as in `/run/<id>`."""
     status: str
     stop: bool
     """Whether somebody wants it to stop."""

@@ -40,7 +40,8 @@ from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, Push
 from backend.storage.sort_values import sort_values
 
 MAX_RUNS = 10_000
-"""Of one writer, with those in the trash: a token that is lost fills no database."""
+"""Maximum number of runs of one writer, those in the trash included, so that a leaked token cannot fill the
+database."""
 
 
 class Owner(NamedTuple):
@@ -51,7 +52,7 @@ class Owner(NamedTuple):
 
 
 def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
-    """Store what is new of a batch, and make the run where there is none.
+    """Store the new records of a batch, and create the run if it does not exist.
 
     Raises NotFound without a run and its head, Conflict where records before these are missing,
     Gone for a run in the trash, InvalidRequest for too many metrics or runs. Nothing of the batch is stored
@@ -90,7 +91,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
 
 
 def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
-    """The run that this writer pushes under this key; nobody else's is ever found.
+    """Return the run that this writer pushes under this key; nobody else's is ever found.
 
     Raises Gone where somebody has put it into the trash, or deleted it a moment ago.
     """
@@ -131,7 +132,7 @@ class About(NamedTuple):
     names: Names
     config: dict[str, Any]
     left_out: str
-    """Why there is no config."""
+    """Reason why there is no config."""
 
 
 def _cleaned(head: RunHead) -> About:
@@ -182,7 +183,7 @@ def _make(session: Session, owner: Owner, about: About | None) -> Run:
 
 
 def _check_quota(session: Session, writer: str) -> None:
-    """Raise InvalidRequest where a writer has as many runs as it may; the operator has no such limit."""
+    """Raise InvalidRequest if a writer has reached its limit of runs; the operator has no such limit."""
     count = select(func.count()).select_from(Run).where(Run.writer == writer)
     if writer and (session.scalar(count) or 0) >= MAX_RUNS:
         reason = (
@@ -223,7 +224,7 @@ class ProcessPlace(NamedTuple):
 
 
 def _process_place(session: Session, run: Run, push_session: str) -> ProcessPlace:
-    """The place of the process that pushes, before this batch counts.
+    """Return the place of the process that pushes, before this batch counts.
 
     A process began where the service first heard of one of its sessions.
     """
@@ -311,7 +312,7 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
-    """The training completions among some records as texts, by step and place."""
+    """Return the training completions among some records as texts, by step and place."""
     by_step: dict[int, dict[int, list[Written]]] = defaultdict(dict)
     for record in records:
         if isinstance(record, CompletionsRecord) and record.split == "train":

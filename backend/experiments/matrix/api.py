@@ -179,7 +179,7 @@ def _by_variant(runs: Iterable[Run]) -> list[Row]:
 
 
 def _named(groups: Iterable[Sequence[Run]]) -> list[Row]:
-    """Rows named by their variants, and by their configs and forks where a variant has several."""
+    """Name rows by their variants, and by their configs and forks if a variant has several."""
     groups = list(groups)
     names = [group[0].variant for group in groups]
     return [

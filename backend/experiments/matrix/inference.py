@@ -34,7 +34,7 @@ class Contrast:
     """The difference of a variant to the baseline in one metric."""
 
     paired: bool
-    """By seed, or (at any time, without shared seeds) the k-th seed with the k-th."""
+    """Whether values are paired by seed, or (at any time, without shared seeds) the k-th with the k-th."""
     n: int
     """Pairs; without pairs the smaller number of seeds."""
     mean: float
@@ -42,7 +42,7 @@ class Contrast:
     """Lower end of the 95 % interval, before the correction; None if there is none."""
     high: float | None
     p: float | None
-    """Two-sided, before the correction; None without an interval, and where nothing varies."""
+    """Two-sided p value before the correction; None without an interval, or if nothing varies."""
     effect: float | None
     """Hedges' g_av: the difference over the root mean square of the two standard deviations, corrected."""
     std: float | None
@@ -110,7 +110,7 @@ def _welch(values: Sequence[float], base: Sequence[float]) -> Contrast:
 
 
 def _is_constant(std: float, *values: Sequence[float]) -> bool:
-    """Whether a spread is nothing but the rounding of equal numbers."""
+    """Return whether a spread is nothing but the rounding of equal numbers."""
     return std <= 1e-12 * max(abs(value) for side in values for value in side)
 
 
@@ -125,7 +125,7 @@ def _hedges(mean: float, std: float | None, second_std: float | None, freedom: i
 
 
 def any_time_p(t: float, n: int) -> float:
-    """The p-value of a t statistic of n differences that holds at any time, 1 / E at most 1.
+    """Return the p-value of a t statistic of n differences that holds at any time, 1 / E at most 1.
 
     E is the mixture of the t statistic's likelihood ratio over normal standardised differences of variance g,
     E = sqrt(r) ((1 + u) / (1 + r u))^(n/2), u = t^2 / (n - 1), r = 1 / (1 + n g): under the null its
@@ -139,7 +139,7 @@ def any_time_p(t: float, n: int) -> float:
 
 
 def threshold(n: int, alpha: float, looks: Looks) -> float:
-    """The |t| of n differences beyond which they count at a level; infinite where no t is enough.
+    """Return the |t| above which n differences are significant at a level; infinite if no t suffices.
 
     At any time it solves `any_time_p(t, n) = alpha` for t.
     """
@@ -175,7 +175,7 @@ def forecast(mean: float, std: float, n: int, alpha: float, looks: Looks) -> flo
 
 
 def seeds_needed(observed: Contrast, alpha: float) -> int | None:
-    """The least number of pairs with a power of 80 % at a level; None beyond MAX_SEEDS.
+    """Return the least number of pairs with a power of 80 % at a level; None beyond MAX_SEEDS.
 
     It takes the difference and spread for those seen, and looks at any time: more seeds mean another look.
     """

@@ -32,13 +32,13 @@ class Entry:
 
     name: str
     values: Mapping[int, float | None]
-    """By seed; None: no value, NaN: one that is not finite."""
+    """Value by seed; None if there is no value, NaN if it is not finite."""
     ended: set[int]
     """Seeds whose runs have ended; those of others enter no difference."""
     unrecorded: Mapping[int, str]
-    """By seed, of runs that do not record what the column reads: the metric that they lack."""
+    """Missing metric by seed, for runs that do not record what the column reads."""
     reached: int | None
-    """How many runs have reached the column's threshold; None without one, or where none can tell."""
+    """Number of runs that reached the column's threshold; None without a threshold, or if it is unknown."""
 
     def usable(self) -> dict[int, float]:
         """Finite values of runs that have ended."""
@@ -119,14 +119,14 @@ def judge(
 
 
 def _untested(apart: str) -> Judgement:
-    """Of the baseline itself, and of a metric of another scale."""
+    """Return the judgement without a test, for the baseline itself and for a metric on another scale."""
     return Judgement("not comparable", apart) if apart else Judgement("baseline")
 
 
 def _unclaimed(
     contrast_: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
 ) -> Judgement:
-    """No claim; with seeds to add where their number is the reason and none are under way."""
+    """Return no claim, with seeds to add if too few seeds are the reason and none are in progress."""
     is_waiting = planned is not None and min(len(entry.ended), len(base.ended)) < planned
     is_short = contrast_ is not None and contrast_.low is None and contrast_.n < MIN_AT_ANY_TIME
     more_seeds = (
@@ -155,7 +155,7 @@ def _word(column: Column, mean: float) -> str:
 
 
 def _barred(column: Column, entry: Entry, planned: int | None) -> str:
-    """Why nothing may be claimed with this row, in one sentence; empty if something may."""
+    """Return a sentence why nothing may be claimed with this row; "" if something may."""
     ended = [entry.values[seed] for seed in entry.ended]
     if planned is not None and len(ended) < planned:
         done = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"

@@ -43,7 +43,7 @@ class Column:
 
 
 def final(curve: Curve, *, is_evaluation: bool) -> float | None:
-    """The mean of the curve's last 10 steps, or the last evaluation; NaN if one is not finite."""
+    """Return the mean of the curve's last 10 steps, or the last evaluation; NaN if one is not finite."""
     if not len(curve):
         return None
     if is_evaluation:
@@ -52,7 +52,7 @@ def final(curve: Curve, *, is_evaluation: bool) -> float | None:
 
 
 def best(curve: Curve, direction: Better) -> float | None:
-    """The largest or smallest finite value; None without a direction."""
+    """Return the largest or smallest finite value; None without a direction."""
     finite = curve.values[np.isfinite(curve.values)]
     if not len(finite) or not direction:
         return None
@@ -60,12 +60,12 @@ def best(curve: Curve, direction: Better) -> float | None:
 
 
 def until(curve: Curve, x: Floats, most: float) -> Curve:
-    """The points of a curve whose position in `x` (N,) is at most `most`."""
+    """Return the points of a curve whose position in `x` (N,) is at most `most`."""
     return curve.at(x <= most)
 
 
 def area(curve: Curve, last_step: int) -> float | None:
-    """The mean height of the curve up to a step: the area under it over its width, by trapezoids.
+    """Return the mean height of the curve up to a step: the area under it over its width, by trapezoids.
 
     NaN if a value on the way is not finite.
     """
@@ -82,7 +82,7 @@ def area(curve: Curve, last_step: int) -> float | None:
 def reached(
     curve: Curve, x: Floats, threshold: float, direction: Better, *, is_evaluation: bool
 ) -> float | None:
-    """The position `x` at which the curve first reaches a threshold; None if it never does.
+    """Return the position `x` at which the curve first reaches a threshold; None if it never does.
 
     A metric of training reaches it with the mean of its last 10 points: a single step is noise.
     """
@@ -92,7 +92,7 @@ def reached(
 
 
 def sparkline(curves: Sequence[Curve]) -> list[float | None]:
-    """The mean curve in at most 40 values, evenly along the steps; None if no curve has a value."""
+    """Return the mean curve in at most 40 values, evenly along the steps; None if no curve has a value."""
     curves = [curve.at(np.isfinite(curve.values)) for curve in curves]
     curves = [curve for curve in curves if len(curve)]
     if not curves:
@@ -109,7 +109,7 @@ def sparkline(curves: Sequence[Curve]) -> list[float | None]:
 
 
 def _running_mean(values: Floats) -> Floats:
-    """Of the last 10 points, from the tenth on; NaN before, and beside a value that is not finite."""
+    """Return the mean of the last 10 points; NaN before the tenth point and near a non-finite value."""
     means = np.full(len(values), np.nan)
     if len(values) >= LAST_STEPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, LAST_STEPS)

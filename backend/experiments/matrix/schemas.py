@@ -51,7 +51,7 @@ class Versus(Documented):
     p: float | None
     """Two-sided, before the correction."""
     p_corrected: float | None
-    """By Holm's procedure over all differences of the table."""
+    """p value corrected by Holm's procedure over all differences of the table."""
     effect: float | None
     """Hedges' g_av."""
     variance_ratio: float | None
@@ -71,8 +71,8 @@ class MatrixCell(Documented):
     values: list[float | str | None]
     """One per run of the row, in the order of `runs`; null if a run has none."""
     reached: int | None
-    """Of a threshold: how many of the runs that count have reached it, also those that do not record what it
-    took; null if none of them records the metric."""
+    """Number of counted runs that reached the threshold, including runs that do not record what it took; null
+    if none of them records the metric."""
     sparkline: list[float | None]
     """The mean curve of the metric, at most 40 values evenly over the steps."""
     versus: Versus | None
@@ -80,8 +80,8 @@ class MatrixCell(Documented):
     reason: str
     """One sentence on a verdict that is not a claim; else empty."""
     more_seeds: int | None
-    """With this many more seeds the difference would be decided in 80 % of cases, if it is as large as it
-    looks; under `no claim` as many as an interval needs at least."""
+    """Number of further seeds with which the difference would be decided in 80 % of cases if it is as large
+    as measured; for `no claim`, the fewest that an interval needs."""
 
 
 class MatrixRow(Documented):
@@ -90,7 +90,7 @@ class MatrixRow(Documented):
     variant: str
     runs: list[MatrixRun]
     cells: dict[str, MatrixCell]
-    """By the columns' keys."""
+    """Cells by the columns' keys."""
 
 
 class Matrix(Documented):
@@ -99,10 +99,10 @@ class Matrix(Documented):
     baseline: int
     """Index of the baseline's row."""
     columns: list[MatrixColumn]
-    """Those for which any run has a value."""
+    """Metrics for which any run has a value."""
     rows: list[MatrixRow]
     looks: Literal["planned", "any time"]
-    """planned: one look once all planned seeds have finished, with Student's t; any time: always-valid."""
+    """planned: one test after all planned seeds have finished, with Student's t; any time: always valid."""
     planned: int | None
     """Seeds per variant under a plan."""
     tests: int

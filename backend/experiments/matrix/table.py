@@ -30,7 +30,7 @@ from backend.storage.numbers import spell
 
 TOKENS = "tokens/total"
 AXES = {"tokens_to": TOKENS, "seconds_to": "time/wall_seconds"}
-"""What is spent on the way to a threshold, by reading."""
+"""Cost of reaching a threshold, by kind of reading."""
 UNITS = {"steps_to": "steps", "tokens_to": "tokens", "seconds_to": "s"}
 ENDED = ("finished", "stopped")
 """Statuses of runs whose values enter a difference: a stop rule is part of a method, a failure is not."""
@@ -106,7 +106,7 @@ def matrix_of(
 
 
 def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
-    """Why the rows cannot be compared by a metric, a sentence each; empty for those that can."""
+    """Return a sentence per row why it cannot be compared by a metric; empty for rows that can."""
     first = base.counted[0]
     if mixed := {path for run in base.counted for path in apart(metric, run, first)}:
         return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
@@ -125,12 +125,12 @@ def _apart_from(metric: str, row: Row, first: Run) -> str:
 
 
 def _spent(columns: Sequence[Column]) -> list[str]:
-    """The totals along which thresholds are reached."""
+    """Return the totals along which thresholds are reached."""
     return [AXES[column.reading] for column in columns if column.reading in AXES]
 
 
 def _looks(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
-    """How the data may be looked at, with notes on seeds that were run twice or were not planned."""
+    """Return which test applies, with notes on seeds that were run twice or were not planned."""
     notes = [
         f"{row.name} has several runs of seed {seed}; only the one launched first counts."
         for row in rows
@@ -151,7 +151,7 @@ def _curve(points: Points) -> Curve:
 
 
 def _common(runs: Sequence[Run], curves: Curves) -> float | None:
-    """The largest number of tokens that every run has reached; None if one has recorded none."""
+    """Return the largest number of tokens that every run has reached; None if one has recorded none."""
     ends = [
         float(np.nanmax(curve.values))
         for run in runs
@@ -161,7 +161,7 @@ def _common(runs: Sequence[Run], curves: Curves) -> float | None:
 
 
 def direction_of(metric: str) -> Better:
-    """The catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
+    """Return the catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
     about = find_metric(metric)
     return about.better if about else ""
 
@@ -228,13 +228,13 @@ class _Reader:
         return curve, np.where(index >= 0, axis.values[np.maximum(index, 0)], 0.0)
 
     def line(self, row: Row, metric: str) -> list[float | None]:
-        """The mean curve of a row."""
+        """Return the mean curve of a row."""
         curves = [self._curves.get((run.id, metric)) for run in row.counted]
         return sparkline([curve for curve in curves if curve is not None])
 
 
 def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
-    """The position `x` at which the curve first reaches the column's threshold."""
+    """Return the position `x` at which the curve first reaches the column's threshold."""
     return reached(
         curve,
         x,

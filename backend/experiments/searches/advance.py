@@ -59,7 +59,7 @@ def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
 
 
 def stop_search(session: Session, experiment_id: str) -> None:
-    """End a search with the runs that it has; those that go on are stopped. Raises NotFound and Conflict."""
+    """End a search and stop its runs. Raises NotFound if there is no search, Conflict if it has ended."""
     row = session.scalar(
         select(Search).where(Search.experiment_id == experiment_id).with_for_update(),
         execution_options={"populate_existing": True},
@@ -83,7 +83,7 @@ def stop_search(session: Session, experiment_id: str) -> None:
 
 
 def _take_revision(session: Session, search: SearchRow) -> bool:
-    """Whether nobody has decided anything since the rows were read; from here on nobody else does."""
+    """Return whether nobody has decided anything since the rows were read; from here on nobody else does."""
     seen = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
@@ -150,7 +150,7 @@ def _set(session: Session, search: SearchRow, number: int, **values: Any) -> Non
 
 
 def _tried(session: Session, settings: Settings, state: SearchState) -> Step | None:
-    """Queue the next configuration; where there is none, go on to the comparison."""
+    """Queue the next configuration; if there is none, begin the comparison."""
     search, trials = state.search, state.trials
     ended = end_of_trials(trials, search.sweep)
     idle = not ended and any(slot.run_id is None for slot in live_slots(session))
@@ -195,7 +195,7 @@ def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
 
 
 def _checked(settings: Settings, search: SearchRow, cell: Cell | str) -> tuple[Cell | None, RunConfig | str]:
-    """The cell with its config, or with the reason why it cannot run."""
+    """Return the cell with its config, or with the reason why it cannot run."""
     if isinstance(cell, str):
         return None, cell
     try:
@@ -280,7 +280,7 @@ def _why_none(search: SearchRow) -> str:
 
 
 def _config_of(session: Session, trial: TrialRow) -> RunConfig | None:
-    """The config of a configuration's run; None if it is not one of this version any more."""
+    """Return the config of a configuration's run; None if it is not one of this version any more."""
     document = session.scalar(select(Run.config).where(Run.id == trial.run.id)) if trial.run else None
     try:
         return RunConfig.model_validate(document) if document else None

@@ -25,7 +25,7 @@ def list_of_experiment(session: ReadSession, experiment: Annotated[str, Query(ma
 
 @router.post("/{experiment_id}/stop", response_model=SearchItem)
 def stop(experiment_id: str, lab: LabOf) -> Json:
-    """Try no further configuration, and stop the runs of the search that go on."""
+    """Stop a search and its unfinished runs; no further configuration is tried."""
     with lab.sessions.begin() as session:
         stop_search(session, experiment_id)
     with reading(lab.sessions) as session:

@@ -20,9 +20,9 @@ class Spent(NamedTuple):
     """Time and money that the runs of a search have taken so far."""
 
     hours: float
-    """Of worker slots."""
+    """Hours of worker slots."""
     money: dict[str, float]
-    """By currency."""
+    """Money by currency."""
     by_run: dict[str, float]
     """Hours of each run."""
 
@@ -63,7 +63,7 @@ def lacking(
     *,
     further_runs: int,
 ) -> str:
-    """The sentence that says why so many further runs do not fit into the budget; empty if they do."""
+    """Return the sentence that says why so many further runs do not fit into the budget; empty if they do."""
     if search.hours is None and search.money is None:
         return ""
     taken = spent(session, experiment_id)

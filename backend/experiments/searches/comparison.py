@@ -22,7 +22,7 @@ class Difference(NamedTuple):
     p: float | None
 
     def shows(self, sign: float) -> bool:
-        """Whether it is shown to lie on the side of this sign."""
+        """Return whether it is shown to lie on the side of this sign."""
         return (
             self.contrast is not None
             and self.p is not None
@@ -39,7 +39,7 @@ class Finalists(NamedTuple):
 
 
 def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> Finalists:
-    """Means over the further seeds, and differences to the first, paired by seed where seeds are shared."""
+    """Return means over the further seeds, and differences to the first, paired by shared seeds."""
     chosen = [trial for trial in trials if trial.chosen]
     further = further_runs(search, trials, runs)
     values = {trial.number: _values(trial, further) for trial in chosen}

@@ -44,7 +44,7 @@ class SearchRow(NamedTuple):
 
 
 def sickness(trial: TrialRow, settings: SearchSettings) -> str:
-    """The reason to stop a live run by its diagnosis or its values; empty if there is none."""
+    """Return the reason to stop a live run by its diagnosis or its values; empty if there is none."""
     run = trial.run
     if run is None or run.status not in LIVE or trial.pruned or run.wish:
         return ""
@@ -60,7 +60,7 @@ def sickness(trial: TrialRow, settings: SearchSettings) -> str:
 
 
 def behind(trial: TrialRow, settings: SearchSettings) -> str:
-    """The reason in words for a run that the pruner stops."""
+    """Return the reason in words for a run that the pruner stops."""
     step, value = next(reversed(trial.reports.items()))
     reference = (
         "the median of the finished runs" if settings.pruner == "median" else "the best third at its rung"
@@ -69,7 +69,7 @@ def behind(trial: TrialRow, settings: SearchSettings) -> str:
 
 
 def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_slot_free: bool) -> bool:
-    """Whether a further run may wait now: one waits at most, and only where a slot is free or none trains."""
+    """Return whether another run may be queued: at most one, and only if a slot is free or none trains."""
     live = [trial for trial in trials if trial.state in LIVE]
     if not live:
         return True
@@ -78,7 +78,7 @@ def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_sl
 
 
 def end_of_trials(trials: Sequence[TrialRow], sweep: Sweep) -> str:
-    """The sentence that says why no further configuration is tried; empty while one may be."""
+    """Return the sentence that says why no further configuration is tried; empty while one may be."""
     if len(trials) >= sweep.cells:
         return f"{sweep.cells} configurations were tried, as asked"
     newest = trials[-MAX_REFUSED:]
@@ -100,7 +100,7 @@ def _why(trial: TrialRow) -> str:
 
 
 def best_of(trials: Sequence[TrialRow], settings: SearchSettings, most: int) -> list[TrialRow]:
-    """The configurations with the best values, the best first; of equal ones the earlier."""
+    """Return the configurations with the best values, the best first; of equal ones the earlier."""
     sign = -1.0 if settings.maximizes else 1.0
     valued = [(trial.value, trial) for trial in trials if trial.value is not None]
     return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:most]
@@ -116,5 +116,5 @@ def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[R
 
 
 def is_compared(runs: Sequence[RunRow]) -> bool:
-    """Whether all of these runs have ended."""
+    """Return whether all of these runs have ended."""
     return all(run.status in (*DONE, "failed") for run in runs)

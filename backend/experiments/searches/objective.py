@@ -30,7 +30,7 @@ def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> R
 
 
 def value_of(reports: Reports) -> float | None:
-    """The value of a run; None if it has none that is finite."""
+    """Return the value of a run; None if it has none that is finite."""
     last = next(reversed(reports.values()), math.nan)
     return last if math.isfinite(last) else None
 

@@ -13,18 +13,18 @@ class SearchTrialItem(Documented):
     """A configuration of a search and its first run."""
 
     number: int
-    """From 1, in the order in which they were chosen."""
+    """Number of the configuration in the order of choice, starting at 1."""
     values: list[JsonValue]
     """Values of the swept knobs, in the order of `knobs`."""
     variant: str
     run: str | None
-    """Null: it cannot be run, or its run was deleted."""
+    """Run of the configuration; null if it cannot be run or its run was deleted."""
     run_name: str | None
     state: State
     reason: str
-    """Why it was pruned or refused, or how its run has ended."""
+    """Reason why the configuration was pruned or refused, or how its run ended."""
     step: int
-    """Of its newest value."""
+    """Step of the newest value."""
     value: float | None
     """The newest value of the objective; null: none yet, or it is not finite."""
     counts: bool
@@ -43,7 +43,7 @@ class Finalist(Documented):
     n: int
     """Remaining seeds with a value."""
     waiting: int
-    """Remaining seeds whose runs go on."""
+    """Remaining seeds whose runs continue."""
     mean: float | None
     low: float | None
     high: float | None
@@ -54,7 +54,8 @@ class Finalist(Documented):
     difference_high: float | None
     """95 % interval of the difference, before the correction."""
     paired: bool | None
-    """By seed; false: each has a seed that the other lacks, or has only one. Null without a difference."""
+    """Whether values are paired by seed; false if each side has a seed that the other lacks, or only one.
+    Null without a difference."""
     p: float | None
     """P-value of the difference, by Holm's procedure over all pairs of finalists."""
 
@@ -73,7 +74,7 @@ class SearchItem(Documented):
     experiment: str
     status: Literal["searching", "comparing", "finished", "stopped"]
     reason: str
-    """Why no further configuration is tried; empty while one may be."""
+    """Reason why no further configuration is tried; empty while one may be."""
     settings: SearchSettings
     configurations: int
     """Most that are tried."""
@@ -95,7 +96,7 @@ class SearchItem(Documented):
     hours: float
     """Hours of worker slots spent."""
     money: dict[str, float]
-    """The same in money, by currency."""
+    """Money spent so far, by currency."""
     events: list[SearchEvent]
     """The newest first."""
 

@@ -31,12 +31,12 @@ _ACTIVE_SEARCHES = select(Search.experiment_id).where(Search.status.in_(ACTIVE))
 
 
 def active_searches(session: Session) -> list[str]:
-    """Experiments whose search goes on."""
+    """Return the experiments whose search is in progress."""
     return list(session.scalars(_ACTIVE_SEARCHES))
 
 
 def is_search(session: Session, experiment_id: str) -> bool:
-    """Whether an experiment is a search."""
+    """Return whether an experiment is a search."""
     return session.get(Search, experiment_id) is not None
 
 

@@ -32,7 +32,7 @@ MAX_LISTED = 10_000
 STARTUP = 10
 """Configurations that are drawn at random before TPE follows the results; Optuna's default."""
 REDUCTION = 3
-"""Of successive halving: the share of runs that go on at a rung is a third."""
+"""Reduction factor of successive halving: a third of the runs continue at each rung."""
 MIN_FINISHED = 3
 """Finished runs before the median is asked."""
 
@@ -146,14 +146,14 @@ def _in_order(axis: Axis) -> list[Any]:
 
 
 def _value(axis: Axis, index: Any) -> Any:
-    """The value of a knob at a place that Optuna has chosen."""
+    """Return the value of a knob at a place that Optuna has chosen."""
     if axis.range is None:
         return _in_order(axis)[index]
     return axis.range.at(index) if axis.range.count else axis.range.value(index)
 
 
 def _index_of(axis: Axis, value: Any) -> Any:
-    """The place of a value; None if it is none of the knob."""
+    """Return the place of a value; None if it is none of the knob."""
     if axis.range is not None:
         return axis.range.place(value)
     key = value_key(value)
@@ -165,7 +165,7 @@ def _index_of(axis: Axis, value: Any) -> Any:
 def _frozen(
     trial: TrialRow, axes: Sequence[Axis], spaces: dict[str, BaseDistribution]
 ) -> optuna.trial.FrozenTrial | None:
-    """The trial for the sampler; None for one that says nothing."""
+    """Return the trial for the sampler; None for one that says nothing."""
     if trial.state in ("refused", "deleted", "failed", "no value"):
         return None
     places = {f"{number}": _index_of(axis, trial.point[number]) for number, axis in enumerate(axes)}
@@ -190,7 +190,7 @@ def _finite(trial: TrialRow) -> dict[int, float]:
 
 
 def _unknown(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
-    """A combination that was not tried, at random; all of them are gone through where they are few."""
+    """Return a random combination that was not tried; if there are few, all are enumerated."""
     combinations = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
     if 0 < combinations <= MAX_LISTED:
         listed = [[_value(axis, index) for index in range(axis.count)] for axis in axes]

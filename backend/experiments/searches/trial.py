@@ -52,7 +52,7 @@ class TrialRow:
 
     @property
     def state(self) -> State:
-        """State of its run; one that was pruned and resumed lives again."""
+        """State of the run; a pruned run that was resumed is active again."""
         if self.refused:
             return "refused"
         if self.run is None:
@@ -67,5 +67,5 @@ class TrialRow:
 
     @property
     def value(self) -> float | None:
-        """The value that counts; None while it trains, and where it has none."""
+        """Value that counts; None while the run trains, or if it has none."""
         return value_of(self.reports) if self.state in DONE else None

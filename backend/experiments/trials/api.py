@@ -24,7 +24,7 @@ Id = Annotated[str, Query(max_length=200)]
 
 @router.post("/runs/{run_id}/trials/plan", response_model=TrialPlanItem)
 def plan(run_id: str, session: ReadSession, settings: SettingsOf, body: TrialRequest | None = None) -> Json:
-    """A trial before it starts: where its runs begin and end, its arms, its price, and its errors."""
+    """Plan a trial without starting it: first and last step, arms, cost and errors."""
     trial_plan = plan_trial(session, settings, run_id, body or TrialRequest())
     return Json(_shown(trial_plan) | {"price": price_of(session, settings, trial_plan)})
 

@@ -4,7 +4,7 @@ from math import comb
 
 
 def fisher(hits: int, count: int, control_hits: int, control_count: int) -> float:
-    """The chance of at most so many hits in the first arm, if both had the same rate. One-sided.
+    """Return the chance of at most so many hits in the first arm, if both had the same rate. One-sided.
 
         p = sum over x <= hits of C(n, x) C(m, k - x) / C(n + m, k)
 

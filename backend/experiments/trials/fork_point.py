@@ -26,7 +26,7 @@ class ForkPoint(NamedTuple):
 def fork_point(
     session: Session, settings: Settings, run: Run, config: RunConfig, last_healthy: int
 ) -> ForkPoint:
-    """The newest checkpoint up to `last_healthy`, else the state with which the run began.
+    """Return the newest checkpoint up to `last_healthy`, else the state with which the run began.
 
     A fork began with a checkpoint of its parent; steps before that had another config and cannot be used.
     Raises Conflict where nothing is left, or where the run or that parent lies in the trash.
@@ -63,7 +63,7 @@ def refuse_trash(run: Run) -> None:
 
 
 def is_there(settings: Settings, row: Checkpoint) -> bool:
-    """Whether the manifest that was written is still there; each run verifies the files themselves.
+    """Return whether the manifest that was written is still there; each run verifies the files themselves.
 
     Raises ArtifactFault where the artifact store would have to be asked.
     """

@@ -55,7 +55,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
 
 
 def trial_of(session: Session, experiment_id: str) -> str:
-    """Id of the trial whose runs are this experiment; raises Conflict where it has gone."""
+    """Return the id of the trial of this experiment. Raises Conflict if the trial was removed."""
     trial_id = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
     if trial_id is None:
         raise Conflict("this Idempotency-Key belongs to a trial that has been deleted: choose a new one")
@@ -80,7 +80,7 @@ def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
 
 
 def _experiment(plan: TrialPlan) -> dict[str, Any]:
-    """The experiment's row, with a request that says what its variants are."""
+    """Return the experiment's row, with a request that says what its variants are."""
     name = f"Trial of {plan.run.name[:MAX_NAME]}"
     variants = [{"name": REPEAT}, {"name": NO_CHANGE}]
     variants += [{**nested(arm.changes), "name": arm.name} for arm in plan.arms]
@@ -108,7 +108,7 @@ def _columns(plan: TrialPlan) -> dict[str, Any]:
 
 
 def _locked(session: Session, run_id: str, point: ForkPoint) -> Run:
-    """The run, while nobody deletes it or the checkpoint; raises Conflict if that has gone by now."""
+    """Return the run, while nobody deletes it or the checkpoint; raises Conflict if that has gone by now."""
     runs = {id_: locked_run(session, id_) for id_ in sorted({run_id, point.run or run_id})}
     for run in runs.values():
         refuse_trash(run)

@@ -1,4 +1,4 @@
-"""Plan of a trial: where its runs begin and end, what each arm changes, and what it costs."""
+"""Plan of a trial: first and last step of its runs, the change of each arm, and the cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ OWN = ("seed", "steps", "stop_rules")
 
 
 class Arm(NamedTuple):
-    """A change to try; without a config where the change is refused."""
+    """A change to test; without a config if the change is refused."""
 
     name: str
     changes: dict[str, Any]
@@ -59,7 +59,7 @@ class TrialPlan:
 
 
 def plan_trial(session: Session, settings: Settings, run_id: str, request: TrialRequest) -> TrialPlan:
-    """The plan with the errors that keep it from starting; Conflict where there is nothing to try at all."""
+    """Return the plan with the errors that prevent its start. Raises Conflict if there is nothing to test."""
     run = session.get(Run, run_id)
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
@@ -98,7 +98,7 @@ def _lasting_rules(run: Run) -> list[dict[str, Any]]:
 
 
 def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
-    """The cause of this name, or the first; None if the diagnosis has none."""
+    """Return the cause of this name, or the first; None if the diagnosis has none."""
     root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
     if not name:
         return root_causes[0] if root_causes else None
@@ -110,7 +110,7 @@ def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
 
 
 def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]:
-    """The cause's remedy, and that of the first other cause of its own; only changes of the config."""
+    """Return the remedies of the cause and of the first independent cause; only changes of the config."""
     arms = []
     if cause is not None and cause.remedy.changes:
         arms.append(ArmRequest(name="remedy", changes=cause.remedy.changes))
@@ -151,7 +151,7 @@ def _until(log: Log, step: int) -> Log:
 
 
 def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_step: int) -> int:
-    """Twice as far behind the onset as the alarm; to the end where the learning rate depends on the end."""
+    """Return the last step: twice as far after the onset as the alarm; the end if the rate is scheduled."""
     if config.optimizer.schedule != "constant":
         return config.steps
     onset = last_healthy(diagnosis)
@@ -169,7 +169,7 @@ def _changed(
     arm: ArmRequest,
     errors: list[FieldError],
 ) -> RunConfig | None:
-    """The config of an arm; None, and an error, where it cannot be run or is that of the run."""
+    """Return the config of an arm; None and an error if it cannot be run or equals the run's."""
     path = f"arms.{number}.changes"
     changes = nested(arm.changes)
     if taken := [name for name in OWN if name in changes]:
@@ -229,12 +229,12 @@ def _notes(
 
 
 def least_p(seeds: int) -> float:
-    """Fisher's one-sided p where all runs of one arm fall and none of the other."""
+    """Return Fisher's one-sided p if all runs of one arm fall and none of the other."""
     return 1 / comb(2 * seeds, seeds)
 
 
 def _runs(seeds: int, arms: int) -> int:
-    """Of each seed one run per arm and one without change; and the repetition."""
+    """Return the number of runs: per seed, one for each arm and one unchanged, plus the repetition."""
     return seeds * (1 + arms) + 1
 
 

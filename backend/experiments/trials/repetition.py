@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(session: Session, run: Run, again: Run, *, after: int) -> Difference | None:
-    """The first difference behind a step, up to the last step of both; None if they are equal."""
+    """Return the first difference behind a step, up to the last step of both; None if they are equal."""
     names = sorted(
         name
         for name in {*run.summary.get("last", {}), *again.summary.get("last", {})}
@@ -48,7 +48,7 @@ def _differs(
 
 
 def _by_step(points: Points | None, after: int, last: int) -> dict[int, bytes]:
-    """The bits of each value: NaN equals NaN, and 0 is not -0."""
+    """Return the bits of each value: NaN equals NaN, and 0 is not -0."""
     if points is None:
         return {}
     chosen = (points.steps > after) & (points.steps <= last)

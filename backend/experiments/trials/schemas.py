@@ -11,7 +11,7 @@ from backend.config.causes import Verdict
 from backend.runs.schemas import Body, Fields, Steps
 
 MAX_PARTS = 12
-"""Of a dotted path; a config is not as deep."""
+"""Maximum number of parts in a dotted path; no config is as deep."""
 
 NO_CHANGE, REPEAT = "no change", "repeat"
 """Variants of a trial's experiment beside its arms: the control, and the run again with its own seed."""
@@ -65,7 +65,7 @@ class ForkPointItem(Documented):
     """The state that every run of a trial begins with."""
 
     run: str | None
-    """Whose checkpoint; null: the runs start from the beginning."""
+    """Id of the run whose checkpoint the runs start from; null if they start from the beginning."""
     step: int
     """0: from the beginning."""
     wanted: int
@@ -183,7 +183,7 @@ class TrialItem(Documented):
     seeds: list[int]
     created_at: str
     judged_at: str | None
-    """Since when the verdict is stored; null: it is computed from the runs as they are."""
+    """Time at which the verdict was stored; null if it is computed from the runs' current state."""
     verdict: TrialVerdict
 
 

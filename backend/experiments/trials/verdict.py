@@ -32,11 +32,11 @@ class JudgedRun(NamedTuple):
     outcome: Outcome
     goal: str = ""
     end: float | None = None
-    """Of the goal; None if the run has not ended."""
+    """Final value of the goal; None if the run has not ended."""
 
 
 def judge(session: Session, trial: Trial) -> TrialVerdict:
-    """The verdict from the runs as they are now."""
+    """Return the verdict from the runs as they are now."""
     runs: dict[str, list[Run]] = defaultdict(list)
     if trial.experiment_id is not None:
         for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):
@@ -97,7 +97,7 @@ def _counted(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, go
 
 
 def _tested(arm: ArmResult, control: ArmResult) -> ArmResult:
-    """With the p value, where both arms have runs that were judged."""
+    """Return the arm with its p value, if both arms have judged runs."""
     count, control_count = arm.recurred + arm.spared, control.recurred + control.spared
     if not count or not control_count:
         return arm

@@ -1,7 +1,7 @@
-"""Permissions of every route: which role may call what. A route without a line here is closed to everybody.
+"""Permissions of every route: which role may call it. A route without a line here is closed to everybody.
 
-A line is `METHOD /path` as the router writes it; HEAD goes with GET. `tests/habits/test_routes.py` compares
-these lines with the application's routes, both ways.
+A line is `METHOD /path` as the router writes it; HEAD has the permissions of GET.
+`tests/habits/test_routes.py` compares these lines with the application's routes, both ways.
 """
 
 import re
@@ -22,7 +22,7 @@ class Role(StrEnum):
     """Reads and changes everything."""
 
     WRITER = "writer"
-    """A client of another trainer: pushes runs of its own and reads nothing but their stop wish."""
+    """Pushes the runs of another trainer; reads only whether they should stop."""
 
 
 PEOPLE = (Role.OPERATOR, Role.VIEWER)
@@ -37,7 +37,7 @@ PUBLIC = (
     "GET /static/{path:path}",
     "GET /vendor/plotly.min.js",
 )
-"""Open to everybody: they tell nothing about this installation."""
+"""Routes that are open to everybody; they reveal nothing about this installation."""
 
 READS = (
     *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES), *REDIRECTS)),
@@ -112,7 +112,7 @@ READS = (
     "GET /api/v1/queue",
     "GET /api/v1/stream",
 )
-"""For viewers and operators."""
+"""Routes for viewers and operators."""
 
 WRITES = (
     "POST /api/v1/experiments",
@@ -144,13 +144,13 @@ WRITES = (
     "POST /api/v1/rollouts/{completion_id}/labels",
     "DELETE /api/v1/rollouts/{completion_id}/labels",
 )
-"""For operators only, and limited in number per second."""
+"""Routes for operators only, with a rate limit."""
 
 PUSHES = (
     "GET /api/v1/pushes/{key}",
     "POST /api/v1/pushes/{key}",
 )
-"""For writers, each on its own runs, and operators; limited in number per second for each writer."""
+"""Routes for operators and for writers, each on its own runs, with a rate limit per writer."""
 
 FILES = (
     ("POST", "/api/v1/datasets"),
@@ -158,7 +158,7 @@ FILES = (
     ("POST", "/api/v1/imports"),
     ("POST", "/api/v1/rollouts/labels/import"),
 )
-"""Their body is a file and no JSON: the route itself counts it while it arrives, and checks what it is."""
+"""Routes whose body is a file instead of JSON; the route checks the body's size and type itself."""
 
 
 class Access(StrEnum):
@@ -175,14 +175,14 @@ MAY = {
     Access.WRITE: (Role.OPERATOR,),
     Access.PUSH: (Role.OPERATOR, Role.WRITER),
 }
-"""The roles that have an access."""
+"""Roles that have each access."""
 
 
 GROUPS = {Access.PUBLIC: PUBLIC, Access.READ: READS, Access.WRITE: WRITES, Access.PUSH: PUSHES}
 
 
 def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
-    """The lines by method, in an order in which a fixed path comes before one with parameters."""
+    """Return the lines by method, with fixed paths before paths with parameters."""
     patterns_by_method: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
     lines = [(line, access) for access, group in GROUPS.items() for line in group]
     for line, access in sorted(lines, key=lambda item: "{" in item[0]):
@@ -195,12 +195,12 @@ _LINES = _compiled()
 
 
 def methods_of(path: str) -> list[str]:
-    """The methods that have a line for this path."""
+    """Return the methods that have a line for this path."""
     return [method for method, lines in _LINES.items() if any(pattern.match(path) for pattern, _ in lines)]
 
 
 def access_of(method: str, path: str) -> Access | None:
-    """The access that this request needs; None if no line of the table covers it."""
+    """Return the access that this request needs; None if no line covers it."""
     for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):
         if pattern.match(path):
             return access

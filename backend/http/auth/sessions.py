@@ -1,8 +1,8 @@
-"""Sessions of browsers: one row each, which a request needs beside its signed cookie, and which can be ended.
+"""Browser sessions: one row each, which a request needs besides its signed cookie, and which can be ended.
 
-Each process remembers for a moment what it found, so that a page of forty requests costs one look. While the
-database is away nobody can be told apart from before: a cookie that is signed and in time is believed then,
-unless this process knows that its session was ended.
+Each process caches what it found for a few seconds, so that a page of forty requests costs one query. While
+the database is away, a signed cookie that has not expired is accepted unless this process knows that its
+session was ended.
 """
 
 import logging
@@ -25,16 +25,16 @@ from backend.storage.models import BrowserSession
 logger = logging.getLogger(__name__)
 
 REMEMBERED_SECONDS = 5.0
-"""How soon a session that another process has ended is ended here."""
+"""Seconds for which a session is cached; a session ended by another process may stay open here that long."""
 
 LOOK_SECONDS = 2.0
-"""How long a request waits for the database to know its session."""
+"""Seconds that a request waits for the database to look up its session."""
 
 SEEN_SECONDS = 60.0
-"""How exactly the last request of a session is known."""
+"""Accuracy with which a session's last request is recorded, in seconds."""
 
 KEPT_SECONDS = 30 * 86400.0
-"""How long the row of a session that is over is kept."""
+"""Seconds for which the row of an ended session is kept."""
 
 MAX_REMEMBERED = 10_000
 AGENT_CHARACTERS = 300
@@ -53,7 +53,7 @@ class BrowserSessions:
         self._remembered: dict[str, _Remembered] = {}
 
     async def open_one(self, logins: list[Login]) -> Login | None:
-        """The first of some that is open."""
+        """Return the first login whose session is open; None if there is none."""
         for login in logins:
             if await self._is_open(login.id):
                 return login
@@ -90,7 +90,7 @@ class BrowserSessions:
             session.execute(update(BrowserSession).where(BrowserSession.id == session_id).values(**values))
 
     async def start(self, login: Login, user_agent: str, *, instead_of: Login | None) -> None:
-        """Enter a new session, which takes the place of another one of the same browser."""
+        """Store a new session, which replaces another session of the same browser."""
         try:
             await anyio.to_thread.run_sync(partial(self._enter, login, user_agent, instead_of))
         except SQLAlchemyError as error:
@@ -113,7 +113,7 @@ class BrowserSessions:
                 session.execute(update(BrowserSession).where(row).values(ended_at=db_now()))
 
     def listed(self, role: Role, own_id: str) -> list[BrowserSession]:
-        """The open sessions, the last seen first: all for an operator, for a viewer its own."""
+        """Return the open sessions, last seen first: all for an operator, only its own for a viewer."""
         query = select(BrowserSession).where(
             BrowserSession.ended_at.is_(None), BrowserSession.ends_at > db_now()
         )
@@ -123,7 +123,7 @@ class BrowserSessions:
             return list(session.scalars(query.order_by(BrowserSession.seen_at.desc(), BrowserSession.id)))
 
     def end(self, session_id: str) -> bool:
-        """Log a browser out; whether it was logged in."""
+        """Log a browser out; return whether it was logged in."""
         is_open = (BrowserSession.id == session_id, BrowserSession.ended_at.is_(None))
         with self._sessions.begin() as session:
             open_id = session.scalar(select(BrowserSession.id).where(*is_open))

@@ -1,11 +1,11 @@
 """Identity of a caller: tokens of operator, viewer and writers, one-time login links, and the login cookie.
 
-A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
-it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a
-new token ends them. A cookie is that of a session besides, which can be ended alone: see sessions.py.
+A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback. It
+works once, because its use leaves a file behind. Links and cookies are signed with their role's token, so a
+new token ends them. A cookie also belongs to a session, which can be ended separately; see sessions.py.
 
-Writers are told apart by a name in their token, which is signed with a key: whatever a token pushes belongs
-to its name. The key itself is no token, and never leaves this machine.
+A writer's token holds the writer's name, signed with a key. Everything that a token pushes belongs to that
+name. The key is not a token and never leaves this machine.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from backend.base.settings import Settings, service_url
 from backend.http.auth.permissions import PEOPLE, Role
 
 LINK_SECONDS = 600
-"""How long a login link works."""
+"""Lifetime of a login link, in seconds."""
 
 COOKIE_SECONDS = 30 * 86400
-"""How long a browser stays logged in."""
+"""Lifetime of a login cookie, in seconds."""
 
 _LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
 _COOKIE = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
@@ -43,11 +43,11 @@ _SECRETS = {
     Role.VIEWER: ("grpolab_viewer_token", "viewer-token"),
     Role.WRITER: ("grpolab_writer_key", "writer-key"),
 }
-"""Of each role, the setting that holds its secret, and the file that does where the setting is empty."""
+"""For each role, the setting that holds its secret, and the file that holds it if the setting is empty."""
 
 
 def token_of(settings: Settings, role: Role) -> str:
-    """The token of people of a role, or the key that signs those of writers; the first call creates it."""
+    """Return a role's token, or the key that signs writers' tokens; the first call creates it."""
     name, file = _SECRETS[role]
     if chosen := str(getattr(settings, name)):
         return chosen
@@ -65,12 +65,12 @@ def token_of(settings: Settings, role: Role) -> str:
 
 @lru_cache(maxsize=16)
 def _secret_in(path: Path, _version: tuple[int, ...]) -> str:
-    """The text of a file, read again when the file has changed: each request asks for it."""
+    """Return a file's text, which is cached until the file changes because every request needs it."""
     return path.read_text().strip()
 
 
 def _create(path: Path) -> None:
-    """Write a new secret, unless somebody else is first."""
+    """Write a new secret unless another process has written one."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     _write_private(draft, secrets.token_urlsafe(32))
     with contextlib.suppress(FileExistsError):
@@ -80,26 +80,26 @@ def _create(path: Path) -> None:
 
 
 def fingerprint(settings: Settings) -> str:
-    """Changes when a token does."""
+    """Return a fingerprint of the tokens, which changes whenever a token changes."""
     tokens = "\0".join(token_of(settings, role) for role in Role)
     return hashlib.sha256(tokens.encode()).hexdigest()
 
 
 def role_of_token(settings: Settings, token: str) -> Role | None:
-    """Role of the person whose token this is; takes the same time for every wrong one."""
+    """Return the role of a token, None if it is wrong; takes the same time for every wrong token."""
     matches = {r: hmac.compare_digest(token.encode(), token_of(settings, r).encode()) for r in PEOPLE}
     return next((role for role, is_match in matches.items() if is_match), None)
 
 
 def writer_token(settings: Settings, name: str) -> str:
-    """The token of a writer; raises InvalidRequest for a name that cannot be one."""
+    """Return the token of a writer. Raises InvalidRequest if the name is not valid."""
     if not _WRITER_NAME.fullmatch(name):
         raise InvalidRequest([FieldError("writer", "expected 1 to 64 letters, digits, _ and -")])
     return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
 
 
 def writer_of_token(settings: Settings, token: str) -> str | None:
-    """Name of the writer whose token this is; None for any other text."""
+    """Return the name of the writer with this token; None for any other text."""
     match = _WRITER_TOKEN.fullmatch(token)
     if match is None or not hmac.compare_digest(token, writer_token(settings, match[1])):
         return None
@@ -107,13 +107,13 @@ def writer_of_token(settings: Settings, token: str) -> str | None:
 
 
 def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
-    """A fresh link that opens the service in a browser, once, within ten minutes."""
+    """Create a link that opens the service in a browser once, within ten minutes."""
     moment = f"{int(time.time()) + LINK_SECONDS}.{secrets.token_urlsafe(12)}"
     return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
 
 
 def role_of_link(settings: Settings, ticket: str) -> Role | None:
-    """Role of a valid login link, used or not; None for any other text."""
+    """Return the role of a valid login link, used or not; None for any other text."""
     match = _LINK.fullmatch(ticket)
     if match is None or int(match[1]) < time.time():
         return None
@@ -121,7 +121,7 @@ def role_of_link(settings: Settings, ticket: str) -> Role | None:
 
 
 def redeem_link(settings: Settings, ticket: str) -> Role | None:
-    """Role of a valid, unused login link, which is used from now on; None for any other text."""
+    """Mark a valid, unused login link as used and return its role; None for any other text."""
     role = role_of_link(settings, ticket)
     if role is None:
         return None
@@ -137,7 +137,7 @@ def redeem_link(settings: Settings, ticket: str) -> Role | None:
 
 
 def return_link(settings: Settings, ticket: str) -> None:
-    """Make a link usable again that was taken but opened nothing."""
+    """Make a link usable again that was redeemed but opened no session."""
     (_used_links(settings) / ticket.rpartition(".")[0]).unlink(missing_ok=True)
 
 
@@ -152,28 +152,28 @@ def _forget_expired(used: Path) -> None:
 
 
 def cookie_name(settings: Settings) -> str:
-    """Browsers send a cookie to every port of a host, so the port is part of its name."""
+    """Return the cookie's name; it contains the port because a host's cookies are sent to all its ports."""
     return f"grpolab_{settings.port}"
 
 
 class Login(NamedTuple):
-    """A browser's session, as its cookie tells it."""
+    """A browser's session, as its cookie describes it."""
 
     id: str
-    """SHA-256 of what the cookie holds; the key of its row."""
+    """SHA-256 of the cookie's secret; key of the session's row."""
     role: Role
     ends_at: int
 
 
 def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
-    """The cookie of a browser that logs in: expiry, secret and signature."""
+    """Create the cookie of a browser that logs in, with expiry, secret and signature, and its login."""
     content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
     cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
     return cookie, Login(_hashed(content), role, int(content[:10]))
 
 
 def login_of(settings: Settings, cookie: str) -> Login | None:
-    """Session of a valid login cookie, ended or not; None for any other text."""
+    """Return the session of a valid login cookie, ended or not; None for any other text."""
     match = _COOKIE.fullmatch(cookie)
     if match is None or int(match[1]) < time.time():
         return None
@@ -183,9 +183,9 @@ def login_of(settings: Settings, cookie: str) -> Login | None:
 
 
 def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
-    """The logins in the headers `Cookie` of a request, the stronger ones first.
+    """Return the logins in a request's `Cookie` headers, stronger roles first.
 
-    Other programs of this host have cookies there too, of any shape and perhaps of this name.
+    The headers may also hold cookies of other programs on this host, in any format and even with this name.
     """
     name = cookie_name(settings)
     values = (cookie_parser(cookie).get(name) for header in headers for cookie in header.split(";"))

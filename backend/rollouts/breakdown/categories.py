@@ -32,7 +32,7 @@ class Categories:
     """The categories of a cell, and what each of its completions adds to them."""
     label: Callable[[Any], str]
     prompt: Callable[[Any], str] = lambda _: ""
-    """Id of the prompt that a category stands for."""
+    """Id of the category's prompt."""
     marks: Callable[[Any], list[str]] = lambda _: []
     """Marks by which its completions are filtered."""
     is_sum: bool = False
@@ -41,7 +41,7 @@ class Categories:
 
 
 def categories_of(by: By, cells: Sequence[Cell], weights: Weights | None) -> Categories:
-    """The division of the completions; `weights` of reward terms are None if they are not known."""
+    """Return the division of the completions; `weights` of reward terms are None if they are not known."""
     match by:
         case "prompt":
             return Categories(_undivided(lambda cell: cell.prompt_id), str, prompt=str)
@@ -64,7 +64,7 @@ def categories_of(by: By, cells: Sequence[Cell], weights: Weights | None) -> Cat
 
 
 def term_weights(run: Run) -> Weights | None:
-    """The weights of a run's reward terms; None for a run of another trainer, which does not tell."""
+    """Return the weights of a run's reward terms; None for another trainer's run, where they are unknown."""
     if not is_ours(run):
         return None
     terms = RunConfig.model_validate(run.config).rewards

@@ -1,4 +1,4 @@
-"""Completions behind a metric in two windows of steps: tallies where they suffice, else stored rollouts."""
+"""Completions behind a metric in two windows of steps, from tallies if they suffice, else from rollouts."""
 
 import re
 from collections import Counter
@@ -19,10 +19,10 @@ from backend.storage.completions import in_pieces
 from backend.storage.models import GroupTally, RolloutGroup
 
 MAX_CELLS = 200_000
-"""Rows that are read of both windows together."""
+"""Maximum number of rows that are read from both windows together."""
 
 MAX_TEXTS = 20_000
-"""The same where texts are read."""
+"""Maximum number of rows of both windows together if texts are read."""
 
 By = Literal["prompt", "group", "flag", "length", "term"]
 GroupPlace = tuple[int, int]
@@ -31,7 +31,7 @@ GroupPlace = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Completions of one group that share marks and reward: one completion where rollouts are read."""
+    """Completions of one group that share marks and reward; a single completion if rollouts are read."""
 
     step: int
     prompt_index: int
@@ -40,17 +40,17 @@ class Cell:
     marks: int
     reward: float | None
     tokens: int
-    """Of all of them together."""
+    """Total tokens of the completions."""
     count: int = 1
     rewards: dict[str, Any] = field(default_factory=dict)
     """Each reward term; of single completions only."""
     repetition: float | None = None
-    """Share of its end that was written before; where texts are read."""
+    """Share of the completion's end that repeats earlier text, if texts are read."""
     of_tokens: float | None = None
-    """Mean or sum over its tokens, where they are read; None: they are not stored, or did not train."""
+    """Mean or sum over the tokens, if they are read; None if they are not stored or did not train."""
 
     def has(self, mark: str) -> bool:
-        """Whether the completions have a mark."""
+        """Return whether the completions have a mark."""
         return bool(self.marks & BIT[mark])
 
     @property
@@ -65,7 +65,7 @@ class Mean:
 
     name: str
     kind: str
-    """Of the completions: `train`, `eval` or `eval/<suite>`."""
+    """Kind of the completions: `train`, `eval` or `eval/<suite>`."""
     of: str
     """reward, accuracy, length, truncated, repetition, same_reward, the reward term, or values of tokens:
     entropy, kl, loss.
@@ -85,7 +85,7 @@ class Mean:
         return self.of == "loss" and not self.is_term
 
     def value(self, cell: Cell) -> float | None:
-        """The value of each completion of a cell; None: it does not count."""
+        """Return the value of each completion of a cell; None if the completion does not count."""
         if self.is_term:
             value = cell.rewards.get(self.of)
             return None if value is None or isinstance(value, str) else float(value)
@@ -142,7 +142,7 @@ def mean_of(metric: str) -> Mean:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The completions that can be told apart, and how many there were at each step."""
+    """Completions that can be distinguished, and their number at each step."""
 
     cells: Sequence[Cell]
     sampled: dict[int, int]
@@ -154,7 +154,7 @@ class Cells:
 
 
 def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
-    """The completions at some steps; raises Conflict for too many."""
+    """Return the completions at some steps; raises Conflict for too many."""
     carried = carried_groups(session, run_id, mean.kind, steps)
     tallied = [cell for cell in _tallied(session, run_id, mean.kind, steps) if _is_own(cell, carried)]
     sampled: Counter[int] = Counter()
@@ -201,7 +201,7 @@ def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
 
 
 def carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
-    """Groups of each step that the one before sampled: they come first, and no mean counts them."""
+    """Return the groups of each step that the previous step sampled; they come first and count in no mean."""
     before = [step - 1 for step in steps]
     carried: dict[int, int] = {}
     for chunk in _chunks(before):

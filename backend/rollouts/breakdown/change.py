@@ -76,7 +76,7 @@ class Logged(NamedTuple):
 def breakdown_of(
     session: Session, run: Run, metric: str, before: Window, after: Window, by: By
 ) -> dict[str, Any]:
-    """The change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
+    """Return the change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
 
     Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
     values, Conflict for too many completions.
@@ -117,7 +117,7 @@ def breakdown_of(
 
 
 def _logged(session: Session, run_id: str, metric: str, window: Window) -> Logged:
-    """The steps of a window with a finite value, and the mean of these values."""
+    """Return the steps of a window with a finite value, and the mean of these values."""
     points = read_points(session, [run_id], [metric]).get((run_id, metric))
     if points is None:
         raise NotFound(f"the run has not recorded {metric}")
@@ -159,7 +159,7 @@ def _fill(
 
 
 def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) -> list[float]:
-    """The weight of a completion of each cell in its window's mean."""
+    """Return the weight of a completion of each cell in its window's mean."""
     if mean.is_of_tokens and not mean.is_sum:
         return [cell.tokens / (steps * max(1, all_cells.trained[cell.step])) for cell in cells]
     counted: dict[int, int] = {}
@@ -189,7 +189,7 @@ def _ranked(
     cells: Cells,
     reference: float,
 ) -> list[dict[str, Any]]:
-    """The rows that weigh most, and all others as one."""
+    """Return the rows that weigh most, and all others as one."""
     order = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
     shown, small = order[:MAX_ROWS], order[MAX_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
@@ -217,7 +217,7 @@ def _ranked(
 
 
 def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
-    """What no category holds: completions that are not stored, else rounding of the log."""
+    """Return the part in no category: completions that are not stored, else rounding of the log."""
     before, after = unexplained.before, unexplained.after
     total = (after.total - reference * after.share) - (before.total - reference * before.share)
     missing = before.completions + after.completions
@@ -246,7 +246,7 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
-    """In each window the stored group that does most for the change; of equal ones, the nearest in time."""
+    """Return each window's stored group that contributes most to the change; ties go to the nearest."""
     sign = 1.0 if total >= 0 else -1.0
     examples = []
     for name, side, direction, near in (("before", row.before, -sign, 1), ("after", row.after, sign, -1)):

@@ -20,9 +20,9 @@ class BreakdownSide(Documented):
     """A category within a window."""
 
     share: float
-    """Of the window's mean."""
+    """Category's share of the window's mean."""
     mean: float | None
-    """Of the category's completions; null if there are none."""
+    """Mean over the category's completions; null if there are none."""
     completions: int
 
 
@@ -40,9 +40,9 @@ class BreakdownRow(Documented):
     kind: Literal["category", "others", "not_stored"]
     label: str
     prompt: str
-    """The beginning of the prompt, where the category is one prompt or group."""
+    """First characters of the prompt, if the category is one prompt or group."""
     marks: list[str]
-    """Marks that all of its completions have, where the category is one of flags."""
+    """Marks that all completions of the category have, if it is defined by flags."""
     before: BreakdownSide
     after: BreakdownSide
     value: float
@@ -92,7 +92,7 @@ class SignalBudget(Documented):
     steps: int
     """Steps that are counted."""
     totals: dict[Literal["completions", "tokens", "seconds"], list[float]]
-    """In the order of `parts`; a unit that is not known is left out."""
+    """Totals by unit, in the order of `parts`; an unknown unit is omitted."""
     bins: list[BudgetBin]
 
 
@@ -137,7 +137,7 @@ class Mismatch(Documented):
     """Stored groups."""
     caps: list[CapItem]
     sampler: list[float]
-    """Log-probabilities of tokens for a scatter, drawn at random where there are many."""
+    """Log-probabilities of tokens for a scatter plot, sampled at random if there are many."""
     trainer: list[float]
     position: list[int]
     age: list[int]

@@ -14,7 +14,7 @@ from backend.rollouts.reading import valid_groups
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 
 MAX_TOKENS = 4_000_000
-"""That are read of both windows together."""
+"""Maximum number of tokens that are read from both windows together."""
 
 
 def values_of_tokens(

@@ -184,7 +184,7 @@ async def import_labels(request: Request, lab: LabOf) -> Json:
 
 @router.post("/{completion_id}/labels", response_model=labels.LabelList)
 def put_label(completion_id: str, body: labels.LabelRequest, request: Request, session: WriteSession) -> Json:
-    """Add a label to a completion or change its note; 409 where somebody else has changed it meanwhile."""
+    """Add a label to a completion or change its note; 409 if somebody else has changed it meanwhile."""
     role = str(request.state.role)
     return Json({"items": labels.put_label(session, completion_id, body, role)})
 
@@ -196,5 +196,5 @@ def remove_label(
     label: Annotated[str, Query(min_length=1, max_length=labels.LONGEST_LABEL)],
     version: Annotated[int, Query(ge=1, lt=2**31)],
 ) -> Json:
-    """Remove a label from a completion; 409 where somebody else has changed it meanwhile."""
+    """Remove a label from a completion; 409 if somebody else has changed it meanwhile."""
     return Json({"items": labels.remove_label(session, completion_id, label, version)})

@@ -88,7 +88,7 @@ def waiting(session: Session, scope: Scope) -> int:
 
 
 def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
-    """Whether the words alone leave at most so many completions of all runs."""
+    """Return whether the words match at most `most` completions of all runs."""
     required, unwanted = of_index(terms)
     if not required:
         return False
@@ -97,7 +97,7 @@ def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
 
 
 def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
-    """The terms, those marked for which texts are read in place of the index."""
+    """Return the terms, those marked for which texts are read in place of the index."""
     return [
         replace(term, is_read=True)
         if term.is_prefix and is_common_beginning(session, term.words[-1], MAX_OF_BEGINNING)
@@ -107,13 +107,13 @@ def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
 
 
 def of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
-    """The terms that the index is asked for: wanted and unwanted ones."""
+    """Return the terms that the index is asked for: wanted and unwanted ones."""
     required = [term for term in terms if term.whole_words and not term.is_not]
     return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
 
 
 def is_phrase(term: Term) -> bool:
-    """Whether it matters where its words stand."""
+    """Return whether the positions of the term's words matter."""
     return len(term.words) > 1 and not term.is_exact
 
 
@@ -158,14 +158,14 @@ def _of_fts5(term: Term) -> str:
 
 
 def _may_be(term: Term) -> ColumnElement[bool]:
-    """On Postgres: the term is there, or a text is long and has its words."""
+    """Return the condition for Postgres that the term occurs, or that a long text has the term's words."""
     if not is_phrase(term):
         return _has(term, " & ")
     return or_(_has(term, " <-> "), and_(_has(term, " & "), words_table.c.is_long == true()))
 
 
 def _surely(term: Term) -> ColumnElement[bool]:
-    """On Postgres: the term is there, as far as positions are known."""
+    """Return the condition for Postgres that the term occurs, as far as positions are known."""
     return _has(term, " <-> " if is_phrase(term) else " & ")
 
 
@@ -190,7 +190,7 @@ def shown(session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Ter
 
 
 def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
-    """The completions at some places, with their groups; without what is deleted meanwhile."""
+    """Return the completions at some places, with their groups; without what is deleted meanwhile."""
     ids = list(dict.fromkeys(group for _, group, _ in places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
     groups = {group.id: group for group in session.scalars(query)}

@@ -27,12 +27,12 @@ from backend.storage.rollout_words import words_of
 
 PRIOR = 10.0
 MAX_COMPARED = 2_000
-"""Phrases, the surest first, among which the longest are looked for."""
+"""Number of most significant phrases among which the longest are chosen."""
 
 LONGEST_PHRASE = 4
 MAX_COMPLETIONS = 2_000
 MAX_WORDS = 400_000
-"""Of each set: a random sample of its groups is read until one of the limits is reached."""
+"""Maximum number of words of each set; a random sample of groups is read until a limit is reached."""
 LEAST = 3
 """Completions of both sets together that contain a phrase which is shown."""
 GROUPS_AT_ONCE = 50

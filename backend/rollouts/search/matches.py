@@ -1,4 +1,4 @@
-"""The completions that match a search, in order: named by the index, then read where more is asked.
+"""The completions that match a search, in order: found by the index, then read if more is needed.
 
 Without filters and exact strings the index alone decides, and nothing is read.
 """
@@ -36,7 +36,7 @@ class Page:
     most: int | None = None
 
     def is_in(self, completion_place: CompletionPlace) -> bool:
-        """Whether a place lies behind."""
+        """Return whether a place lies behind."""
         return self.behind is None or (
             completion_place < self.behind if self.is_descending else completion_place > self.behind
         )
@@ -58,12 +58,12 @@ def matches(
 
 
 def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
-    """Whether the index alone decides."""
+    """Return whether the index is sufficient."""
     return bool(of_index(terms)[0]) and not (test_of(session, scope, terms) or _long_test(session, terms))
 
 
 def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> int:
-    """The number of completions that match, up to `most`, where the index alone decides."""
+    """Return the number of matching completions, up to `most`, if the index is sufficient."""
     hits = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
     return session.scalar(select(func.count()).select_from(hits)) or 0
 
@@ -146,12 +146,12 @@ def _of_groups(
 
 
 def _has(completion: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
-    """Whether an unwanted term is in a completion: None says that the index does not name it."""
+    """Return whether an unwanted term is in a completion: None says that the index does not name it."""
     return is_long is not None and (not is_long or bool(pattern.search(completion.clean_text)))
 
 
 def _keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bool]:
-    """The completions with a term, by number and position, and whether their text decides."""
+    """Return the completions with a term, by number and position, and whether their text decides."""
     rows = session.execute(hits_of(session, [term], [], groups))
     reads = is_phrase(term)
     return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
@@ -175,7 +175,7 @@ def _groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> S
 
 
 def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
-    """The test of a completion itself; None if nothing is asked of it."""
+    """Return the test of a completion itself; None if nothing is asked of it."""
     labelled = scope.labelled(session) if scope.label else None
     exact = [term for term in terms if term.is_exact]
     read = [(term.pattern(), term.is_not) for term in terms if term.is_read]
@@ -194,7 +194,7 @@ def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | Non
 
 
 def _long_test(session: Session, terms: Sequence[Term]) -> Test | None:
-    """The test of a text where the index does not know all positions of its words."""
+    """Return the test of a text for which the index lacks some positions of words."""
     required, unwanted = of_index(terms)
     phrases = [(term.pattern(), term.is_not) for term in (*required, *unwanted) if is_phrase(term)]
     if not phrases or not is_postgres(session):

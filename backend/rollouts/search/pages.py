@@ -149,13 +149,13 @@ class _Counted(NamedTuple):
     """A group that is counted."""
 
     number: int
-    """In the index."""
+    """Group's number in the index."""
     step: int
     completions: int
 
 
 def _counted(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_Counted]:
-    """The groups of the part that are in the index."""
+    """Return the groups of the part that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
     # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
@@ -181,7 +181,7 @@ def _in_time(session: Session, scope: Scope, terms: Sequence[Term], sampled: Gro
 
 
 def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
-    """Whether more completions match than so many."""
+    """Return whether more completions match than so many."""
     terms = planned(session, terms)
     if is_of_index(session, scope, terms):
         return count_of_index(session, scope, terms, most + 1) > most

@@ -26,11 +26,11 @@ PIECES = {
 PLAIN = re.compile(r'[^\s"`]+')
 
 INNER = re.compile(r"(?<=[\0-\x7f])(?<![A-Za-z0-9])[A-Za-z0-9]+(?=[\0-\x7f])(?![A-Za-z0-9])")
-"""Words that stand in an exact string as a whole: what is before and behind them is in it, too."""
+"""Pattern of the complete words in an exact string: the characters around them are in the string, too."""
 
 
 class SearchError(InvalidRequest):
-    """A search that cannot be understood; `position` is the offset of the character where it went wrong."""
+    """A search that cannot be parsed; `position` is the offset of the character with the error."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__([FieldError("q", message, position)])
@@ -44,7 +44,7 @@ class Term:
     """As it was written, without its quotes and the star."""
     is_exact: bool = False
     is_prefix: bool = False
-    """Whether its last word goes on."""
+    """Whether the last word is a prefix."""
     is_not: bool = False
     is_read: bool = False
     """Whether texts are read for it, because asking the index costs more: see `search.planned`."""
@@ -69,7 +69,7 @@ class Term:
 
 
 def parse(text: str) -> tuple[Term, ...]:
-    """The terms of a search; none for an empty one. Raises SearchError."""
+    """Return the terms of a search; none for an empty one. Raises SearchError."""
     if len(text) > MAX_CHARACTERS:
         reason = f"a search has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise SearchError(reason, MAX_CHARACTERS)

@@ -18,7 +18,7 @@ MAX_RUNS = 500
 """Runs of one search."""
 
 MAX_STEPS = 500
-"""Steps that a search is narrowed to by name; where more can have what is looked for, it is everywhere."""
+"""Maximum number of steps that a search names; if more steps can match, all steps are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Scope:
     last_step: int | None = None
     kind: str = ""
     filter: RolloutFilter = field(default_factory=lambda: RolloutFilter(run=""))
-    """Its conditions on completions; its run and step are not used."""
+    """Filter whose conditions on completions apply; the filter's run and step are not used."""
     label: str = ""
     steps: Sequence[int] | None = None
-    """The only steps that can have what is looked for; None: all."""
+    """Steps that can match; None for all."""
 
     def of_groups(self, session: Session) -> list[ColumnElement[bool]]:
         """SQL conditions on groups: those that no later attempt hides."""
@@ -48,7 +48,7 @@ class Scope:
         return [*self._of(GroupTally, session), is_stored]
 
     def narrowed(self, session: Session) -> "Scope":
-        """The same without the steps whose tallies show that no completion passes the filter."""
+        """Return the scope without steps whose tallies show that no completion passes the filter."""
         conditions = self.filter.of_tallies()
         if not conditions or self.steps is not None:
             return self
@@ -57,7 +57,7 @@ class Scope:
         return self if len(steps) > MAX_STEPS else replace(self, steps=sorted(steps))
 
     def labelled(self, session: Session) -> set[str]:
-        """The completions that have the label."""
+        """Return the completions that have the label."""
         return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._of_label())))
 
     def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
@@ -76,7 +76,7 @@ class Scope:
         return [RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label]
 
     def of_run(self, run: str) -> "Scope":
-        """The part of one run."""
+        """Return the part of one run."""
         return replace(self, runs=[run])
 
     def restricted(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":

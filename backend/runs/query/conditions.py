@@ -37,7 +37,7 @@ ORDER: dict[str, Callable[[Any, Any], Condition]] = {
 
 
 def condition_of(session: Session, text: str) -> Condition | None:
-    """The condition of a query; None for an empty one. Raises QueryError."""
+    """Return the condition of a query; None for an empty one. Raises QueryError."""
     query = parse(text)
     return None if query is None else _condition(session, query)
 
@@ -89,7 +89,7 @@ def _compared(session: Session, comparison: Comparison) -> Condition:
 
 
 def _meets(session: Session, field: Field, operator: str, value: Value) -> Condition:
-    """Whether a run's value of a field stands in this relation to a value."""
+    """Return the condition that a run's value of a field has this relation to a value."""
     if operator == "=" and value.text.lower() == NONE and not value.is_quoted:
         return _is_missing(session, field)
     match field.type:

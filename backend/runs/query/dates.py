@@ -25,7 +25,7 @@ class Period(NamedTuple):
 
 
 def read_period(text: str) -> Period | None:
-    """The period of a date; None if the text is none."""
+    """Return the period of a date; None if the text is none."""
     if ago := AGO.fullmatch(text):
         moment = db_now() - float(int(ago[1]) * SECONDS[ago[2]])
         return Period(moment, moment)

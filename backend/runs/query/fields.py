@@ -30,16 +30,16 @@ FieldType = Literal["text", "number", "date", "tags", "config", "metric"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that a name stands for."""
+    """The field that a name refers to."""
 
     name: str
     type: FieldType
     column: Any = None
-    """Of a text, a number or a date."""
+    """SQL column of a text, a number or a date."""
     path: tuple[str, ...] = ()
     """Keys in `run.config` or `run.summary`."""
     values: Sequence[str] = ()
-    """All that a text can be, where that is fixed."""
+    """Allowed texts, if they are fixed."""
 
 
 COLUMNS: dict[str, Field] = {
@@ -67,7 +67,7 @@ COLUMNS: dict[str, Field] = {
         Field("finished", "date", Run.finished_at),
     )
 }
-"""Fields with names of their own; they go before fields of the config and metrics of the same name."""
+"""Fields with their own names, which take precedence over config fields and metrics of the same name."""
 
 ALIASES = {"tags": "tag"}
 
@@ -76,7 +76,7 @@ _NO_VERDICT = "no_verdict"
 
 
 def spelled(field: Field, text: str) -> str:
-    """A value as it is stored, where the field has fixed values: "Never learned" as "never_learned"."""
+    """Return a value as it is stored, if the field has fixed values: "Never learned" as "never_learned"."""
     if not field.values:
         return text
     word = text.lower().replace(" ", "_")
@@ -84,7 +84,7 @@ def spelled(field: Field, text: str) -> str:
 
 
 def find_field(session: Session, name: Name) -> Field:
-    """The field of a name; raises QueryError with the nearest names for an unknown one."""
+    """Return the field of a name; raises QueryError with the nearest names for an unknown one."""
     text = ALIASES.get(name.text, name.text)
     if name.statistic:
         return _metric(session, name)
@@ -140,7 +140,7 @@ def _of_config(path: str) -> Field:
 
 
 def _first_names(paths: Sequence[str]) -> str:
-    """The first of these paths."""
+    """Return the first of these paths."""
     shown = [f"{CONFIG}{path}" for path in paths[:MAX_NAMED]]
     return ", ".join(shown) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
@@ -155,7 +155,7 @@ def _unknown(text: str) -> str:
 
 
 def _endings() -> list[str]:
-    """The last parts of paths, under which most people know a field: `lr`, `temperature`."""
+    """Return the last parts of paths, under which most people know a field: `lr`, `temperature`."""
     return sorted({path.rpartition(".")[2] for path in config_paths()})
 
 

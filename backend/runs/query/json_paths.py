@@ -20,7 +20,7 @@ DOCUMENTS = ("array", "object")
 
 
 class json_kind(FunctionElement[str]):  # noqa: N801 - written and read as the SQL function it is
-    """The kind of the JSON value `column[path]`, in the words of each database; NULL where there is none."""
+    """The kind of the JSON value `column[path]`, as each database names it; NULL if there is none."""
 
     type = Text()
     inherit_cache = True
@@ -39,12 +39,12 @@ def _postgres_kind(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as it stands within a stored document: `json_text` writes ASCII."""
+    """Return a text as it is written in a stored document, in ASCII by `json_text`."""
     return json.dumps(text)[1:-1]
 
 
 def _places(column: Any, path: Sequence[str]) -> list[Any]:
-    """The value at a path, by every path that SQLite may need for it; at most one has a value.
+    """Return the value at a path, by every path that SQLite may need for it; at most one has a value.
 
     It takes a number for the place in a list alone, and compares keys with the text of the document.
     """
@@ -54,7 +54,7 @@ def _places(column: Any, path: Sequence[str]) -> list[Any]:
 
 
 def _with_places(path: Sequence[str]) -> tuple[str | int, ...]:
-    """The path in which every key that can be one is the place in a list."""
+    """Return the path in which every key that can be one is the place in a list."""
     return tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path)
 
 
@@ -111,7 +111,7 @@ class SpelledValue:
     def compared(
         self, operator: str, compare: Callable[[Any, Any], ColumnElement[bool]], number: float
     ) -> ColumnElement[bool]:
-        """Whether it stands in this relation to a finite number; twice as fast as comparing `exact`."""
+        """Return the condition of this relation to a finite number; twice as fast as comparing `exact`."""
         finite = and_(compare(self._float, literal(number, Float(53))), self.text.not_in(NOT_FINITE))
         if operator == "=":
             return finite
@@ -119,7 +119,7 @@ class SpelledValue:
 
     @property
     def exact(self) -> ColumnElement[float]:
-        """The number or an infinity; NULL for NaN and where there is none."""
+        """The number or an infinity; NULL for NaN or no value."""
         return case(
             (self.text == SPELLINGS[NAN], None),
             (self.text == SPELLINGS[INFINITY], float("inf")),

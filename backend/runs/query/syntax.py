@@ -20,7 +20,7 @@ from backend.base.text import REFUSED
 
 MAX_CHARACTERS = 2_000
 MAX_DEPTH = 30
-"""Parentheses and `not` within each other."""
+"""Maximum nesting of parentheses and `not`."""
 MAX_COMPARISONS = 100
 """Comparisons and words of one query: SQLite nests expressions no deeper than 1,000 levels."""
 MAX_VALUES = 700
@@ -42,7 +42,7 @@ TOKEN = re.compile(
 
 
 class QueryError(InvalidRequest):
-    """A query that cannot be understood; `position` is the offset of the character where it went wrong."""
+    """A query that cannot be parsed; `position` is the offset of the character with the error."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__([FieldError("query", message, position)])
@@ -55,7 +55,7 @@ class Token(NamedTuple):
     kind: str
     """`word`, `string`, `operator`, `mark`, or `end`."""
     text: str
-    """Of a string without its quotes."""
+    """Text of the token; a string's text has no quotes."""
     at: int
     """Offset of its first character."""
 
@@ -129,7 +129,7 @@ Query = Word | Comparison | Not | All | Any
 
 
 def parse(text: str) -> Query | None:
-    """The tree of a query; None for an empty one. Raises QueryError."""
+    """Return the tree of a query; None for an empty one. Raises QueryError."""
     if len(text) > MAX_CHARACTERS:
         reason = f"a query has at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
         raise QueryError(reason, MAX_CHARACTERS)
@@ -179,7 +179,7 @@ class _Parser:
         return token
 
     def parse(self) -> Query:
-        """The tree of all tokens."""
+        """Return the tree of all tokens."""
         query = self._any(0)
         if self._next.kind != "end":
             raise QueryError(f"{self._next.text!r} is not expected here", self._next.at)

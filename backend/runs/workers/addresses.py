@@ -23,7 +23,7 @@ class NodeAddress(NamedTuple):
 
 
 def node_address(settings: Settings) -> NodeAddress:
-    """The address that NODE_ADDRESS names, else the host's; raises GrpoLabError where it is none of ours."""
+    """Return NODE_ADDRESS's address, else the host's. Raises GrpoLabError if it is not this machine's."""
     name = settings.node_address or platform.node()
     name_source = (
         f"NODE_ADDRESS is {name!r}" if settings.node_address else f"the name of this host is {name!r}"

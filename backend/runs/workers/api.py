@@ -22,7 +22,7 @@ router = Router(prefix="/api/v1", tags=["workers"])
 
 @router.get("/workers", response_model=Page)
 def workers(session: ReadSession) -> Json:
-    """Every place where a run can train, and what it does; `lost`: no sign of life lately."""
+    """List every slot where a run can train, with its state; `lost` means no recent heartbeat."""
     now = session.scalar(select(db_now())) or 0.0
     busy = session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id))
     names = {row.id: row.name for row in busy}

@@ -37,7 +37,7 @@ def arguments_as_settings(
     node_rank: int | None = None,
     group: str | None = None,
 ) -> Mapping[str, str]:
-    """The environment variables that the arguments stand for; raises GrpoLabError for those of no use."""
+    """Return the environment variables for the arguments. Raises GrpoLabError if one has no effect."""
     arguments = {
         "WORKER_RUNS": runs,
         "WORKER_IDLE_SECONDS": idle,
@@ -76,11 +76,11 @@ CLUSTERS = (
     ("Kubernetes", "JOB_COMPLETION_INDEX", "WORKER_GROUP", ""),
     ("SkyPilot", "SKYPILOT_NODE_RANK", "SKYPILOT_TASK_ID", "SKYPILOT_NUM_NODES"),
 )
-"""Variables by which a cluster tells a process its rank, its job and the number of nodes."""
+"""Variables with which a cluster gives a process its rank, its job and the number of nodes."""
 
 
 def place_of(nodes: int, variables: Mapping[str, str]) -> dict[str, str]:
-    """The rank, group and address that a cluster gives this worker; raises GrpoLabError where they clash."""
+    """Return the rank, group and address from the cluster. Raises GrpoLabError if they conflict."""
     for cluster, rank, group, number in CLUSTERS:
         if rank not in variables:
             continue

@@ -10,7 +10,7 @@ EARLIER = timedelta(hours=12)
 
 
 def deadline_of(text: str, now: datetime) -> datetime:
-    """The moment that `03:55`, or an ISO 8601 date and time, means on this machine.
+    """Return the moment that `03:55`, or an ISO 8601 date and time, means on this machine.
 
     It has the time zone of `now`; without one, both are read by the machine's clock, whose offset may change
     in between. Raises ValueError for a text that is neither.

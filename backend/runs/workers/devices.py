@@ -39,7 +39,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place where one run can train."""
+    """A slot in which one run can train."""
 
     number: int
     device: str
@@ -77,14 +77,14 @@ def usable_cpus() -> int:
 
 
 def cpu_name() -> str:
-    """The processor's model, e.g. "AMD EPYC 7B13", or "CPU" where the system does not say."""
+    """Return the processor's model, e.g. "AMD EPYC 7B13", or "CPU" if it is unknown."""
     info = Path("/proc/cpuinfo")
     match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     return match[1] if match else "CPU"
 
 
 def find_gpus() -> list[Gpu]:
-    """The GPUs of this machine that CUDA_VISIBLE_DEVICES leaves visible."""
+    """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves visible."""
     try:
         listing = subprocess.run(
             ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"],
@@ -102,7 +102,7 @@ def find_gpus() -> list[Gpu]:
 
 
 def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
-    """The GPUs that a value of CUDA_VISIBLE_DEVICES (indices or UUIDs) selects, in its order."""
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES (indices or UUIDs) selects, in its order."""
     if visible is None:
         return gpus
     chosen = []

@@ -14,7 +14,7 @@ import pynvml
 Readings = dict[str, float]
 
 SECONDS = 1.0
-"""Time between two looks at a GPU: its utilisation covers the last moment alone."""
+"""Seconds between two readings of a GPU, whose utilisation covers only the last moment."""
 
 
 class MachineLoad:
@@ -37,7 +37,7 @@ class MachineLoad:
         self._since, self._counted = time.monotonic(), _transferred()
 
     def read(self) -> Readings:
-        """The means since the last reading, and what is in use now; always by the same thread."""
+        """Return the means since the last reading, and what is in use now; always by the same thread."""
         memory = psutil.virtual_memory()
         readings: Readings = {
             "cpu_frac": psutil.cpu_percent() / 100,
@@ -54,7 +54,7 @@ class MachineLoad:
         return readings | (self._gpu.read() if self._gpu else {})
 
     def close(self) -> None:
-        """End the look at the GPU."""
+        """Stop reading the GPU."""
         if self._gpu:
             self._gpu.close()
 
@@ -100,13 +100,13 @@ class GpuLoad:
             self._ending.wait(seconds)
 
     def see(self, values: Readings) -> None:
-        """Add one look."""
+        """Add one reading."""
         with self._lock:
             for name, value in values.items():
                 self._seen.setdefault(name, []).append(value)
 
     def read(self) -> Readings:
-        """The readings since the last call; empty when there was no look in between."""
+        """Return the means since the last call; empty if there was no reading in between."""
         with self._lock:
             seen, self._seen = self._seen, {}
         means = ("gpu_frac", "gpu_watts")
@@ -118,7 +118,7 @@ class GpuLoad:
 
 
 def _look(handle: Any) -> Readings:
-    """One look; what this GPU or its driver does not support is left out."""
+    """Take one reading without the values that this GPU or its driver does not support."""
     questions: dict[str, Callable[[], float]] = {
         "gpu_frac": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
         "gpu_memory_bytes": lambda: float(pynvml.nvmlDeviceGetMemoryInfo(handle).used),

@@ -17,13 +17,13 @@ from backend.storage.live_workers import SILENT_SECONDS
 from backend.storage.models import Node, Run
 
 BEAT_SECONDS = 2.0
-"""How often a node shows that it is there."""
+"""Seconds between two heartbeats of a node."""
 
 State = Literal["ready", "refused", "ended", "leaving"]
 
 
 class Order(NamedTuple):
-    """The leader's word to its group: the attempt that it trains, and where the ranks meet."""
+    """The leader's order to its group: the attempt that it trains, and the address where the ranks meet."""
 
     run_id: str
     attempt: int
@@ -74,14 +74,14 @@ class Seat(NamedTuple):
         return self.work.get("state") == "leaving"
 
     def answer_to(self, run_id: str, attempt: int) -> Answer | None:
-        """The word of this node about that attempt."""
+        """Return the word of this node about that attempt."""
         if (self.work.get("run_id"), self.work.get("attempt")) != (run_id, attempt):
             return None
         return Answer(**self.work) if "state" in self.work else None
 
 
 def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
-    """Take this place in a group, whoever had it before; rows of groups that are gone are removed."""
+    """Claim this place in a group, replacing any earlier owner; remove the rows of groups that are gone."""
     session.execute(delete(Node).where(Node.seen_at < db_now() - FORGOTTEN_SECONDS))
     row = Node(group_name=group, rank=rank, worker_id=worker_id, work={}, **facts)
     session.merge(row)
@@ -107,12 +107,12 @@ def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
 
 
 def seats_of(session: Session, group: str) -> list[Seat]:
-    """The nodes of a group, by rank."""
+    """Return the nodes of a group, by rank."""
     return [_seat(*row) for row in session.execute(_seats().where(Node.group_name == group)).all()]
 
 
 def complete_groups(session: Session) -> list[list[Seat]]:
-    """The groups whose nodes were all seen lately."""
+    """Return the groups whose nodes were all seen lately."""
     groups: dict[str, list[Seat]] = {}
     for node, now in session.execute(_seats()).all():
         groups.setdefault(node.group_name, []).append(_seat(node, now))
@@ -120,18 +120,18 @@ def complete_groups(session: Session) -> list[list[Seat]]:
 
 
 def is_complete(seats: Sequence[Seat]) -> bool:
-    """Whether all nodes of a group were seen lately and none of them is leaving."""
+    """Return whether all nodes of a group were seen lately and none of them is leaving."""
     ranks = [seat.rank for seat in seats if seat.silent_seconds < SILENT_SECONDS and not seat.is_leaving]
     return bool(seats) and ranks == list(range(seats[0].nodes))
 
 
 def devices_of(seats: Sequence[Seat]) -> int:
-    """The most devices that a run can have on each node of this group; 0: it is not complete."""
+    """Return the most devices that a run can have on each node of this group; 0: it is not complete."""
     return min(seat.devices for seat in seats) if is_complete(seats) else 0
 
 
 def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
-    """The thing that a run on several nodes waits for, given the groups that are complete."""
+    """Return the thing that a run on several nodes waits for, given the groups that are complete."""
     group_needed = f"a group of {nodes} nodes"
     most = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
     if not most:
@@ -142,19 +142,19 @@ def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -
 
 
 def order_of(seats: Sequence[Seat]) -> Order | None:
-    """The order of the leader, where there is one."""
+    """Return the leader's order, if there is one."""
     work = seats[0].work if seats and seats[0].rank == 0 else {}
     return Order(**work) if "port" in work else None
 
 
 def is_trained(session: Session, run_id: str, attempt: int) -> bool:
-    """Whether this attempt still owns its run."""
+    """Return whether this attempt still owns its run."""
     owned = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
     return session.scalar(owned) is not None
 
 
 def difference(seats: Sequence[Seat]) -> str:
-    """The difference that keeps these nodes from training together, in a sentence; "": none."""
+    """Return the difference that keeps these nodes from training together, in a sentence; "": none."""
     for seat in seats[1:]:
         for trait, value in seat.traits.items():
             if value != (first := seats[0].traits.get(trait)):
@@ -164,7 +164,7 @@ def difference(seats: Sequence[Seat]) -> str:
 
 
 def nonce_file(state: Path, run_id: str, attempt: int) -> Path:
-    """The file of an attempt by which its nodes show that they share the state directory."""
+    """Return the file of an attempt by which its nodes show that they share the state directory."""
     return state / "nodes" / f"{run_id}-{attempt}"
 
 

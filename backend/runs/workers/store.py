@@ -59,13 +59,13 @@ def forget_silent(session: Session) -> None:
 
 
 def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
-    """The slots that one worker process has registered."""
+    """Return the slots that one worker process has registered."""
     query = select(Worker).where(Worker.host == host, Worker.pid == pid).order_by(Worker.slot)
     return list(session.scalars(query))
 
 
 def live_slots(session: Session) -> list[Worker]:
-    """The slots that were seen lately."""
+    """Return the slots that were seen lately."""
     query = select(Worker).where(seen_lately()).order_by(Worker.host, Worker.slot)
     return list(session.scalars(query))
 

@@ -83,7 +83,7 @@ class Manifest(Strict):
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a backup; raises BadBackup."""
+    """Return the manifest of a backup; raises BadBackup."""
     try:
         with open_below(directory, MANIFEST) as file:
             content = file.read(MANIFEST_BYTES + 1)
@@ -111,7 +111,7 @@ def _in_words(error: Exception) -> str:
 
 
 def check_contents(manifest: Manifest) -> None:
-    """Raise BadBackup for a file that no backup has, or that lies where none can be put in place."""
+    """Raise BadBackup if a file does not belong in a backup or its path cannot be restored."""
     check_names(manifest.files)
     database = {DATABASE}
     if manifest.database == "postgresql":

@@ -65,7 +65,7 @@ def check_sqlite(file: Path, revision: str) -> None:
 
 
 def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    """The statements that made everything, by kind and name."""
+    """Return the statements that made everything, by kind and name."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return {
         (str(kind), str(name)): " ".join(str(sql).split())
@@ -75,7 +75,7 @@ def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
 
 
 def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
-    """The same of an empty database of this schema."""
+    """Return the schema objects of an empty database of this schema."""
     empty = beside.with_name(f"{beside.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
     try:

@@ -37,7 +37,7 @@ class Digest(BaseModel):
 
 
 def is_canonical(name: str) -> bool:
-    """Whether this is the one way to write a path below a directory, on every file system."""
+    """Return whether this is the one way to write a path below a directory, on every file system."""
     try:
         encoded = name.encode()
     except UnicodeEncodeError:  # half a character
@@ -76,7 +76,7 @@ def _folded(name: str) -> str:
 
 
 def open_below(directory: Path, name: str) -> BufferedReader:
-    """A regular file below a directory. Raises OSError, also where a link lies on the way."""
+    """Open a regular file below a directory. Raises OSError if it cannot be opened or its path has a link."""
     *parents, last = name.split("/")
     parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -109,7 +109,7 @@ def describe(file: BufferedReader) -> Digest:
 
 
 def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """Copy a file of a backup to a place where nothing is yet; BadBackup where it has changed meanwhile.
+    """Copy a file of a backup to a path that does not exist. Raises BadBackup if it has changed meanwhile.
 
     No hard link, as of files of our own: whoever owns the backup could change it later.
     """

@@ -230,7 +230,7 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
 
 
 def _close(file: Path) -> None:
-    """Leave no log of the old database beside the new one; Conflict where somebody has it open."""
+    """Remove the old database's log beside the new one. Raises Conflict if another process has it open."""
     if not file.exists():
         return
     with closing(sqlite3.connect(file, timeout=1)) as connection:

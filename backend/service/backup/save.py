@@ -118,7 +118,7 @@ def _take_all(source: Path, target: Path) -> None:
 
 
 def _take_checkpoint(source: Path, target: Path) -> bool:
-    """Whether all its files were still there."""
+    """Return whether all its files were still there."""
     if target.exists():
         return True
     try:
@@ -187,7 +187,7 @@ def _check_schema(connection: Connection) -> None:
 
 
 def _checkpoints(connection: Connection) -> dict[str, str]:
-    """Where each checkpoint lies below the runs' directory, by the id of its row."""
+    """Return each checkpoint's path below the runs' directory, by the id of its row."""
     rows = connection.execute(select(Checkpoint.id, Checkpoint.run_id, Checkpoint.path))
     return {row.id: f"{row.run_id}/{row.path}" for row in rows}
 

@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def declarations() -> str:
-    """The text of `api.d.ts`: one declaration for each schema that a response uses."""
+    """Return the text of `api.d.ts`: one declaration for each schema that a response uses."""
     document = create_app().openapi()
     schemas = document["components"]["schemas"]
     used = sorted(_used(document["paths"], schemas))
@@ -57,7 +57,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def _declared(name: str, schema: Mapping[str, Any]) -> list[str]:
-    """An interface, or an alias where the schema is no object."""
+    """Return an interface, or an alias if the schema is not an object."""
     if "properties" not in schema:
         return [f"  type {name} = {_type(schema)};"]
     required = schema.get("required", [])

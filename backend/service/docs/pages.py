@@ -32,13 +32,13 @@ def main() -> None:
 
 
 def pages() -> dict[Path, str]:
-    """The text of every page that has a table."""
+    """Return the text of every page that has a table."""
     texts = {page: page.read_text(encoding="utf-8") for page in sorted(FOLDER.glob("*.md"))}
     return {page: text for page, text in texts.items() if PLACE.search(text)}
 
 
 def with_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
-    """The pages with every table up to date."""
+    """Return the pages with every table up to date."""
     written = tables()
     places = [match[2] for text in texts.values() for match in PLACE.finditer(text)]
     for name in written:
@@ -80,7 +80,7 @@ def measured() -> dict[str, str]:
 
 
 def _from_docs(text: str) -> str:
-    """The same text where links begin in docs/ and not in the project's root."""
+    """Return the text with links relative to docs/ instead of the project's root."""
     return text.strip().replace("](docs/", "](")
 
 
@@ -149,7 +149,7 @@ def gauges() -> str:
 
 
 def architectures() -> str:
-    """The model types that are tested, and those that are refused."""
+    """Return the model types that are tested, and those that are refused."""
     tested = " ".join(f"`{kind}`" for kind in sorted(TESTED))
     rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED.items())]
     return f"Tested model types: {tested}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"

@@ -63,7 +63,7 @@ def memory(settings: Settings, total: int) -> Finding:
 
 
 def torch() -> Finding:
-    """The build of torch, and whether GPU and driver can use it."""
+    """Return the build of torch, and whether GPU and driver can use it."""
     build, gpus = torch_build(), find_gpus()
     if not build:
         return bad("torch", "not installed: workers here cannot train (pip install -r requirements.lock)")
@@ -87,7 +87,7 @@ def torch() -> Finding:
 
 
 def sandbox(settings: Settings) -> Finding:
-    """The sandbox layers around the processes that read a model's output."""
+    """Return the sandbox layers around the processes that read a model's output."""
     absent = missing_layers()
     if not absent:
         return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")

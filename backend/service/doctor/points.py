@@ -35,7 +35,7 @@ def points(session: Session) -> Finding:
 
 
 def completions(session: Session) -> Finding:
-    """The same of completions."""
+    """Check the blocks of completions."""
     if schema_of(session.connection()) != newest_schema():
         return ok("rollouts", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS

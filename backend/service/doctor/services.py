@@ -33,7 +33,7 @@ from backend.storage.models import Webhook
 from backend.storage.schema import known_schemas, newest_schema, schema_of, why_unknown
 
 CLOCK_SECONDS = 5.0
-"""Leases use the database's clock alone; what people read compares with this machine's."""
+"""Largest harmless difference of the clocks, in seconds; leases use only the database's clock."""
 
 EARLIEST = 1_735_689_600
 """2025: a clock before it was never set."""
@@ -245,7 +245,7 @@ def _collation(connection: Connection) -> str:
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
-    """The version of the SQLite library that Python brings."""
+    """Return the version of the SQLite library that Python brings."""
     version_text = ".".join(map(str, version))
     if version < OLDEST_SQLITE:
         return bad("sqlite", f"SQLite {version_text} is too old: use a newer Python (3.35 is needed)")

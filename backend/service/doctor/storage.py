@@ -106,7 +106,7 @@ def speed(path: Path, seconds: float) -> Finding:
 
 
 def file_system_of(path: Path) -> str:
-    """The kind of the file system that a path lies on; empty when nobody says."""
+    """Return the kind of the file system that a path lies on; empty when nobody says."""
     absolute = path.absolute()
     mounts = {Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)}
     return next((mounts[parent] for parent in (absolute, *absolute.parents) if parent in mounts), "")

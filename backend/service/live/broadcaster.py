@@ -29,13 +29,13 @@ from backend.storage.models import Worker
 logger = logging.getLogger(__name__)
 
 PEEK_SECONDS = 0.03
-"""How often SQL is asked whether there is anything new."""
+"""Seconds between two polls of SQL for changes."""
 
 LOOK_SECONDS = 0.25
-"""How often it is looked at in any case: workers, and what became visible late."""
+"""Seconds between two full polls, for workers and changes that became visible late."""
 
 FINGERPRINT_SECONDS = 5.0
-"""How often it is looked whether the tokens are still the same."""
+"""Seconds between two checks for changed tokens."""
 
 KEEPALIVE_SECONDS = 15.0
 
@@ -45,10 +45,10 @@ MAX_WAITING = 5000
 """Messages, shared by all pages, that wait for one that does not read; then its stream ends."""
 
 MAX_MISSED = 5000
-"""Events that a page which comes back is told one by one."""
+"""Maximum number of events that are sent one by one to a page that reconnects."""
 
 MAX_RUNS = MAX_WAITING // 2
-"""Changed runs that are told one by one: each may take two messages."""
+"""Maximum number of changed runs that are sent one by one; each may take two messages."""
 
 PAGE = 100
 """Events that are fetched at a time, lest a hundred pages that come back at once fill the memory."""
@@ -59,9 +59,9 @@ class Parcel(NamedTuple):
 
     content: bytes
     event: int
-    """Last event that is told with it; -1 for what has no place in the stream."""
+    """Last event that the message covers; -1 for a message without a position in the stream."""
     is_event: bool
-    """Whether it tells of that event; other messages may be told twice."""
+    """Whether the message reports that event; other messages may be sent twice."""
 
     def is_told(self, told: int) -> bool:
         """Whether a page that knows the events up to `told` knows this; its place would lead it back."""
@@ -75,14 +75,14 @@ class Missed(NamedTuple):
     """A page of what a stream has missed."""
 
     content: bytes
-    """Its messages as they go over the wire."""
+    """Encoded messages as they are sent."""
     position: Position
     """Behind the last of them."""
     is_all: bool
 
 
 class Broadcaster:
-    """Asks SQL while anybody listens and tells all listeners.
+    """Polls SQL while there are listeners, and sends the changes to all of them.
 
     `fingerprint` changes when the tokens change: all streams end then, and who may still come comes back.
     """
@@ -117,7 +117,7 @@ class Broadcaster:
             self._drop(queue)
 
     async def listen(self, last_id: str) -> AsyncGenerator[bytes]:
-        """The stream of one page, from where it left off."""
+        """Yield the stream of one page, from its last position."""
         queue: Queue = asyncio.Queue(MAX_WAITING)
         self._listeners.add(queue)
         try:
@@ -230,7 +230,7 @@ class Broadcaster:
             return current_place(session) != self._place
 
     def _news(self) -> list[Parcel] | None:
-        """What happened since the last look; None: too much to tell it run by run."""
+        """Return the changes since the last poll; None if there are too many to report run by run."""
         with reading(self._sessions) as session:
             newest = current_place(session).changed  # less than it was, once a clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
@@ -256,13 +256,13 @@ class Broadcaster:
 
 
 def _beginning(session: Session, kind: str) -> Missed:
-    """The first message to a page that resumes nothing."""
+    """Return the first message to a page that resumes nothing."""
     position = settled_place(session)
     return Missed(Message(kind, {}, position).encode(), position, is_all=True)
 
 
 def _behind(messages: Sequence[Message], position: Position) -> Position:
-    """The position behind some messages that began at `position`."""
+    """Return the position behind some messages that began at `position`."""
     return (messages[-1].position if messages else None) or position
 
 

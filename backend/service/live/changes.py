@@ -14,10 +14,10 @@ from backend.storage.engine import db_now
 from backend.storage.models import Event, Run
 
 TIME_OVERLAP = 2.0
-"""Changes of runs become visible out of order: a little of the past is looked at again."""
+"""Seconds of the past that are read again, because changes of runs become visible out of order."""
 
 CLOCK_SLACK = 1.0
-"""What a clock that went back by less, or a time that was rounded, might hide lies within the overlap."""
+"""Change of the clock, in seconds, that the overlap covers, as it does rounded times."""
 
 GAP_SECONDS = 3.0
 """A transaction that has not shown its events after this time is taken as rolled back."""
@@ -34,12 +34,12 @@ class Position(NamedTuple):
     """`run.changed_at` of the newest change."""
 
     def write(self) -> str:
-        """The `id` of a message."""
+        """Return the `id` of a message."""
         return f"{self.event}.{int(self.changed * 1e6)}"
 
 
 def read_place(text: str) -> Position | None:
-    """The position that `Position.write` wrote; None for any other text."""
+    """Return the position that `Position.write` wrote; None for any other text."""
     event, dot, changed = text.partition(".")
     if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
         return None
@@ -47,26 +47,26 @@ def read_place(text: str) -> Position | None:
 
 
 class Message(NamedTuple):
-    """One server-sent event. Its place says that everything up to here has been told."""
+    """One server-sent event. Its position says that everything up to it has been sent."""
 
     kind: str
     data: Any
     position: Position | None = None
 
     def encode(self) -> bytes:
-        """The message in the wire format of server-sent events."""
+        """Return the message in the wire format of server-sent events."""
         head = f"id: {self.position.write()}\n" if self.position else ""
         return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
 
 
 def current_place(session: Session) -> Position:
-    """The newest event and change that can be seen."""
+    """Return the newest event and change that can be seen."""
     newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
     return Position(newest or 0, changed or 0.0)
 
 
 def settled_place(session: Session) -> Position:
-    """The position where a new stream begins: no event before it can still appear."""
+    """Return the start position of a new stream; no event before it can still appear."""
     position = current_place(session)
     last = 0
     query = select(Event.id, Event.at, db_now()).where(Event.id > position.event - RECENT).order_by(Event.id)
@@ -78,7 +78,7 @@ def settled_place(session: Session) -> Position:
 
 
 def _is_settled(last: int, event: int, at: float, now: float) -> bool:
-    """Whether no event can still appear between these two."""
+    """Return whether no event can still appear between these two."""
     return event == last + 1 or abs(now - at) >= GAP_SECONDS
 
 
@@ -91,7 +91,7 @@ def _newest_change() -> Any:
 
 
 def events_after(session: Session, last: int, limit: int) -> list[Event]:
-    """The events behind `last` in the order of their ids, as far as no earlier one can still appear.
+    """Return the events behind `last` in the order of their ids, as far as no earlier one can still appear.
 
     Postgres gives ids before it commits: a gap may be filled by a transaction that is not over yet.
     """

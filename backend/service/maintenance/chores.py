@@ -1,7 +1,7 @@
-"""Chores: the reconciler's longer jobs, which it looks for every few seconds and does piece by piece.
+"""Chores: the reconciler's longer jobs, which it polls for every few seconds and does piece by piece.
 
-They seal points, index completions, judge runs and trials, go on with
-searches, and remove files that belong to nobody and token values beyond their budget.
+Chores seal points, index completions, judge runs and trials, advance searches, remove files that belong to no
+run, and remove token values that exceed their budget.
 """
 
 import logging
@@ -36,13 +36,16 @@ BUDGET_SECONDS, BUDGET_PAUSE_SECONDS = 0.2, 60.0
 TRIAL_PAUSE_SECONDS = 5.0
 SEARCH_PAUSE_SECONDS = 2.0
 SEARCH_STEPS = 8
-"""Steps of a search in one piece."""
+"""Most steps of one search in one piece of work."""
 
 FAULTS = (ArithmeticError, AttributeError, GrpoLabError, LookupError, TypeError, ValueError)
-"""Programming errors: a trial or search that meets one is left alone, so that the others go on."""
+"""Programming errors; a trial or search that raises one is skipped, so that the others continue."""
 
 Work = Callable[[], bool]
-"""Does a piece of a job; whether there is more. A process that is killed loses the piece that it was at."""
+"""Function that does one piece of a job and returns whether more is left.
+
+A process that is killed loses the piece that it was doing.
+"""
 
 
 @dataclass(slots=True)
@@ -50,17 +53,17 @@ class Chore:
     """One of the longer jobs."""
 
     find: Callable[[Session], Work | None]
-    """What there is to do; None if there is nothing."""
+    """Function that returns the work to do; None if there is none."""
     pause: float
-    """Seconds from the end of the work, or from a look that found none, to the next look."""
+    """Seconds from the end of the work, or from a poll that found none, to the next poll."""
     seconds: float = 0.0
-    """How long one look of the reconciler goes on with it; at least one piece."""
+    """Longest time on this chore in one round of the reconciler, in seconds; one piece is always done."""
     next_look: float = 0.0
-    """By the monotonic clock."""
+    """Monotonic time of the next poll."""
     work: Work | None = None
 
     def look(self, session: Session) -> None:
-        """Find work, if there is none yet and the pause is over."""
+        """Poll for work if none is in progress and the pause is over."""
         if self.work is None and time.monotonic() > self.next_look:
             self.next_look = time.monotonic() + self.pause
             self.work = self.find(session)
@@ -77,7 +80,7 @@ class Chore:
 
 
 def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
-    """Every chore of an installation."""
+    """Return every chore of an installation."""
     trials = _OneByOne("trial", due_trials, lambda trial: settle(sessions, trial))
     searches = _OneByOne("search", active_searches, lambda search: _go_on_with(search, sessions, settings))
     strays, budget = Strays(settings, sessions), TokenBudget(settings, sessions)
@@ -117,7 +120,7 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
 
 
 class _OneByOne:
-    """Things of a kind that are settled one after the other; one that fails unexpectedly is left alone."""
+    """Settles trials or searches one by one; skips one that failed unexpectedly until the next start."""
 
     def __init__(
         self, kind: str, due: Callable[[Session], list[str]], settle_one: Callable[[str], object]
@@ -127,7 +130,7 @@ class _OneByOne:
         self._refused: set[str] = set()
 
     def find(self, session: Session) -> Work | None:
-        """Work through what is due; None if nothing is."""
+        """Return the work that settles what is due; None if nothing is due."""
         self._due = [subject for subject in self._find(session) if subject not in self._refused]
         return self._settle_next if self._due else None
 
@@ -149,7 +152,7 @@ _END = object()
 
 
 def _pieces(work: Iterator[None]) -> Work:
-    """A generator that yields after each piece."""
+    """Return the work that a generator does; the generator yields after each piece."""
     return lambda: next(work, _END) is not _END
 
 
@@ -161,7 +164,7 @@ def _go_on_with(search: str, sessions: Sessions, settings: Settings) -> None:
 
 
 def _judge(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
-    """These runs, and those that are without a verdict then."""
+    """Judge these runs, then the runs that lack a verdict by then."""
     while runs:
         yield from judge_runs(sessions, runs)
         with reading(sessions) as session:
@@ -169,7 +172,7 @@ def _judge(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
 
 
 def _sweep(strays: Strays) -> Iterator[None]:
-    """One look through the runs' files."""
+    """Check the runs' files once."""
     try:
         yield from strays.sweep()
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Detection of jumps of the database's clock: reported to the runs concerned, and mended where times decide.
+"""Jumps of the database's clock: detected, reported to the affected runs, and repaired in recorded times.
 
-The clock may be set, by hand or over the network; SQLite's is that of the machine. No lease is taken or kept
-by it alone (see `lost.py`). But once it went back, what was written before lies in the future: leases, pauses
-and signs of life would last until the clock has caught up, and live pages would wait for it too.
+The clock may be set by hand or over the network. SQLite uses the machine's clock. No run is taken back only
+because of the clock (see backend/runs/leases.py). But after the clock was set back, times that were recorded
+before lie in the future: leases, pauses and heartbeats would last until the clock has caught up, and live
+pages would wait for it too.
 """
 
 import time
@@ -18,14 +19,14 @@ from backend.storage.engine import db_now
 from backend.storage.models import Run, Worker
 
 JUMP_SECONDS = 5.0
-"""A clock that is corrected by less than this has not jumped."""
+"""Smallest change of the clock that counts as a jump, in seconds."""
 
 LONGEST_PAUSE_SECONDS = 60.0
-"""No run waits longer than this before it is tried again."""
+"""Longest pause before a run is tried again, in seconds."""
 
 
 def elapsed_seconds() -> float:
-    """Time since the machine started, its sleep included, whatever its clock is set to."""
+    """Return the seconds since the machine started, sleep included, unaffected by changes of its clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -36,25 +37,25 @@ _WRITTEN = union_all(
     select(func.max(Run.lease_until) - LONGEST_LEASE_SECONDS).where(Run.status == "running"),
     select(func.max(Worker.seen_at)),
 ).subquery()
-"""When what `mend` mends was written, at the earliest."""
+"""Earliest moment at which each time that `repair_times` repairs can have been written."""
 
 _NOW_AND_NEWEST = select(db_now(), select(func.max(_WRITTEN.c.at)).scalar_subquery())
 
 
 class Look(NamedTuple):
-    """The database's clock at one moment."""
+    """One reading of the database's clock."""
 
     now: float
     newest: float
-    """The latest time that is recorded."""
+    """Latest recorded time."""
     offset: float
-    """From the time since the machine started to the database's clock."""
+    """Database's clock minus the time since the machine started, in seconds."""
     jump: float
-    """By how many seconds the clock was set since the last look, or, at the first, since the record ended."""
+    """Seconds by which the clock was set since the last reading; at the first, since the latest record."""
 
     @property
     def went_back(self) -> bool:
-        """Whether times may be recorded that lie in the future."""
+        """Whether recorded times may lie in the future."""
         return self.jump < 0 or self.newest > self.now + JUMP_SECONDS
 
 
@@ -66,7 +67,7 @@ class ClockWatch:
         self._offset: float | None = None
 
     def look(self, session: Session) -> Look:
-        """Call it now and then; a jump is reported until it is `settled`."""
+        """Read the clock; a jump is reported in every reading until `settled` is called."""
         began = self._elapsed()
         now, newest = session.execute(_NOW_AND_NEWEST).one()
         newest = now if newest is None else newest
@@ -78,12 +79,12 @@ class ClockWatch:
         return Look(now, newest, offset, jump)
 
     def settled(self, look: Look) -> None:
-        """The jump that this look has seen is dealt with."""
+        """Mark the jump that a reading reported as handled."""
         self._offset = look.offset
 
 
-def tell(session: Session, jump: float) -> str:
-    """One line in the history of every running run, or of the installation when none runs; the line."""
+def report_jump(session: Session, jump: float) -> str:
+    """Add an event to every running run, or to the installation if none is running; return its text."""
     movement = "jumped ahead" if jump > 0 else "went back"
     line = (
         f"the database's clock {movement} by {abs(jump):,.0f} s: nothing is lost and runs continue, "
@@ -96,10 +97,10 @@ def tell(session: Session, jump: float) -> str:
     return line
 
 
-def mend(session: Session, look: Look, *, lease_seconds: float) -> None:
-    """After the clock went back: what decides something and lies in the future, begins now."""
+def repair_times(session: Session, look: Look, *, lease_seconds: float) -> None:
+    """Repair recorded times after the clock was set back: times in the future start from now."""
     now = look.now
-    shifted = now - (look.newest - Run.queued_at) * 1e-6  # in the same order, before whatever comes next
+    shifted = now - (look.newest - Run.queued_at) * 1e-6  # keeps their order, ahead of later runs
     for changes in (
         update(Run).where(Run.lease_until > now + lease_seconds).values(lease_until=now + lease_seconds),
         update(Run).where(Run.run_after > now + LONGEST_PAUSE_SECONDS).values(run_after=now),

@@ -1,4 +1,4 @@
-"""Damaged blocks of points, told once in the history of their run."""
+"""Damaged blocks of points, reported once in the history of their run."""
 
 from collections.abc import Iterable
 

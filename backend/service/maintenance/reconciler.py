@@ -1,7 +1,8 @@
-"""The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
-deletions, mends what a clock that was set has disturbed, and goes on with the chores.
+"""The reconciler: a background thread that keeps the recorded state and the real one in agreement.
 
-Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
+It calls workers for waiting runs, requeues runs whose worker was lost, deletes runs permanently, repairs
+recorded times after the database's clock was set back, and continues the chores. It runs in the service's
+process. A lease in SQL lets one process reconcile at a time, although two at once would do no harm.
 """
 
 import logging
@@ -22,7 +23,7 @@ from backend.runs.lifecycle import claimable, take_back_lost
 from backend.runs.queue.doorbell import ring
 from backend.runs.workers.store import live_slots
 from backend.service.maintenance.chores import all_chores
-from backend.service.maintenance.clock_jumps import ClockWatch, Look, mend, tell
+from backend.service.maintenance.clock_jumps import ClockWatch, Look, repair_times, report_jump
 from backend.service.maintenance.damaged_blocks import tell_damage
 from backend.storage.artifacts.store import ArtifactFault
 from backend.storage.engine import Sessions, db_now, insert_into, reading
@@ -31,62 +32,65 @@ from backend.storage.models import Run, Singleton
 logger = logging.getLogger(__name__)
 
 NAME = "reconciler"
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
+"""Seconds between two rounds."""
 LEASE_SECONDS = 5.0
+"""Duration of the reconciler's lease, in seconds."""
 DELETION_SECONDS = 0.5
-"""Seconds of permanent deletion per look; the next one goes on."""
+"""Longest permanent deletion in one round, in seconds; the next round continues."""
 DELETION_PAUSE_SECONDS = 30.0
+"""Pause after files could not be removed, in seconds."""
 MARK_SECONDS = 10.0
-"""How often the high-water mark of the database is raised."""
+"""Seconds between two updates of the database's high-water mark."""
 
 _WAITING = select(func.count()).select_from(Run).where(claimable(), Run.wish == "")
 _DELETED = select(Run.id).where(Run.deleting_at.is_not(None)).limit(1)
 
 
 class Reconciler:
-    """One thread that looks every second."""
+    """A thread that runs one round of the reconciler every second."""
 
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._settings = settings
         self._sessions = sessions
-        self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
+        self._lost = LostRuns(settings.lease_seconds, look_seconds=POLL_SECONDS)
         self._clock = ClockWatch()
         self._delete_after = 0.0
         self._chores = all_chores(settings, sessions)
         self._mark_after = 0.0
         self._owner = uuid.uuid4().hex
-        self._looked_at = time.monotonic()
+        self._succeeded_at = time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     @property
     def age_seconds(self) -> float:
-        """Time since the last look that succeeded, or since the start."""
-        return time.monotonic() - self._looked_at
+        """Seconds since the last round that succeeded, or since the start."""
+        return time.monotonic() - self._succeeded_at
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after the look that is under way."""
+        """Stop the thread after the current round; waits at most 5 s."""
         self._stopping.set()
         self._thread.join(5)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
+        while not self._stopping.wait(POLL_SECONDS):
             try:
-                self.look()
-                self._looked_at = time.monotonic()
+                self.run_once()
+                self._succeeded_at = time.monotonic()
             except SQLAlchemyError as error:
                 self._lost.forget()
                 logger.warning("the reconciler failed: %s", str(error).splitlines()[0])
-            except Exception:  # a stranger's rows may hold what no test has met: the next look goes on
+            except Exception:  # an unexpected row must not end the thread; the next round tries again
                 self._lost.forget()
                 logger.exception("the reconciler failed")
 
-    def look(self) -> int:
-        """One round; returns how often the bell was rung."""
+    def run_once(self) -> int:
+        """Run one round; return how many times the doorbell was to be rung."""
         with reading(self._sessions) as session:
             clock = self._clock.look(session)
             rings = _rings_wanted(session)
@@ -104,10 +108,10 @@ class Reconciler:
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
-                self._clock.settled(clock)  # by whoever has the lease
+                self._clock.settled(clock)  # the process that holds the lease handles the jump
                 return 0
             if is_odd:
-                self._set_right(session, clock)
+                self._handle_clock(session, clock)
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
             tell_damage(session, damage.items())
@@ -122,14 +126,15 @@ class Reconciler:
             chore.go_on()
         return rings
 
-    def _set_right(self, session: Session, clock: Look) -> None:
+    def _handle_clock(self, session: Session, clock: Look) -> None:
+        """Report a jump of the database's clock; repair recorded times if it was set back."""
         if clock.jump:
-            logger.warning("%s", tell(session, clock.jump))
+            logger.warning("%s", report_jump(session, clock.jump))
         if clock.went_back:
-            mend(session, clock, lease_seconds=self._settings.lease_seconds)
+            repair_times(session, clock, lease_seconds=self._settings.lease_seconds)
 
     def _delete(self) -> None:
-        """Go on with deletions; where files cannot be removed, the next try waits a while."""
+        """Continue the deletions; pause for DELETION_PAUSE_SECONDS if files cannot be removed."""
         if time.monotonic() < self._delete_after:
             return
         try:
@@ -140,9 +145,10 @@ class Reconciler:
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:
-    """Be, or stay, the one who does a job.
+    """Acquire or renew the lease on a job; return whether the owner now holds it.
 
-    A lease that lasts longer than any that could be given now is of a time before the clock went back.
+    A lease that lasts longer than any lease granted now was written before the clock was set back. It counts
+    as expired.
     """
     is_over = or_(Singleton.until < db_now(), Singleton.until > db_now() + max(seconds, LEASE_SECONDS))
     free = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
@@ -154,7 +160,7 @@ def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bo
 
 
 def _rings_wanted(session: Session) -> int:
-    """One ring for each run that waits and has a free place."""
+    """Return how many times to ring the doorbell: once for each waiting run that an idle slot can start."""
     waiting = session.scalar(_WAITING) or 0
     if not waiting:
         return 0

@@ -32,7 +32,7 @@ class Note:
     reason: str
 
     def shown(self) -> dict[str, Any]:
-        """The note as the HTTP interface shows it."""
+        """Return the note as the HTTP interface shows it."""
         return asdict(self) | {"since": iso(self.since)}
 
 

@@ -31,7 +31,7 @@ from backend.storage.faults import Fault, database_fault, free_bytes
 router = Router(prefix="/api/v1", tags=["health"])
 
 LOOK_SECONDS = 2.0
-"""However many pages ask, the parts are looked at this often."""
+"""Seconds between two checks of the parts, however many pages request the status."""
 
 PROBE_SECONDS = 3.0
 """A database that takes longer for a row is away."""
@@ -56,7 +56,7 @@ class Component:
         self.detail = fault.sentence if fault else ""
 
     def shown(self) -> dict[str, Any]:
-        """The part as the HTTP interface shows it."""
+        """Return the part as the HTTP interface shows it."""
         return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
 
 
@@ -78,10 +78,10 @@ class Status:
         self._looked_at = 0.0
         self._looking = threading.Lock()
         self.older = ""
-        """What to say of a database that was found to be older than its state directory."""
+        """Message about a database that is older than its state directory; empty if it is not."""
 
     def look(self) -> dict[str, Any]:
-        """The state of every part; somebody else's look is as good as ours."""
+        """Return the state of every part, cached from the latest check by any caller."""
         with self._looking:
             if time.monotonic() - self._looked_at > LOOK_SECONDS:
                 checks: dict[str, Callable[[], Fault | None]] = {
@@ -97,7 +97,7 @@ class Status:
         return shown | {"waiting": [note.shown() for note in read_notes(self._settings)]}
 
     def _database(self) -> Fault | None:
-        """By writing a row: a full disk still reads."""
+        """Check the database by writing a row, because a full disk can still be read."""
         try:
             with open_sessions(self._engine).begin() as session:
                 take_lease(session, "status", self._owner, seconds=0)
@@ -112,7 +112,7 @@ class Status:
 
 
 def broker_fault(settings: Settings) -> Fault | None:
-    """The fault that keeps doorbells from being heard; None if there is none."""
+    """Return the fault that keeps doorbells from being heard; None if there is none."""
     url = choose_broker(settings).url
     if url.startswith(("filesystem:", "memory:")):
         return None
@@ -136,7 +136,7 @@ def disk_warning(path: Path) -> Fault | None:
 
 
 LOOKERS = CapacityLimiter(2)
-"""Threads of its own: the others may all be waiting for the database."""
+"""Separate threads for checks, because all other threads may be waiting for the database."""
 
 
 @router.get("/status", response_model=dict[str, Any])

@@ -17,7 +17,7 @@ class Cluster(Protocol):
     """Something that starts pilots."""
 
     def count(self) -> Pilots:
-        """The pilots that wait and run there; raises Unavailable."""
+        """Return the pilots that wait and run there; raises Unavailable."""
 
     def submit(self) -> str:
         """Start one more; its name there. Raises Unavailable."""
@@ -30,7 +30,7 @@ class Slurm:
         self._script = script
 
     def count(self) -> Pilots:
-        """The jobs of this user by their name."""
+        """Return the jobs of this user by their name."""
         listing = output_of(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
@@ -42,13 +42,13 @@ class Slurm:
 
 
 class Kubernetes:
-    """Jobs of Kubernetes, queued by Kueue where it is installed."""
+    """Jobs of Kubernetes, queued by Kueue if it is installed."""
 
     def __init__(self, job: object) -> None:
         self._job = json.dumps(job)
 
     def count(self) -> Pilots:
-        """The jobs with the label that have not finished."""
+        """Return the jobs with the label that have not finished."""
         listing = output_of(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
         try:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
@@ -70,7 +70,7 @@ class SkyPilot:
         self._path = path
 
     def count(self) -> Pilots:
-        """The unfinished jobs by their name."""
+        """Return the unfinished jobs by their name."""
         listing = output_of(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if NAME in line]
         running = sum("RUNNING" in line for line in states)
@@ -82,7 +82,7 @@ class SkyPilot:
 
 
 def output_of(command: Sequence[str], text: str = "") -> str:
-    """The output of a command line; raises Unavailable with its own words, where it fails or hangs."""
+    """Return the output of a command. Raises Unavailable with the command's message if it fails or hangs."""
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False

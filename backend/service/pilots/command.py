@@ -77,7 +77,7 @@ def _cluster(
 def job_text(
     settings: Settings, *, cluster: str, runs: int, idle: int, devices: int, nodes: int, **options: Any
 ) -> str:
-    """The job as the cluster will get it, to look at."""
+    """Return the job as it will be sent to the cluster, for review."""
     limits = {"runs": runs, "idle_seconds": idle, "devices": devices, "nodes": nodes}
     match cluster:
         case "slurm":

@@ -14,11 +14,11 @@ NAME = "grpolab-pilot"
 """Name of every job, by which pilots are counted."""
 
 GRACE_SECONDS = 120
-"""How long before its end a job is told to save; a checkpoint of a large model takes a while."""
+"""Seconds before its end at which a job is told to save; a large model's checkpoint takes a while."""
 
 
 def worker_command(python: str, *, runs: int, idle_seconds: int, devices: int, nodes: int = 1) -> list[str]:
-    """The command of a pilot, on each of its nodes."""
+    """Return the command of a pilot, on each of its nodes."""
     limits = ["--runs", str(runs), "--idle", str(idle_seconds), "--devices", str(devices)]
     limits += ["--nodes", str(nodes)] if nodes > 1 else []
     return [python, "-m", "backend.service", "worker", *limits]
@@ -63,7 +63,7 @@ def kubernetes_job(
     state_claim: str,
     nodes: int = 1,
 ) -> dict[str, Any]:
-    """A Job of batch/v1, which Kueue admits where a queue is named.
+    """Return a Job of batch/v1, which Kueue admits if a queue is named.
 
     The service's settings (DATABASE_URL, BROKER_URL) come from a Secret, its state from a shared volume;
     without `state_claim` a pod has a directory of its own, and checkpoints go to the artifact store. On
@@ -114,7 +114,7 @@ def _place_of_pod() -> list[dict[str, Any]]:
 
 
 def _apart() -> dict[str, Any]:
-    """An affinity by which the pods of one job go to nodes of their own."""
+    """Return an affinity that places each pod of a job on a separate node."""
     term = {
         "labelSelector": {"matchLabels": {"app": NAME}},
         "matchLabelKeys": ["batch.kubernetes.io/job-name"],
@@ -145,5 +145,5 @@ def skypilot_task(
 
 
 def this_python() -> str:
-    """The interpreter of this installation, which a shared file system shows to every node."""
+    """Return the interpreter of this installation, which a shared file system shows to every node."""
     return sys.executable

@@ -23,7 +23,7 @@ class Pilots(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Findings of one look at the queue."""
+    """Findings of one poll of the queue."""
 
     runs: int
     """Runs that wait for a worker and fit on a pilot."""

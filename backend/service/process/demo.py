@@ -15,7 +15,7 @@ from backend.http.auth.tokens import token_of
 DEMO = ("demo_healthy", "demo_collapse")
 
 MAX_BYTES = 16_000_000
-"""Of the service's answer."""
+"""Maximum size of the service's answer, in bytes."""
 
 
 def launch_demo(settings: Settings, url: str) -> str:

@@ -15,7 +15,7 @@ from backend.base.outgoing import fetch
 from backend.base.settings import Settings
 
 NOTE_SECONDS = 2.0
-"""How long the holder may take to write down who it is, or to let go when it is just ending."""
+"""Seconds for the holder to record its identity, or to release the lock if it is just ending."""
 
 
 class Instance(NamedTuple):
@@ -58,7 +58,7 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
 
 
 def is_alive(url: str) -> bool:
-    """Whether a service answers there at all; readiness comes with the worker."""
+    """Return whether a service answers there at all; readiness comes with the worker."""
     try:
         return fetch(url + "/healthz", most_bytes=0, seconds=2.0).status == 200
     except (OSError, HTTPException):
@@ -66,7 +66,7 @@ def is_alive(url: str) -> bool:
 
 
 def running_instance(settings: Settings) -> Instance | None:
-    """The running installation, if there is one; changes nothing."""
+    """Return the running installation, if there is one; changes nothing."""
     path = settings.run_dir / "up.lock"
     try:
         with path.open() as file:
@@ -79,7 +79,7 @@ def running_instance(settings: Settings) -> Instance | None:
 
 
 def listening_as(settings: Settings, instance: Instance | None) -> Settings:
-    """The settings with the address at which the running installation listens, if there is one."""
+    """Return the settings with the address at which the running installation listens, if there is one."""
     address = urlsplit(instance.url if instance else "")
     if not address.hostname or not address.port:
         return settings

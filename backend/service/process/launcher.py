@@ -34,7 +34,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 from backend.storage.migrate import migrate
 
 LOG_LOOK_SECONDS = 5.0
-"""How often the lengths of the logs are looked at."""
+"""Seconds between two checks of the logs' lengths."""
 
 RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
 """Seconds before a program that ended by itself is started again."""
@@ -72,7 +72,7 @@ class ChildProcess:
     restarts: int = 0
 
     def start(self) -> None:
-        """Start it in a session of its own, so that Ctrl-C reaches the launcher alone."""
+        """Start the process in a separate session, so that Ctrl-C reaches only the launcher."""
         self.log.parent.mkdir(mode=0o700, exist_ok=True)
         cap(self.log)
         with self.log.open("ab") as log:
@@ -89,7 +89,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before its first start."""
+        """Process id; 0 before the first start."""
         return self.process.pid if self.process else 0
 
     @property
@@ -110,9 +110,9 @@ class Launcher:
     settings: Settings
     terminal: Terminal
     children: list[ChildProcess] = field(default_factory=list)
-    """In order of start."""
+    """Child processes in the order in which they are started."""
     signals: int = 0
-    """How often we were asked to stop: the second time means without saving."""
+    """Number of stop requests; the second one means without saving."""
 
     def catch_signals(self) -> None:
         """Ctrl-C, SIGTERM and a closed terminal all ask for the same thing."""
@@ -242,7 +242,7 @@ class Launcher:
 
 
 def _slots(engine: Engine, worker: ChildProcess) -> str:
-    """What the worker has registered, in words; empty while it has not."""
+    """Return what the worker has registered, as text; "" until it has."""
     with reading(open_sessions(engine)) as session:
         slots = slots_of(session, host=platform.node(), pid=worker.pid)
         if not slots:
@@ -252,7 +252,7 @@ def _slots(engine: Engine, worker: ChildProcess) -> str:
 
 
 def run_tree(settings: Settings, *, show_demo: bool) -> int:
-    """`make up` and `make demo`: the whole life of an installation, or where the first one runs."""
+    """Run `make up` or `make demo`: start and stop an installation, or say where the first one runs."""
     os.umask(0o077)
     terminal = Terminal()
     terminal.say("GRPO Lab")

@@ -21,7 +21,7 @@ def cap(log: Path) -> None:
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log, of a JSON line its message."""
+    """Return the last line of a log, of a JSON line its message."""
     lines = log.read_text(errors="replace").split("\n") if log.exists() else []
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
     try:

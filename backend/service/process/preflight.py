@@ -16,7 +16,7 @@ from backend.http.pages import FRONTEND
 from backend.storage.engine import open_engine
 
 SHORTEST_TOKEN = 20
-"""Characters, where the network may try."""
+"""Minimum length of a token, in characters, if the service listens on the network."""
 
 
 SECRETS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")
@@ -81,7 +81,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
+    """Return whether an address is reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -121,7 +121,7 @@ def free_port() -> int:
 
 
 def restore_mark(settings: Settings) -> Path:
-    """The file that is there while a backup is being restored."""
+    """Return the file that is there while a backup is being restored."""
     return settings.state / "restoring"
 
 

@@ -18,13 +18,13 @@ from backend.service.process.memory import keep_returning_memory, limit_arenas
 from backend.service.process.sockets import listen
 
 LINGER_SECONDS = 1
-"""How long somebody who was refused may take to read why."""
+"""Seconds for a refused client to read the response."""
 
 TICK_SECONDS = 1.0
-"""How often the server renews the header with the date."""
+"""Seconds between two updates of the Date header."""
 
 GRACE_SECONDS = 3
-"""Open event streams would hold a server that ends for ever."""
+"""Time limit for a graceful shutdown, in seconds; open event streams would delay it for ever."""
 
 
 class Protocol(H11Protocol):
@@ -94,7 +94,7 @@ class Protocol(H11Protocol):
         return True
 
     def waits_for_client(self) -> bool:
-        """Whether the client is to send its request or the rest of it, or to read the answer."""
+        """Return whether the client is to send its request or the rest of it, or to read the answer."""
         if self.transport.is_closing() or self._is_refused:
             return False
         if self.cycle is None or self.cycle.response_complete:
@@ -142,7 +142,7 @@ class Server(uvicorn.Server):
 
 
 def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
-    """The configuration with which uvicorn serves `app`, an application or its factory."""
+    """Return the configuration with which uvicorn serves `app`, an application or its factory."""
     return uvicorn.Config(
         app,
         host=settings.host,

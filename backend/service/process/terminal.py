@@ -56,7 +56,7 @@ class Terminal:
 
 
 def has_screen() -> bool:
-    """Whether a browser opened here would be seen by the user."""
+    """Return whether a browser opened here would be seen by the user."""
     if os.environ.get("SSH_CONNECTION") or not sys.stdout.isatty():
         return False
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
@@ -86,7 +86,7 @@ def link_command(settings: Settings) -> str:
 
 
 def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browser: bool = True) -> None:
-    """Print the one-time link, open it where there is a screen, else say how to reach it."""
+    """Print the one-time link and open it if there is a screen, else print how to reach it."""
     terminal.say()
     terminal.say(f"  Open  {link}")
     terminal.say(f"        (works once, for ten minutes; `{link_command(settings)}` prints a new one)")

@@ -40,9 +40,9 @@ class Target(NamedTuple):
     host: str
     port: int
     path: str
-    """With its query."""
+    """Path of the address, with its query."""
     addresses: tuple[str, ...]
-    """The IP addresses that are connected to, in this order; the name is not looked up again."""
+    """IP addresses to connect to, in this order; the name is not resolved again."""
 
 
 def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
@@ -66,7 +66,7 @@ def resolve(url: str, *, private: bool, seconds: float = SECONDS) -> Target:
 
 
 def _look_up(host: str, port: int, seconds: float) -> list[str]:
-    """Addresses of a host, looked up in a thread that is left behind when it takes too long."""
+    """Resolve a host's addresses in a thread, which is abandoned if it takes too long."""
     future: Future[list[str]] = Future()
 
     def ask() -> None:
@@ -86,7 +86,7 @@ def _look_up(host: str, port: int, seconds: float) -> list[str]:
 
 
 def is_outside(address: Address) -> bool:
-    """Whether an address is one of the public internet, also behind the ways to write IPv4 as IPv6."""
+    """Return whether an address is one of the public internet, also behind the ways to write IPv4 as IPv6."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if address in NAT64:

@@ -18,7 +18,7 @@ Format = Literal["json", "slack", "discord"]
 UNSIGNED = "GRPOLAB_WEBHOOK_SECRET is empty: a webhook in JSON is sent only with a signature"
 
 MAX_CHARACTERS = 1_900
-"""Of a chat message; Discord refuses more than 2,000."""
+"""Maximum number of characters of a chat message; Discord refuses more than 2,000."""
 
 SUPPRESS_EMBEDS = 4
 """Flag of a message in Discord: no previews of links."""
@@ -37,7 +37,7 @@ class RunNames(NamedTuple):
 
 
 def format_of(url: str, requested: str) -> Format:
-    """The format that was asked for, else the one that the address is known for."""
+    """Return the format that was asked for, else the one that the address is known for."""
     if requested in {"json", "slack", "discord"}:
         return requested  # type: ignore[return-value]
     parts = urlsplit(url)
@@ -80,7 +80,7 @@ def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
 
 
 def type_of(event: Event) -> str:
-    """The word by which receivers choose, e.g. `diagnosis.verdict`, `lifecycle.finished`."""
+    """Return the word by which receivers choose, e.g. `diagnosis.verdict`, `lifecycle.finished`."""
     if event.kind == "diagnosis":
         return "diagnosis.warning" if "warning" in event.data else "diagnosis.verdict"
     return f"{event.kind}.{event.data['to']}" if event.data.get("to") else event.kind

@@ -75,7 +75,7 @@ def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: fl
 
 
 def try_connection(target: Target, *, seconds: float = SECONDS) -> None:
-    """Connect, with TLS where the address asks for it, and send nothing; raises Unreachable."""
+    """Connect, with TLS if the address requires it, and send nothing. Raises Unreachable if it fails."""
     with _connection(target, seconds) as connection:
         connection.connect()
 

@@ -43,7 +43,7 @@ BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28
 
 
 class Sender:
-    """Follows the events in a thread of its own; harmless where nothing is configured."""
+    """Follows the events in a separate thread; does nothing if no webhook is configured."""
 
     def __init__(
         self, settings: Settings, sessions: Sessions, clock: Callable[[], float] = time.time
@@ -79,7 +79,7 @@ class Sender:
                 logger.exception("the webhook failed")
 
     def send_next(self) -> bool:
-        """Deliver the next event that is due, or pass over those of no interest; whether to go on."""
+        """Deliver the next due event or skip ignored ones; return whether to continue."""
         with reading(self._sessions) as session:
             row = session.get(Webhook, NAME)
             if row is not None and not self._is_due(row):
@@ -116,7 +116,7 @@ class Sender:
         return True
 
     def _is_due(self, row: Webhook) -> bool:
-        """Whether the pause after a failure is over; a longer one is of a clock that went back."""
+        """Return whether the pause after a failure is over; a longer one is of a clock that went back."""
         left = row.try_after - self._clock()
         return not row.failures or not 0 < left <= max(BACKOFF_SECONDS)
 
@@ -166,7 +166,7 @@ class Sender:
 
 
 def target_of(settings: Settings) -> Target:
-    """The address of the webhook, resolved and checked; raises Unreachable."""
+    """Return the address of the webhook, resolved and checked; raises Unreachable."""
     return resolve(settings.grpolab_webhook_url, private=settings.grpolab_webhook_private)
 
 
@@ -178,7 +178,7 @@ def _of_archives(session: Session, events: Sequence[Event]) -> set[str]:
 
 
 def _position(session: Session) -> Webhook:
-    """The stored position; a new one begins behind the newest event."""
+    """Return the stored position; a new one begins behind the newest event."""
     newest = session.scalar(select(func.max(Event.id))) or 0
     fresh = {"name": NAME, "event_id": newest, "failures": 0, "try_after": 0.0, "last_error": ""}
     session.execute(insert_into(session, Webhook).values(**fresh).on_conflict_do_nothing())

@@ -1,8 +1,8 @@
-"""What an artifact store may answer."""
+"""Limits on the answers of an artifact store."""
 
 BLOCK_BYTES = 16 * 2**20
-"""Read at a time of a file."""
+"""Size of one read from a file, in bytes."""
 
 
 class BadAnswer(Exception):
-    """A storage answers with more than it was asked for, or leads elsewhere."""
+    """A storage answered with more than was requested, or with a redirect."""

@@ -11,23 +11,24 @@ from aiobotocore.httpsession import AIOHTTPSession
 from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
 
 MAX_PAGE_BYTES = 4_000_000
-"""Of an answer to a request that asks for no range of a file: a page of a listing has 1,000 keys."""
+"""Maximum size of an answer to a request without a range, in bytes; a page of a listing has 1,000 keys."""
 
 MAX_CALL_BYTES = 3 * BLOCK_BYTES
-"""Of all answers of one call of the file system together: a block that is read three times, or a listing of
-more than 100,000 files."""
+"""Maximum size of all answers to one file system call together, in bytes.
+
+It is enough to read a block three times, or to list more than 100,000 files."""
 
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class Allowance:
-    """Bytes that the answers of one call may have."""
+    """The bytes that the answers to one call may still have."""
 
     def __init__(self) -> None:
         self.left = MAX_CALL_BYTES
 
     def take(self, size: int) -> None:
-        """Count bytes that came. Raises BadAnswer."""
+        """Count received bytes. Raises BadAnswer if they exceed the allowance."""
         self.left -= size
         if self.left < 0:
             raise BadAnswer(f"it answers with more than {MAX_CALL_BYTES:,} bytes in all")
@@ -38,7 +39,7 @@ _allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Count all answers to requests of the body as those of one call."""
+    """Count the answers to all requests inside the `with` block as one call."""
     token = _allowance.set(Allowance())
     try:
         yield
@@ -76,7 +77,7 @@ class _Requests:
 
 
 def _most_bytes(asked: str) -> int:
-    """Bytes of an answer to a request with this Range."""
+    """Return the maximum size of an answer to a request with this Range, in bytes."""
     span = RANGE.fullmatch(asked)
     return int(span[2]) - int(span[1]) + 1 if span else MAX_PAGE_BYTES
 
@@ -91,7 +92,7 @@ class _Body:
         return getattr(self._stream, name)
 
     async def read(self, size: int = -1) -> bytes:
-        """So many bytes, or all that come."""
+        """Read `size` bytes, or all if `size` is negative."""
         if size >= 0:
             return self._counted(await self._stream.read(size))
         blocks = []

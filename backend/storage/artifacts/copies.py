@@ -1,4 +1,4 @@
-"""Copies of checkpoints in the artifact store: which there are, and making those that are missing."""
+"""Copies of checkpoints in the artifact store: finding them and uploading missing ones."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -10,14 +10,14 @@ from backend.storage.models import Checkpoint
 
 
 class Copies:
-    """The complete checkpoints in the artifact store, as they were when each run was first looked at."""
+    """The complete checkpoints in the artifact store, cached from the first lookup of each run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._known: dict[str, dict[str, bool]] = {}
 
     def has(self, run_id: str, name: str) -> bool:
-        """Whether the store has this checkpoint of a run. Raises ArtifactFault."""
+        """Return whether the store has this checkpoint of a run. Raises ArtifactFault if the store fails."""
         if (store := artifact_store(self._settings)) is None:
             return False
         if run_id not in self._known:
@@ -26,9 +26,10 @@ class Copies:
 
 
 def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Iterator[tuple[str, bool]]:
-    """Upload those of the checkpoints that lie here and that the store lacks.
+    """Upload the checkpoints that are on this machine and missing in the store.
 
-    Yields a line for each, and whether it is in the store now. Raises Conflict without ARTIFACTS_URL.
+    Yields a line of text per checkpoint and whether the store has it now. Raises Conflict if ARTIFACTS_URL is
+    not set.
     """
     if (store := artifact_store(settings)) is None:
         raise Conflict("ARTIFACTS_URL is empty: set it to the address that checkpoints are copied to")
@@ -47,7 +48,7 @@ def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Itera
 
 
 def _is_copied(store: ArtifactStore, row: Checkpoint, settings: Settings) -> bool:
-    """Whether the store has this very checkpoint, not another one of its name."""
+    """Return whether the store has exactly this checkpoint, not another one with its name."""
     try:
         content = store.manifest(settings.artifacts_of(row.run_id) / row.path)
     except (FileNotFoundError, BadCopy):

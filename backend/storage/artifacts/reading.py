@@ -1,4 +1,4 @@
-"""Files of checkpoints, from this machine or else from the artifact store."""
+"""Reading the files of checkpoints, from this machine or else from the artifact store."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -12,9 +12,9 @@ from backend.storage.models import Checkpoint
 
 
 def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
-    """A file of a checkpoint, from this machine or else from the store.
+    """Open a file of a checkpoint, from this machine or else from the store.
 
-    Raises FileNotFoundError and other errors of the disk, and ArtifactFault.
+    Raises FileNotFoundError or another OSError if the disk fails, and ArtifactFault if the store fails.
     """
     try:
         return path.open("rb")
@@ -25,9 +25,10 @@ def open_artifact(settings: Settings, path: Path) -> IO[bytes]:
 
 
 def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
-    """Manifest of a checkpoint, from this machine or else from the store, as it was written.
+    """Read the manifest of a checkpoint, from this machine or else from the store, as it was written.
 
-    Raises OSError where it is gone, ValueError where it is another one, and ArtifactFault.
+    Raises OSError if it is missing, ValueError if it is not the recorded one, and ArtifactFault if the store
+    fails.
     """
     directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
     try:
@@ -43,7 +44,7 @@ def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
 
 
 def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of an open file, which is closed at the end."""
+    """Yield the content of an open file in blocks, then close it."""
     with file:
         while block := file.read(BLOCK_BYTES):
             yield block

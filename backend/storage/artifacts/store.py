@@ -2,8 +2,9 @@
 
     <ARTIFACTS_URL>/<run id>/<checkpoint>/<file>
 
-A checkpoint is complete there once its manifest.json is, which is written last and removed first. What comes
-back is hostile until its manifest has the SHA-256 of the checkpoint's row. No call waits for ever.
+A checkpoint in the store is complete once it has its manifest.json, which is written last and removed first.
+Fetched files are untrusted until the manifest matches the SHA-256 in the checkpoint's row. Every call has a
+time limit.
 """
 
 import errno
@@ -39,7 +40,7 @@ STORAGE_VARIABLES = (
     *("AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_", "AWS_RESPONSE_CHECKSUM_", "AZURE_STORAGE_", "AZURE_CLIENT_"),
     *("AZURE_TENANT_ID", "FSSPEC_", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
 )
-"""Beginnings of the environment variables from which storages take keys, regions and endpoints."""
+"""Prefixes of the environment variables from which storages read keys, regions and endpoints."""
 
 RUN = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
@@ -48,13 +49,13 @@ MAX_FILES = 10_000
 
 
 RESERVE_BYTES = 8_000_000
-"""Left free on the disk beside a checkpoint that is fetched."""
+"""Free disk space to leave beside a fetched checkpoint, in bytes."""
 
 CALL_SECONDS = 60.0
-"""For a call that moves little; one that moves a file gets more time, see `_seconds_for`."""
+"""Time limit of a call that moves little data, in seconds; `_seconds_for` gives more for a file."""
 
 SLOWEST_BYTES_PER_SECOND = 2_000_000.0
-"""A storage slower than this counts as one that does not answer."""
+"""Slowest transfer rate; a slower storage counts as not answering."""
 
 OF_S3: dict[str, Any] = {
     "max_concurrency": 2,  # parts of 50 MB that are in memory at a time
@@ -65,21 +66,21 @@ REASON_CHARACTERS = 300
 
 
 class ArtifactFault(GrpoLabError):
-    """The artifact store cannot be reached, or refuses."""
+    """The artifact store cannot be reached, or refuses a request."""
 
     status = 503
     title = "Artifact store"
 
 
 class BadCopy(ArtifactFault):
-    """The artifact store answers with something that is no whole checkpoint."""
+    """The artifact store answered with something that is not a complete checkpoint."""
 
 
 class ArtifactStore:
-    """The copies of the checkpoints of the state directory `state`, at an address that fsspec knows."""
+    """The copies of the checkpoints of the state directory `state`, at an address that fsspec supports."""
 
     def __init__(self, url: str, state: Path) -> None:
-        """Connects to nothing yet. Raises ArtifactFault where the address cannot be understood."""
+        """Create the store without connecting. Raises ArtifactFault if the address cannot be parsed."""
         import fsspec  # a fifth of a second, which most installations need not wait
 
         self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
@@ -95,7 +96,7 @@ class ArtifactStore:
             self._files.retries = 2
 
     def _options_of_s3(self) -> dict[str, Any]:
-        """Options of a client whose answers are bounded; none for another storage."""
+        """Return the options of an S3 client with bounded answers; empty for any other storage."""
         if not self._is_s3:
             return {}
         from backend.storage.artifacts.bounded_http import BoundedSession, one_call
@@ -104,7 +105,7 @@ class ArtifactStore:
         return {**OF_S3, "config_kwargs": {**OF_S3["config_kwargs"], "http_session_cls": BoundedSession}}
 
     def listing(self, run_id: str) -> dict[str, bool]:
-        """The checkpoints of a run that are there by name, and whether each has its manifest."""
+        """Return the names of a run's checkpoints in the store, and whether each has its manifest."""
         base = self._run(run_id)
         try:
             paths: list[str] = self._call(self._files.find, base)
@@ -118,7 +119,10 @@ class ArtifactStore:
         return has_manifest
 
     def manifest(self, directory: Path) -> bytes:
-        """Manifest of a checkpoint's copy, at most 4 MB; raises FileNotFoundError and ArtifactFault."""
+        """Read the manifest of a checkpoint's copy, at most 4 MB.
+
+        Raises FileNotFoundError if it is missing, and ArtifactFault if the store fails.
+        """
         key = f"{self._key(directory)}/{MANIFEST}"
         size = self._call(self._files.size, key)
         if not size or size > MAX_MANIFEST_BYTES:
@@ -127,9 +131,9 @@ class ArtifactStore:
         return self._read(key, 0, size)
 
     def upload(self, directory: Path) -> None:
-        """Copy a complete checkpoint, over one of that name. Raises ArtifactFault.
+        """Upload a complete checkpoint, replacing a copy with the same name.
 
-        What was there of that name is incomplete from the first moment on.
+        The old copy is incomplete as soon as the upload begins. Raises ArtifactFault if the store fails.
         """
         target = self._key(directory)
         self._remove(f"{target}/{MANIFEST}")
@@ -150,10 +154,10 @@ class ArtifactStore:
         self._call(self._files.put_file, str(source), key, seconds=seconds)
 
     def fetch(self, directory: Path, *, again: bool = False) -> bool:
-        """Bring a checkpoint to this machine, unless its directory is there; False: the store has none.
+        """Download a checkpoint unless its directory exists; return False if the store does not have it.
 
-        `again` replaces a directory that is there. Raises BadCopy where what comes is no whole checkpoint,
-        ArtifactFault, and OSError when this disk takes no more.
+        `again` replaces an existing directory. Raises BadCopy if the copy is not a complete checkpoint,
+        ArtifactFault if the store fails, and OSError if this disk is full or fails.
         """
         make_directory(directory.parent)
         make_directory(self._locks)
@@ -203,14 +207,14 @@ class ArtifactStore:
             shutil.rmtree(directory.with_name(f".{directory.name}.{os.getpid()}.doomed"), ignore_errors=True)
 
     def open(self, path: Path) -> IO[bytes]:
-        """A file of a checkpoint, read piece by piece; raises FileNotFoundError and ArtifactFault.
+        """Open a file of a checkpoint to read it in blocks.
 
-        So do its reads.
+        This and each read raise FileNotFoundError if it is missing, and ArtifactFault if the store fails.
         """
         return cast("IO[bytes]", _Copy(partial(self._read, self._key(path)), self.size(path)))
 
     def _read(self, key: str, start: int, end: int) -> bytes:
-        """These bytes of a file; BadCopy where others come, or more or fewer."""
+        """Read these bytes of a file. Raises BadCopy if the store returns other, more or fewer bytes."""
         block = bytes(
             self._call(self._files.cat_file, key, start=start, end=end, seconds=_seconds_for(end - start))
         )
@@ -220,11 +224,17 @@ class ArtifactStore:
         return block
 
     def size(self, path: Path) -> int:
-        """Bytes of such a file; raises FileNotFoundError and ArtifactFault."""
+        """Return a file's size in bytes.
+
+        Raises FileNotFoundError if it is missing, and ArtifactFault if the store fails.
+        """
         return int(self._call(self._files.size, self._key(path)))
 
     def remove_checkpoint(self, run_id: str, name: str) -> None:
-        """Remove one, its manifest first: half of one is never taken for a whole. Raises ArtifactFault."""
+        """Remove a checkpoint, manifest first, so that a partial copy never counts as complete.
+
+        Raises ArtifactFault if the store fails.
+        """
         if not CHECKPOINT_NAME.fullmatch(name):
             raise self._fault(f"{name!r:.60} is not the name of a checkpoint")
         path = f"{self._run(run_id)}/{name}"
@@ -232,11 +242,11 @@ class ArtifactStore:
         self._remove(path)
 
     def remove_run(self, run_id: str) -> None:
-        """Remove all that is there of a run. Raises ArtifactFault."""
+        """Remove all copies of a run. Raises ArtifactFault if the store fails."""
         self._remove(self._run(run_id))
 
     def try_out(self) -> None:
-        """Write, read and remove a few bytes; raises ArtifactFault."""
+        """Write, read and remove a few bytes. Raises ArtifactFault if the store fails."""
         path, content = f"{self._base}/.probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
         try:
             self._call(self._files.pipe_file, path, content)
@@ -248,7 +258,7 @@ class ArtifactStore:
             raise self._fault("it gives back other bytes than it was given")
 
     def _remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it, where it is there."""
+        """Remove a file, or a directory with its content, if it exists."""
         with suppress(FileNotFoundError):
             self._call(self._files.rm, path, recursive=True)
 
@@ -258,14 +268,14 @@ class ArtifactStore:
         return f"{self._base}/{run_id}"
 
     def _key(self, path: Path) -> str:
-        """Where the copy of a path of this machine is."""
+        """Return the address of the copy of a local path."""
         run_id, *names = path.relative_to(self.root).parts
         if ".." in names:
             raise self._fault(f"{path.name!r:.60} is not a file of a checkpoint")
         return "/".join([self._run(run_id), *names])
 
     def _refuse_links(self, arguments: Sequence[Any]) -> None:
-        """In a shared directory somebody may have put links that lead out of it."""
+        """Refuse symbolic links, which somebody may have put into a shared directory to lead out of it."""
         base = Path(self._base).resolve()
         for argument in arguments:
             is_key = isinstance(argument, str) and argument.startswith(f"{self._base}/")
@@ -285,7 +295,7 @@ class ArtifactStore:
         seconds: float = 0.0,
         **options: Any,
     ) -> Any:
-        """What a call of the file system returns; ArtifactFault where it takes too long, or goes wrong."""
+        """Call the file system and return the result. Raises ArtifactFault if the call fails or times out."""
         seconds = seconds or CALL_SECONDS
         with self._reaching(), self._one_call():
             try:
@@ -298,7 +308,7 @@ class ArtifactStore:
     def _in_thread(
         self, call: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], seconds: float
     ) -> Any:
-        """The same of a mounted share, which may never answer; raises TimeoutError then."""
+        """Call a mounted share in a thread. Raises TimeoutError if the share does not answer."""
         future: Future[Any] = Future()
 
         def work() -> None:
@@ -315,7 +325,7 @@ class ArtifactStore:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """All that goes wrong there becomes ArtifactFault; what is missing stays FileNotFoundError."""
+        """Turn every error in the `with` block into ArtifactFault, except FileNotFoundError."""
         try:
             yield
         except (FileNotFoundError, GrpoLabError):
@@ -326,7 +336,10 @@ class ArtifactStore:
 
 
 def artifact_store(settings: Settings) -> ArtifactStore | None:
-    """The store of this installation; None without ARTIFACTS_URL. Raises ArtifactFault."""
+    """Return the store of this installation, or None without ARTIFACTS_URL.
+
+    Raises ArtifactFault if the address cannot be parsed.
+    """
     if not settings.artifacts_url:
         return None
     return _store(settings.artifacts_url, settings.state, os.getpid())
@@ -334,12 +347,12 @@ def artifact_store(settings: Settings) -> ArtifactStore | None:
 
 @lru_cache(maxsize=8)
 def _store(url: str, state: Path, _process: int) -> ArtifactStore:
-    """One for each process: connections do not survive a fork."""
+    """Return one store per process, because connections do not survive a fork."""
     return ArtifactStore(url, state)
 
 
 class _Copy(io.RawIOBase):
-    """A file that is read in the store, from `read(start, end)`."""
+    """A file in the store, read through `read(start, end)`."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read_range, self._size, self._at = read, size, 0
@@ -360,7 +373,7 @@ class _Copy(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes, out of a block that is kept: each block is one request to the store."""
+        """Read the next bytes from a buffered block; each block is one request to the store."""
         if self._at >= self._size:
             self._block = b""  # many files are open at a time
             return 0
@@ -375,7 +388,7 @@ class _Copy(io.RawIOBase):
 
 
 def _told_of(error: BaseException) -> BaseException:
-    """The BadAnswer that the storage's client has wrapped into errors of its own; else the error itself."""
+    """Return the BadAnswer that the storage's client has wrapped in its own errors, else the error itself."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, BadAnswer):
         cause = cause.__cause__ or cause.__context__
@@ -383,12 +396,12 @@ def _told_of(error: BaseException) -> BaseException:
 
 
 def _seconds_for(size: int) -> float:
-    """How long a file of so many bytes may take."""
+    """Return the time limit for a file of `size` bytes, in seconds."""
     return CALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND
 
 
 def _sizes(manifest: bytes) -> dict[str, int] | None:
-    """Bytes of each file that a manifest names; None if that is no manifest of ours."""
+    """Return the size in bytes of each file that a manifest names; None if the manifest is invalid."""
     try:
         files: dict[Any, Any] = json.loads(manifest)["files"]
         sizes = {name: entry["bytes"] for name, entry in files.items()}
@@ -403,7 +416,7 @@ def _sizes(manifest: bytes) -> dict[str, int] | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, alone; the end of a process frees it."""
+    """Hold an exclusive lock on the file `path`; the end of the process releases it."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

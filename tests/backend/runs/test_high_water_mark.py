@@ -93,7 +93,7 @@ def test_another_database_has_a_mark_of_its_own(lab, settings, database):
 
 def test_the_reconciler_raises_the_mark(lab, database):
     happen(database, 3)
-    Reconciler(lab, database.sessions).look()
+    Reconciler(lab, database.sessions).run_once()
     assert read_mark(lab).event >= 3
 
 

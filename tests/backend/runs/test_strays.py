@@ -205,16 +205,16 @@ def test_the_reconciler_looks_after_a_minute_and_then_every_hour(lab, monkeypatc
     gone = lab.add_checkpoint(run_id, "s000003-a1")
     (gone / "manifest.json").unlink()
     reconciler = Reconciler(lab.settings, lab.sessions)
-    reconciler.look()
+    reconciler.run_once()
     assert lab.events() == []
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
     for _ in range(2):
-        reconciler.look()
+        reconciler.run_once()
     assert len(lab.events()) == 1
     with lab.sessions.begin() as session:
         session.execute(update(Event).values(message="an hour ago"))
     for minutes, expected in ((50, 1), (62, 2)):
         monkeypatch.setattr(time, "monotonic", lambda: now + 60 * minutes)  # noqa: B023
-        reconciler.look()
+        reconciler.run_once()
         assert len(lab.events()) == expected

@@ -5,7 +5,10 @@ from backend.analysis.diagnosis.signs import Detector
 from backend.config.causes import Cause
 
 VERSION = 1
-"""Raise it when a detector, a threshold or a rule of the verdict changes: ended runs are judged again."""
+"""Version of the detectors; ended runs are judged again when it changes.
+
+Raise it with every change of a detector, a threshold or a rule of the verdict.
+"""
 
 DETECTORS: dict[Cause, Detector] = {
     "non_finite": optimization.non_finite,

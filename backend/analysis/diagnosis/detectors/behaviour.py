@@ -30,8 +30,8 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
     ):
         return gap
     signs = (
-        Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, beyond=1e-2),
-        Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, beyond=0.03),
+        Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, threshold=1e-2),
+        Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, threshold=0.03),
     )
     if (change := first_of(log, outcome, *signs)) is not None:
         return finding_of("mismatch", change)
@@ -39,7 +39,7 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
 
 
 def staleness(log: Log, outcome: Outcome) -> Answer:
-    """Ratios and clipping that grow where a batch is used for many updates or was sampled by old weights."""
+    """Ratios and clipping that grow if a batch is used for many updates or was sampled by old weights."""
     age = log.find("sampling/staleness")
     is_old = age is not None and float(np.median(age[1].values)) >= 1
     updates = log.find("optim/updates")
@@ -51,11 +51,11 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
         return None
     change = first_of(
         log, outcome,
-        Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, beyond=0.9),
-        Sign("clip/low_frac", "up", 2.0, 0.02, beyond=0.1),
-        Sign("clip/high_frac", "up", 2.0, 0.02, beyond=0.1),
-        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, beyond=5.0),
-        Sign("optim/updates", "up", 1.5, 0.5, is_setting=True, beyond=1.0),
+        Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, threshold=0.9),
+        Sign("clip/low_frac", "up", 2.0, 0.02, threshold=0.1),
+        Sign("clip/high_frac", "up", 2.0, 0.02, threshold=0.1),
+        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, threshold=5.0),
+        Sign("optim/updates", "up", 1.5, 0.5, is_setting=True, threshold=1.0),
     )  # fmt: skip
     if change is None:
         return None
@@ -71,7 +71,7 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
     if not has(log, "router/expert_change_frac", "router/shift_mean"):
         return None  # no mixture of experts
     signs = (
-        Sign("router/expert_change_frac", "up", 1.5, 0.02, beyond=0.3),
+        Sign("router/expert_change_frac", "up", 1.5, 0.02, threshold=0.3),
         Sign("router/shift_mean", "down", 0.9, 0.02),
     )
     change = first_of(log, outcome, *signs)
@@ -109,8 +109,8 @@ def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: D
         alike = first_of(
             log,
             outcome,
-            Sign("policy/distinct_frac", "down", 0.7, 0.02, beyond=-0.4),
-            Sign("groups/zero_variance_frac", "up", 1.3, 0.02, beyond=0.5),
+            Sign("policy/distinct_frac", "down", 0.7, 0.02, threshold=0.4),
+            Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.5),
         )
         is_specific = cause == "entropy_explosion" or alike is not None
         words = (f"{alike.metric} went to {alike.extreme:.2f}",) if alike else ()
@@ -127,7 +127,7 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
         return gap
     signs = (
         Sign("length/mean", "up", 1.5, 2.0),
-        Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1),
+        Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1),
     )
     change = first_of(log, outcome, *signs)
     return None if change is None else finding_of("length_blowup", change)
@@ -138,7 +138,7 @@ def length_collapse(log: Log, outcome: Outcome) -> Answer:
     if gap := lacking(log, "length_collapse", "the length of completions", "length/mean"):
         return gap
     change = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
-    is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1))
+    is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
     return None if change is None or is_cut else finding_of("length_collapse", change)
 
 
@@ -149,7 +149,7 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
     ):
         return gap
     signs = (
-        Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
+        Sign("text/repetition", "up", 2.0, 0.02, threshold=0.2),
         Sign("text/compression", "down", 0.6, 0.02),
     )
     change = first_of(log, outcome, *signs)
@@ -163,8 +163,8 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
     ):
         return gap
     signs = (
-        Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
-        Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
+        Sign("text/structure_broken", "up", 2.0, 0.02, threshold=0.1),
+        Sign("text/structure_polluted", "up", 2.0, 0.02, threshold=0.1),
     )
     if (change := first_of(log, outcome, *signs)) is not None:
         return finding_of("broken_format", change)
@@ -181,5 +181,5 @@ def language_mix(log: Log, outcome: Outcome) -> Answer:
         "text/unusual_script_frac",
     ):
         return gap
-    change = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05))
+    change = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, threshold=0.05))
     return None if change is None else finding_of("language_mix", change)

@@ -26,12 +26,12 @@ BEHAVIOUR = (
     Sign("kl/k3", "up", 5.0, 1e-3, is_log=True),
     Sign("optim/grad_norm", "up", 3.0, 1e-6, is_log=True),
     Sign("optim/lr", "up", 1.5, 1e-12, is_log=True, is_setting=True),
-    Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
+    Sign("text/repetition", "up", 2.0, 0.02, threshold=0.2),
     Sign("text/compression", "down", 0.6, 0.02),
     Sign("text/structure_ok", "down", 0.7, 0.02),
-    Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
-    Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
-    Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05),
+    Sign("text/structure_broken", "up", 2.0, 0.02, threshold=0.1),
+    Sign("text/structure_polluted", "up", 2.0, 0.02, threshold=0.1),
+    Sign("text/unusual_script_frac", "up", 2.0, 0.01, threshold=0.05),
 )
 """Changes of the policy that a change of the verifier does not make."""
 
@@ -131,7 +131,7 @@ def _is_known_before(log: Log, name: str, step: int) -> bool:
 
 
 def _moved_at(series: Series, step: int) -> bool:
-    """Whether a metric of behaviour left its values of the 10 steps before `step` within 2 steps."""
+    """Return whether a metric of behaviour left its values of the 10 steps before `step` within 2 steps."""
     finite = series.finite()
     before = finite.values[finite.steps < step][-10:]
     at = finite.values[finite.steps >= step][:3]
@@ -164,7 +164,7 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         return None
     was, now = float(before.values.mean()), float(after.values.mean())
     doubt = noise(total[1].values) * math.hypot(1 / math.sqrt(len(before)), 1 / math.sqrt(len(after)))
-    unearned = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, beyond=0.5))
+    unearned = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, threshold=0.5))
     if (now < was - 2 * doubt or was <= 0) and unearned is None:
         return None
     share = 1 - outcome.end / max(outcome.best, 1e-9)
@@ -218,5 +218,5 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
         onset = Interval(first, first)
         title, metrics = TITLES["vanishing_signal"], ("groups/zero_variance_frac",)
         return Finding("vanishing_signal", title, onset, "specific", middle, 1.0, (words,), metrics)
-    grown = change_of(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, beyond=0.8))
+    grown = change_of(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.8))
     return None if grown is None else finding_of("vanishing_signal", grown, tier="consistent")

@@ -58,7 +58,7 @@ def update_size(log: Log, outcome: Outcome) -> Answer:
         Sign("optim/lr", "up", 1.5, 1e-12, is_log=True, is_setting=True),
         Sign("optim/grad_norm", "up", 3.0, 1e-6, is_log=True),
         Sign("optim/update_norm", "up", 3.0, 1e-9, is_log=True),
-        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, beyond=3.0),
+        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, threshold=3.0),
     )
     change = first_of(log, outcome, *signs)
     if change is None:
@@ -143,7 +143,7 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
         outcome,
         Sign("loss/kl", "up", 3.0, 1e-3, is_setting=True),
         Sign("loss/kl", "down", -3.0, 1e-3, is_setting=True),
-        *(() if has(log, "loss/kl") else (Sign("optim/kl_share", "up", 3.0, 0.02, beyond=DOMINANT),)),
+        *(() if has(log, "loss/kl") else (Sign("optim/kl_share", "up", 3.0, 0.02, threshold=DOMINANT),)),
     )
     kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
     words = (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
@@ -168,7 +168,7 @@ def _dominates(share: float) -> str:
 
 
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
-    """The KL term's part of the gradient from a step on until the fall; 0 where it is not known."""
+    """Return the KL term's part of the gradient from a step on until the fall; 0 if it is not known."""
     last = outcome.onset.sick if outcome.onset and outcome.onset.sick > first + 2 else math.inf
     measured = log.find("optim/kl_share")
     values = measured[1].between(first, last).values if measured else np.zeros(0)
@@ -187,8 +187,8 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
     if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
         return gap
     signs = (
-        Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
-        Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, beyond=0.05),
+        Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, threshold=0.05),
+        Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, threshold=0.05),
     )
     change = first_of(log, outcome, *signs)
     return None if change is None else finding_of("kl_runaway", change, tier="consistent")
@@ -225,6 +225,6 @@ def critic(log: Log, outcome: Outcome) -> Answer:
     change = first_of(
         log, outcome,
         Sign("critic/loss", "up", 5.0, 1e-6, is_log=True),
-        Sign("critic/explained_variance", "down", 0.0, 0.1, beyond=0.0),
+        Sign("critic/explained_variance", "down", 0.0, 0.1, threshold=0.0),
     )  # fmt: skip
     return None if change is None else finding_of("critic", change, tier="consistent")

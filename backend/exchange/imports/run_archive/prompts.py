@@ -109,7 +109,7 @@ def _interned(content: bytes | None) -> str:
 
 
 def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
-    """The prompts as rows for the database; raises BadLog."""
+    """Return the prompts as rows for the database; raises BadLog."""
     texts = (*PROMPT_TEXTS, *PROMPT_EXACT, *map(exact_name, PROMPT_EXACT))
     prompts: list[dict[str, Any]] = []
     size = 0
@@ -130,7 +130,7 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
 
 
 def read_labels(file: IO[bytes], completions: int) -> list[ArchivedLabel]:
-    """The labels, which name rows of the completions; raises BadLog."""
+    """Return the labels, which name rows of the completions; raises BadLog."""
     labels: list[ArchivedLabel] = []
     of_row: dict[int, set[str]] = {}
     for number, line in text_lines(file):

@@ -49,7 +49,7 @@ from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGINS
 
 BEGINNING = f"{MANIFEST}\0".encode()
-"""Of a tar file whose first member is the manifest."""
+"""First bytes of a tar file whose first member is the manifest."""
 MAX_VALUES = 10_000_000
 MAX_METRICS = 5_000
 MAX_EVENTS = 100_000
@@ -100,13 +100,13 @@ class ReadArchive(NamedTuple):
     beside: BesideRollouts
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, FileExtent]]
-    """For each checkpoint the places of its files, whose digests are right."""
+    """Positions of the files of each checkpoint, whose digests are verified."""
     missing: list[str]
-    """What could not be read any more when the archive was made."""
+    """Data that could not be read when the archive was made."""
 
 
 def is_run_archive(file: IO[bytes]) -> bool:
-    """Whether a file begins as an archive of this service."""
+    """Return whether a file begins as an archive of this service."""
     file.seek(0)
     head = file.read(262)
     file.seek(0)
@@ -231,7 +231,7 @@ def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
 
 @contextmanager
 def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, extent: FileExtent) -> Iterator[LogFile]:
-    """A file of the archive as one of its own, which the sandbox can open."""
+    """Open a file of the archive as a separate file, which the sandbox can open."""
     path = sandbox.new_path()
     with path.open("w+b") as copy:
         for block in blocks_of(file, extent):
@@ -297,7 +297,7 @@ def _metric(name: bytes) -> str:
 
 
 def attempt_at(attempts: list[ArchivedAttempt], steps: Ints) -> Ints:
-    """The attempt whose value of each step counts: the newest one that continued from before it.
+    """Return the attempt whose value of each step counts: the newest one that continued from before it.
 
     What a fork has inherited lies before all of them and goes to the first.
     """

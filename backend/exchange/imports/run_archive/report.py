@@ -8,7 +8,7 @@ from backend.exchange.imports.store import Names
 from backend.runs.origin import ARCHIVED
 
 FINAL = ("finished", "stopped", "failed")
-"""Statuses that a run keeps where it is imported; any other one becomes stopped."""
+"""Statuses that an imported run keeps; any other status becomes stopped."""
 
 MAX_NAMED = 20
 """Missing things that are named."""

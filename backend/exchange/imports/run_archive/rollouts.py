@@ -28,7 +28,7 @@ MAX_TOKENS = 200_000_000
 MAX_ARRAYS = 64
 MAX_OF_GROUP = 4_096
 MAX_TEXT_BYTES = 1_000_000_000
-"""Of all completions with their prompts: a few kB of Parquet unpack to any number of them."""
+"""Maximum bytes of all completions with their prompts; a few kB of Parquet can unpack to any size."""
 MAX_GROUP_BYTES = 500_000_000
 """Memory that the completions of one prompt take before they are packed."""
 TOKEN_BYTES = 64
@@ -215,7 +215,7 @@ class _Tokens:
         return _joined(pieces) if pieces else None
 
     def end(self, rows: int) -> None:
-        """Raise BadLog where tokens are left over."""
+        """Raise BadLog if tokens are left over."""
         if self._next is not None:
             raise BadLog(f"is damaged: {TOKENS} has tokens of row {self._next[0]}, and there are {rows}")
 

@@ -99,7 +99,7 @@ def _content(archive: ReadArchive) -> Any:
 
 
 def _names(session: Session, run: ArchivedRun, request: ImportRequest) -> Names:
-    """Names that the user gives or the archive has; a number follows where the experiment has such a run."""
+    """Return the names from the user or the archive, numbered if the experiment has a run of that name."""
     experiment = request.experiment or clean_text(run.experiment) or request.file
     query = select(Run.name).join(Experiment, Experiment.id == Run.experiment_id)
     taken = set(session.scalars(query.where(Experiment.name == experiment)))
@@ -238,14 +238,14 @@ def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:
 
 
 def _status(run: ArchivedRun) -> dict[str, Any]:
-    """The status as it was; a run that had not ended goes on where it is, and never here."""
+    """Return the archived status; a run that had not ended continues only in its own installation."""
     if run.status in FINAL:
         return {"status": run.status, "reason": clean_text(run.reason)}
     return {"status": "stopped", "reason": f"was {run.status} when it was archived"}
 
 
 def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
-    """The columns of its diagnosis, made anew: the archive's own word proves nothing."""
+    """Return the columns of its diagnosis, made anew: the archive's own word proves nothing."""
     run = archive.run
     if not run.last_step or not run.steps:
         return columns_of(None, run.last_step)

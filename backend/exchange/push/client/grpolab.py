@@ -163,7 +163,7 @@ class Run:
         return self._is_finished
 
     def should_stop(self) -> bool:
-        """Whether somebody has pressed Stop on the run's page, or moved the run to the trash."""
+        """Return whether somebody has pressed Stop on the run's page, or moved the run to the trash."""
         return self._service.should_stop
 
     def finish(self, status: str = "finished", reason: str = "", *, seconds: float = 30.0) -> bool:
@@ -427,7 +427,7 @@ class _Spool:
                     _say("the disk is full, and so is the memory for records: from here on some are lost")
 
     def next_lines(self) -> list[bytes]:
-        """The records that are to be sent next; "null" for one that the service refuses."""
+        """Return the records that are to be sent next; "null" for one that the service refuses."""
         size, block = BATCH_BYTES, b""
         while self._offset + len(block) < self.end and b"\n" not in block:
             os.lseek(self._reading, self._offset, os.SEEK_SET)
@@ -451,7 +451,7 @@ class _Spool:
         self._singly = max(0, self._singly - len(lines))
 
     def has_more(self) -> bool:
-        """Whether a whole line waits; the last one may have been cut off by a kill."""
+        """Return whether a whole line waits; the last one may have been cut off by a kill."""
         return bool(self.next_lines())
 
     def rewind(self) -> None:
@@ -498,7 +498,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _by_age(paths: Iterable[Path]) -> list[Path]:
-    """The oldest first; another process may remove one at any time."""
+    """Return the oldest first; another process may remove one at any time."""
     paths_by_age = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -507,7 +507,7 @@ def _by_age(paths: Iterable[Path]) -> list[Path]:
 
 
 def _take(descriptor: int) -> bool:
-    """Whether the file is now this process's; it stays so until it is closed."""
+    """Return whether the file is now this process's; it stays so until it is closed."""
     if fcntl is not None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -605,7 +605,7 @@ class GRPOLabCallback:
 
 
 def _on_all_processes(wish: bool, args: Any) -> bool:
-    """The wish of process 0, which alone knows it: all of them must stop at the same step."""
+    """Return the wish of process 0, which alone knows it: all of them must stop at the same step."""
     if getattr(args, "world_size", 1) == 1:
         return wish
     import torch
@@ -740,7 +740,7 @@ def _whole_number(value: Any, least: int, most: int) -> int | None:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The same as JSON, whatever it is."""
+    """Return the same as JSON, whatever it is."""
     if value is None or isinstance(value, bool | int | str):
         return _clean(value) if isinstance(value, str) else value
     if isinstance(value, float):
@@ -758,7 +758,7 @@ def _clean(text: str) -> str:
 
 
 def _without_secrets(value: Any, name: str = "") -> Any:
-    """The config without what is called like a secret: it is written to a file."""
+    """Return the config without what is called like a secret: it is written to a file."""
     if isinstance(value, dict):
         return {key: _without_secrets(child, str(key)) for key, child in value.items()}
     if isinstance(value, list | tuple):
@@ -771,7 +771,7 @@ def _own_address() -> str:
 
 
 def _checked(url: str) -> str:
-    """The address without a slash at its end; raises ValueError."""
+    """Return the address without a slash at its end; raises ValueError."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"url: expected an address such as http://127.0.0.1:8400, got {url!r:.100}")
@@ -841,7 +841,7 @@ def send_left(directory: Path, token: str, url: str, *, others: bool = False) ->
 
 
 def main() -> int:
-    """The command `python grpolab.py send DIRECTORY`."""
+    """Return the command `python grpolab.py send DIRECTORY`."""
     parser = argparse.ArgumentParser(prog="grpolab.py", description="Send what earlier runs could not send.")
     parser.add_argument("command", choices=["send"])
     parser.add_argument("directory", type=Path)

@@ -81,10 +81,10 @@ def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
     with database.sessions.begin() as session:
         run = make_run(session, status="running", attempt=1, lease_until=db_now() + 60)
         make_run(session, status="finished")
-    reconciler.look()
+    reconciler.run_once()
     elapsed.now -= 2 * HOUR
-    reconciler.look()
-    reconciler.look()
+    reconciler.run_once()
+    reconciler.run_once()
     ((told, line),) = event_texts(database.sessions)
     assert told == run.id
     assert re.fullmatch(
@@ -103,7 +103,7 @@ def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu", seen_at=db_now() + HOUR, stats={}))
         session.add(Singleton(name=module.NAME, owner="somebody", until=db_now() + HOUR))
         session.execute(update(Run).values(changed_at=db_now() + HOUR))
-    reconciler.look()
+    reconciler.run_once()
     ((told, line),) = event_texts(database.sessions)
     assert told == lost.id
     assert re.match(r"the database's clock went back by 3,[56]\d\d s", line)
@@ -123,9 +123,9 @@ def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(databas
     reconciler._clock = ClockWatch(elapsed=elapsed)
     with database.sessions.begin() as session:
         make_run(session, status="running", attempt=1, lease_until=db_now() + HOUR)
-    reconciler.look()
+    reconciler.run_once()
     elapsed.now += HOUR
-    reconciler.look()
+    reconciler.run_once()
     assert left(database.sessions) <= settings.lease_seconds
 
 
@@ -137,21 +137,21 @@ def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, sett
         if seen:
             worker = {"host": "h", "pid": 1, "slot": 0, "device": "cpu", "stats": {}}
             session.add(Worker(id="w", seen_at=db_now() + seen, **worker))
-    reconciler.look()
+    reconciler.run_once()
     assert left(database.sessions) <= settings.lease_seconds
 
 
 def test_a_jump_is_told_though_the_database_failed_when_it_was_seen(database, reconciler, monkeypatch):
     elapsed = Elapsed()
     reconciler._clock = ClockWatch(elapsed=elapsed)
-    reconciler.look()
+    reconciler.run_once()
     elapsed.now -= HOUR
     with monkeypatch.context() as patch:
         patch.setattr(module, "take_lease", fail)
         with pytest.raises(OperationalError):
-            reconciler.look()
-    reconciler.look()
-    reconciler.look()
+            reconciler.run_once()
+    reconciler.run_once()
+    reconciler.run_once()
     assert len(event_texts(database.sessions)) == 1
 
 

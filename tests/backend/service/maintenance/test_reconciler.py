@@ -47,7 +47,7 @@ def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions
         for number in range(3):
             make_run(session)
             add_slot(session, number, run_id="other" if number == 2 else None)
-    assert Reconciler(settings, sessions).look() == 2
+    assert Reconciler(settings, sessions).run_once() == 2
     assert len(rings) == 2
 
 
@@ -55,11 +55,11 @@ def test_nothing_rings_when_nothing_waits_or_nobody_would_hear(sessions, setting
     with sessions.begin() as session:
         add_slot(session, 0)
         make_run(session, status="finished")
-    assert Reconciler(settings, sessions).look() == 0
+    assert Reconciler(settings, sessions).run_once() == 0
     with sessions.begin() as session:
         make_run(session)
         session.execute(update(Worker).values(seen_at=db_now() - 3600))
-    assert Reconciler(settings, sessions).look() == 0
+    assert Reconciler(settings, sessions).run_once() == 0
     assert rings == []
 
 
@@ -70,18 +70,18 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
         session.execute(update(Run).values(lease_until=db_now() - 1))
     now, reconciler = [0.0], Reconciler(settings, sessions)
     reconciler._lost = LostRuns(settings.lease_seconds, look_seconds=3600, clock=lambda: now[0])
-    reconciler.look()
+    reconciler.run_once()
     with sessions() as session:
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "running"
     now[0] += grace_seconds(settings.lease_seconds)
-    reconciler.look()
+    reconciler.run_once()
     with sessions() as session:
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
 
 
 def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
     """What it looks after goes on with the next look."""
-    monkeypatch.setattr(reconciler, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reconciler, "POLL_SECONDS", 0.01)
     faults = iter([AttributeError("'str' object has no attribute 'get'"), KeyError("step")])
 
     def looked_for(session):
@@ -127,12 +127,12 @@ def test_points_are_sealed_piece_by_piece_and_nothing_is_written_where_all_are(
     looking = Reconciler(settings, sessions)
     counts = []
     for _ in range(4):
-        looking.look()
+        looking.run_once()
         counts.append(packed())
     assert counts == [1, 2, 3, 3]
     with sessions.begin() as session:
         session.execute(delete(Singleton))
-    looking.look()
+    looking.run_once()
     with sessions() as session:
         assert session.scalar(select(Singleton.owner)) is None
 
@@ -155,7 +155,7 @@ def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
     looking = Reconciler(settings, sessions)
     for _ in range(8):
         with suppress(OperationalError):
-            looking.look()
+            looking.run_once()
     assert left == ["a"]
     assert tried[:3] == ["a", "b", "c"]
 
