@@ -154,7 +154,7 @@ def sample_together(
                 own_prompts, task.group_size, task.decoding, generator, beginnings=task.beginnings[first:last]
             )
         else:
-            sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # advances it
+            sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - advances it
     except Interrupted:
         completions = None
     gathered = ranks.gathered((completions, limit.rows), is_patient=True)
