@@ -1,4 +1,4 @@
-"""The colocated engine: a vLLM server that the trainer starts on its own machine and device.
+"""The colocated engine: a vLLM server that the trainer starts on the device that the trainer uses.
 
     check             start, then sleep
     sync              wake the weights, send the policy's, wake the keys and values

@@ -58,7 +58,7 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
 
         mean over prompts of 1 - C(c, G) / C(n, G) - C(n - c, G) / C(n, G)
 
-    over prompts with c correct of n completions. It is the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k
+    with c correct of a prompt's n completions. It is the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k
     is of 1 - (1-p)^k. Prompts with fewer than G completions are left out. Returns None if all prompts have
     fewer, or if a group is a single completion.
     """

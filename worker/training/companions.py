@@ -168,7 +168,7 @@ def joined_ranks(
 def threads_of_ranks(config: RunConfig, threads: int, gpus: Sequence[str]) -> int:
     """Return the CPU threads per rank on this node and set them in this process.
 
-    Raises UnlikeRanks if the ranks of the nodes differ.
+    Raises UnlikeRanks if the worker holds fewer GPUs than the run needs.
     """
     if gpus and len(gpus) < config.resources.devices:
         raise UnlikeRanks(f"the worker holds {len(gpus)} GPUs, the run needs {config.resources.devices}")

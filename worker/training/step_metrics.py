@@ -171,8 +171,7 @@ def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
 
 
 def pass_at_k(n: int, correct: int, *, k: int) -> float:
-    """Return the probability that at least one of k completions, drawn from n with `correct` right ones, is
-    right.
+    """Return the probability that at least one of k completions, drawn from n, is one of `correct` ones.
 
         1 - C(n - c, k) / C(n, k)
 
