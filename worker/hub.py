@@ -1,4 +1,4 @@
-"""Files of the Hugging Face hub, which take no more room than the hub lists and the disk has."""
+"""Downloads from the Hugging Face hub, limited to the listed size and the free disk space."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,13 +14,14 @@ from backend.catalog.policies.hub_models import cache_directory
 from backend.storage.faults import free_bytes
 
 UNLISTED_BYTES = 100_000_000
-"""That a download may have beyond what the hub lists: xet, its protocol, fetches files in blocks."""
+"""Bytes by which a download may exceed the listed size, because its protocol, xet, fetches files in
+blocks."""
 
 MAX_ANSWER_BYTES = 64_000_000
-"""Of all answers about one repository together, which are held in memory."""
+"""Maximum bytes of all answers about one repository together, which are held in memory."""
 
 RESERVE_BYTES = 100_000_000
-"""Left free on the disk of the cache."""
+"""Bytes left free on the disk of the cache."""
 
 
 class TooLarge(OSError):
@@ -28,9 +29,9 @@ class TooLarge(OSError):
 
 
 def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str = "model") -> Path:
-    """The directory of a repository's files, once those that the cache lacks are downloaded.
+    """Return the directory of a repository's files, after downloading those that the cache lacks.
 
-    Raises the errors of `snapshot_download`, nearly all of which are OSError, as is TooLarge.
+    Raises TooLarge and the errors of `snapshot_download`. Nearly all are OSError.
     """
     cache = cache_directory()
     session = get_session()
@@ -45,7 +46,7 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
             dry_run=True,
         )
         listed = sum(file.file_size or 0 for file in files if file.will_download)
-    except DryRunError:  # the hub is out of reach, and the cache may have all files
+    except DryRunError:  # the hub is unreachable, and the cache may have all files
         listed = 0
     _check_room(cache, listed)
     folder = snapshot_download(
@@ -60,7 +61,7 @@ def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_ty
 
 
 def _answer_reader() -> Callable[[Any], None]:
-    """Reads every answer but the files, whose bytes are counted as they are written."""
+    """Return a function that reads every answer except files, whose bytes are counted as they are written."""
     left = MAX_ANSWER_BYTES
 
     def read(response: Any) -> None:
@@ -86,7 +87,9 @@ def _check_room(cache: Path, listed: int) -> None:
 
 
 def _counter(listed: int) -> type[tqdm]:
-    """A bar that is told of all bytes before they are written, and raises TooLarge at those too many."""
+    """Return a progress bar class that counts bytes before they are written, and raises TooLarge beyond
+    the limit.
+    """
 
     class Counter(tqdm):
         taken = 0.0

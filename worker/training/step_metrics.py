@@ -171,7 +171,7 @@ def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
 
 
 def pass_at_k(n: int, correct: int, *, k: int) -> float:
-    """Return the probability that at least one of k completions, drawn from n, is one of `correct` ones.
+    """Return the probability that k completions, drawn from n, include one of the `correct` ones.
 
         1 - C(n - c, k) / C(n, k)
 

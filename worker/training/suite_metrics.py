@@ -103,13 +103,13 @@ def _majorities(tallies: NDArray[np.int64], right: Floats) -> Floats:
 
 
 def score_intervals(values: Floats) -> tuple[Floats, Floats]:
-    """Return the lower and upper ends [M] of the 95 % intervals of the means of (M, P) values between 0 and
-    1.
+    """Return the lower and upper ends [M] of 95 % intervals of the means of values (M, P) within 0..1.
 
     Uses Wilson's score interval for P prompts with Student's t in place of the normal quantile. The interval
     is narrowed by the ratio of the values' variance to that of 0/1 values with the same mean. One 0 and one 1
-    are added to the values for this ratio, because values below 1 are rarely sampled if nearly all values are
-    1. The interval of a single prompt has width 0. Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
+    are added to the values for this ratio, because values below 1 are rarely sampled if nearly all values
+    are 1. The interval of a single prompt has width 0. Source: Wilson 1927,
+    doi:10.1080/01621459.1927.10502953.
     """
     count, means = values.shape[1], values.mean(axis=1)
     if count < 2:
