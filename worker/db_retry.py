@@ -15,23 +15,23 @@ from backend.storage.faults import Fault, database_fault
 logger = logging.getLogger(__name__)
 
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Between tries; the last one again and again."""
+"""Pauses between tries, in seconds; the last one is repeated."""
 
 Result = TypeVar("Result")
 
 
 Waiting = Callable[[Fault], None]
-"""Is told at every try that failed, and why."""
+"""Callback that is called after every failed try with the fault."""
 
 
 def _in_silence(_fault: Fault) -> None:
-    """Nobody but the log hears of it."""
+    """Report nothing; the fault is only logged."""
 
 
 def persist(
     sessions: Sessions, transact: Callable[[Session], Result], *, waiting: Waiting = _in_silence
 ) -> Result:
-    """Run a transaction, again and again while the database is away, locked, full or read-only.
+    """Run a transaction, and retry it while the database is away, locked, full or read-only.
 
     The database may go away while it commits, so `transact` may run again after it has succeeded.
     """
@@ -46,7 +46,7 @@ def persist(
 def consult(
     sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _in_silence
 ) -> Result:
-    """The result of a query, however long the database is away; no writer waits for it."""
+    """Return the result of a query, retried while the database is away; no writer waits for it."""
 
     def once() -> Result:
         with reading(sessions) as session:
@@ -72,7 +72,7 @@ def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) ->
 
 @contextmanager
 def left_for_later(action: str) -> Iterator[None]:
-    """A context in which the database may fail, because the work is repeated anyway."""
+    """Let the database fail within, because the work is repeated anyway."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -80,5 +80,5 @@ def left_for_later(action: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The essence of a database driver's message."""
+    """Return the first line of a database driver's message."""
     return str(error).strip().partition("\n")[0]

@@ -1,12 +1,12 @@
-"""The warm parent of a worker's trainers: it has imported everything, and forks a trainer when it is asked.
+"""The warm parent of a worker's trainers, which has imported everything and forks a trainer on request.
 
     python -m worker.train --forks 5
     stdout     {"ready": true}
     socket 5   {"environment": {...}} with the trainer's standard input, output and error and a pipe
     pipe       <process id>, and once the trainer has ended <exit code, negative for a signal>
 
-Standard input is its lifeline, as a trainer's is; its forks have their own and outlive it. It starts no
-thread and opens no connection, so that a fork begins like a process of its own.
+Standard input is the parent's lifeline, as for a trainer. Its forks have their own and outlive it. The parent
+starts no thread and opens no connection, so that a fork starts like a separate process.
 """
 
 import contextlib
@@ -19,25 +19,25 @@ import sys
 from collections.abc import Sequence
 
 MAX_BYTES = 1_000_000
-"""Of a request."""
+"""Maximum size of a request, in bytes."""
 
 
 def serve_forks(descriptor: int) -> None:
-    """Fork a trainer for each request; returns in the forks alone. The parent ends with standard input."""
+    """Fork a trainer for each request; return only in the forks. The parent ends with standard input."""
     requests = socket.socket(fileno=descriptor)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     running: dict[int, int] = {}
-    """The pipe of each trainer, by process id."""
+    """Pipe of each trainer, by process id."""
     with selectors.DefaultSelector() as selector:
         for fd in (0, woken, descriptor):
             selector.register(fd, selectors.EVENT_READ)
         while True:
             ready = {key.fd for key, _ in selector.select()}
             if 0 in ready:
-                os._exit(0)  # to take torch down in good order takes seconds
+                os._exit(0)  # an orderly shutdown of torch takes seconds
             if woken in ready:
                 os.read(woken, 4096)
                 _report(running)
@@ -51,7 +51,7 @@ def serve_forks(descriptor: int) -> None:
 
 
 def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
-    """Fork for the next request; whether this is the fork now."""
+    """Fork for the next request; return whether this process is the fork."""
     message, descriptors, _, _ = socket.recv_fds(requests, MAX_BYTES, 4)
     if not message:
         os._exit(0)  # the worker has gone
@@ -73,7 +73,7 @@ def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
 
 def _become_trainer(environment: dict[str, str], streams: Sequence[int], pipe: int) -> None:
     os.setsid()
-    os.write(pipe, b"%d\n" % os.getpid())  # only now: whoever kills it kills its session
+    os.write(pipe, b"%d\n" % os.getpid())  # only now, because killing the process kills its session
     os.close(pipe)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -85,12 +85,12 @@ def _become_trainer(environment: dict[str, str], streams: Sequence[int], pipe: i
 
 
 def _report(running: dict[int, int]) -> None:
-    """Say of each trainer that has ended how it ended."""
-    while running:  # one signal may stand for several
+    """Report the exit code of each trainer that has ended."""
+    while running:  # one signal may cover several
         child, status = os.waitpid(-1, os.WNOHANG)
         if not child:
             return
         pipe = running.pop(child)
-        with contextlib.suppress(OSError):  # nobody listens any more
+        with contextlib.suppress(OSError):  # the reader is gone
             os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(pipe)

@@ -1,4 +1,4 @@
-"""Files of the Hugging Face hub, which take no more room than the hub lists and the disk has."""
+"""Downloads from the Hugging Face hub, limited to the listed size and the free disk space."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,13 +16,14 @@ from backend.catalog.policies.hub_models import cache_directory
 from backend.storage.faults import free_bytes
 
 UNLISTED_BYTES = 100_000_000
-"""That a download may have beyond what the hub lists: xet, its protocol, fetches files in blocks."""
+"""Bytes by which a download may exceed the listed size, because its protocol, xet, fetches files in
+blocks."""
 
 MAX_ANSWER_BYTES = 64_000_000
-"""Of all answers about one repository together, which are held in memory."""
+"""Maximum bytes of all answers about one repository together, which are held in memory."""
 
 RESERVE_BYTES = 100_000_000
-"""Left free on the disk of the cache."""
+"""Bytes left free on the disk of the cache."""
 
 FIRST_PATH = "grpolab_first_path"
 
@@ -32,9 +33,9 @@ class TooLarge(OSError):
 
 
 def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str = "model") -> Path:
-    """The directory of a repository's files, once those that the cache lacks are downloaded.
+    """Return the directory of a repository's files, after downloading those that the cache lacks.
 
-    Raises the errors of `snapshot_download`, nearly all of which are OSError, as is TooLarge.
+    Raises TooLarge and the errors of `snapshot_download`. Nearly all are OSError.
     """
     with _bounded_answers():
         return _fetched(name, patterns=patterns, revision=revision, repo_type=repo_type)
@@ -73,7 +74,7 @@ def _fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_t
             dry_run=True,
         )
         listed = sum(file.file_size or 0 for file in files if file.will_download)
-    except DryRunError:  # the hub is out of reach, and the cache may have all files
+    except DryRunError:  # the hub is unreachable, and the cache may have all files
         listed = 0
     _check_room(cache, listed)
     folder = snapshot_download(
@@ -93,7 +94,7 @@ def _remember_path(request: Any) -> None:
 
 
 def _answer_reader() -> Callable[[Any], None]:
-    """Reads every answer but the files, whose bytes are counted as they are written."""
+    """Return a function that reads every answer except files, whose bytes are counted as they are written."""
     left = MAX_ANSWER_BYTES
 
     def read(response: Any) -> None:
@@ -118,7 +119,9 @@ def _check_room(cache: Path, listed: int) -> None:
 
 
 def _counter(listed: int) -> type[tqdm]:
-    """A bar that is told of all bytes before they are written, and raises TooLarge at those too many."""
+    """Return a progress bar class that counts bytes before they are written, and raises TooLarge beyond
+    the limit.
+    """
 
     class Counter(tqdm):
         taken = 0.0

@@ -10,7 +10,7 @@ import psutil
 from backend.base.text import size_text
 
 SAYINGS = (
-    "out of memory",  # CUDA, and what is built on it
+    "out of memory",  # CUDA, and libraries built on it
     "can't allocate memory",  # torch's allocator for the CPU
     "Cannot allocate memory",  # ENOMEM
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -18,14 +18,14 @@ SAYINGS = (
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Libraries say so by class or only in words."""
+    """Return whether an error means that memory ran out; libraries signal it by class or only by message."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError | OSError) and any(saying in str(error) for saying in SAYINGS)
 
 
 def memory_text(error: BaseException) -> str:
-    """The memory that this process has taken of what ran out, the GPU's or the machine's, in words."""
+    """Describe how much this process used of the memory that ran out, the GPU's or the machine's."""
     if is_gpu_error(error) and (gpu := _gpu_memory()):
         return gpu_text(gpu)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -33,7 +33,7 @@ def memory_text(error: BaseException) -> str:
 
 
 def is_gpu_error(error: BaseException) -> bool:
-    """Whether it is a GPU's memory that ran out; torch has a class of its own for that."""
+    """Whether a GPU's memory ran out; torch has a separate class for that."""
     is_named = any(name in str(error) for name in ("CUDA", "CUBLAS"))
     return type(error).__name__ == "OutOfMemoryError" or is_named
 
@@ -42,13 +42,13 @@ class GpuMemory(NamedTuple):
     """Bytes of a GPU's memory at one moment."""
 
     held: int
-    """Held by this process for its tensors."""
+    """Bytes held by this process for its tensors."""
     free: int
     total: int
 
 
 def _gpu_memory() -> GpuMemory | None:
-    """The memory of the GPU in use; None if there is none. torch is looked up, not imported."""
+    """Return the memory of the GPU in use; None if there is none. Uses torch only if it is imported."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
@@ -60,7 +60,7 @@ def _gpu_memory() -> GpuMemory | None:
 
 
 def gpu_text(memory: GpuMemory) -> str:
-    """The holders of a GPU's memory, in words."""
+    """Describe the holders of a GPU's memory."""
     held_elsewhere = max(0, memory.total - memory.free - memory.held)
     return (
         f"the trainer held {size_text(memory.held)} of the GPU's {size_text(memory.total)}, "
@@ -69,12 +69,12 @@ def gpu_text(memory: GpuMemory) -> str:
 
 
 def used_text(count: float) -> str:
-    """The share of the machine's memory that a process took, in words."""
+    """Describe the share of the machine's memory that a process used."""
     return f"the trainer took {size_text(count)} of the machine's {size_text(psutil.virtual_memory().total)}"
 
 
 def oom_kills() -> int:
-    """The number of processes that this machine's kernel has killed for lack of memory."""
+    """Return the number of processes that this machine's kernel has killed for lack of memory."""
     try:
         counters = Path("/proc/vmstat").read_text().split()
     except OSError:

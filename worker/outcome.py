@@ -3,33 +3,33 @@
 from typing import Literal, NamedTuple
 
 REASON_CHARACTERS = 2_000
-"""An error's message is cut here; all of it stands in the log."""
+"""Maximum length of a stored error message, in characters; the log has the whole message."""
 
 
 Status = Literal["finished", "stopped", "paused", "failed", "queued"]
-"""queued: the worker was asked to stop; another one continues from the checkpoint."""
+"""Status of an ended run. queued: the worker was asked to stop; another one continues from the checkpoint."""
 
 
 class Outcome(NamedTuple):
-    """The status a run gets when its trainer ends by itself, and why."""
+    """Status that a run gets when its trainer ends by itself, and the reason."""
 
     status: Status
     reason: str = ""
     """One sentence, or a word such as no_signal; shown beside the status."""
 
     wish: str = ""
-    """The user's, where the run ends for it."""
+    """Request of the user, if the run ends because of it."""
 
 
 class NodeLost(RuntimeError):
-    """Another node of the run did not come or is gone, through no fault of the run."""
+    """Another node of the run did not join or is gone, through no fault of the run."""
 
 
 EXIT_FAILED = 1
-"""A trainer failed; it said why on its output."""
+"""Exit code of a trainer that failed and printed the reason."""
 
 EXIT_ORPHANED = 75
-"""A trainer's supervisor is gone."""
+"""Exit code of a trainer whose supervisor is gone."""
 
 EXIT_FENCED = 76
-"""Another attempt owns the trainer's run."""
+"""Exit code of a trainer whose run is owned by another attempt."""

@@ -1,7 +1,8 @@
-"""The state of a run beside the policy's weights, in named parts that a checkpoint holds.
+"""The state of a run in addition to the policy's weights, in named parts that a checkpoint holds.
 
-Whatever outlives a step is a part: progress, optimizer, random numbers, a moving baseline, a critic, ... Its
-JSON values and its tensors go into every checkpoint, so a resumed run goes on as if it had never stopped.
+All state that outlives a step is a part: progress, optimizer, random numbers, a moving baseline, a critic,
+... Its JSON values and tensors are stored in every checkpoint, so a resumed run continues as if it had never
+stopped.
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,15 @@ class Stateful(Protocol):
     """One part of a run's state."""
 
     def values(self) -> dict[str, Any]:
-        """The part's numbers and texts, as JSON."""
+        """Return the part's numbers and texts, as JSON."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """The part's tensors, detached, by name."""
+        """Return the part's tensors, detached, by name."""
         ...
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `values` and `tensors` gave."""
+        """Restore the state from what `values` and `tensors` returned."""
         ...
 
 

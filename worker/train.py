@@ -1,12 +1,12 @@
-"""The trainer process: imports everything, says that it is ready, waits for one run, trains it.
+"""The trainer process, which imports everything, reports that it is ready, waits for one run, and trains it.
 
     python -m worker.train
     stdout  {"ready": true}
     stdin   {"run_id": "...", "attempt": 1, "device": "cpu", "threads": 2, "database_url": "..."}
 
-Standard input stays open as a lifeline: at its end the process exits at once. SIGTERM asks for a
-checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads. With `--forks` it is
-the parent of such processes instead, see worker/forks.py.
+Standard input stays open as a lifeline: when it closes, the process exits at once. SIGTERM requests a
+checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads. With `--forks` the
+process is the parent of trainer processes instead, see worker/forks.py.
 """
 
 import faulthandler
@@ -46,26 +46,26 @@ logger = logging.getLogger("worker.train")  # not __main__
 
 
 class Assignment(NamedTuple):
-    """The run this process trains."""
+    """The run that this process trains."""
 
     run_id: str
     attempt: int
     device: str
     threads: int
     database_url: str
-    """Not from the environment, which the plugins of problems and rewards can read."""
+    """URL of the database. It is not in the environment, which plugins of problems and rewards can read."""
     gpus: Sequence[str] = ()
-    """UUIDs of the GPUs of all ranks on this node, where the run has several."""
+    """UUIDs of the GPUs of all ranks on this node, if the run has several."""
     node: dict[str, Any] | None = None
     """This node's place among several, see NodeGroup; `rank` 0 trains, the others follow with a `config`."""
 
 
 def main() -> None:
-    """Wait for a run and train it; the exit code tells the supervisor how it went."""
+    """Wait for a run and train it; return an exit code for the supervisor."""
     if sys.argv[1:2] == ["--forks"]:
         _import_everything()
         _say({"ready": True})
-        serve_forks(int(sys.argv[2]))  # from here on this is a fork
+        serve_forks(int(sys.argv[2]))  # this process is a fork from here on
     _log_lines()
     stopping = threading.Event()
     assigned = threading.Event()
@@ -82,21 +82,21 @@ def main() -> None:
 
 
 def _import_everything() -> None:
-    """What a waiting run need not wait for: torch and transformers take seconds, and so do sandboxes."""
-    logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
+    """Import torch, transformers and sandboxes in advance, which takes seconds."""
+    logging.disable(logging.WARNING)  # torchao warns about every kernel for other machines
     with gc_frozen():
         import_module("worker.training.trainer")
     logging.disable(logging.NOTSET)
-    layer_names()  # tries them
+    layer_names()  # tests the layers
 
 
 def _log_lines() -> None:
-    """The supervisor keeps them as the run's log, which people read: always as text."""
+    """Log as plain text, because the supervisor stores it as the run's log, which people read."""
     set_up_logging(Settings(), is_json=False)
     for chatty in (
         "torchao",
         "torch.utils._pytree",
-    ):  # what they warn of while being imported is no fault of a run
+    ):  # warnings during imports are not caused by a run
         logging.getLogger(chatty).setLevel(logging.ERROR)
 
 
@@ -127,7 +127,7 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         train_run(assignment, stopping)
     except Fenced:
         return EXIT_FENCED
-    except Exception as error:  # the one place where any failure becomes a reason
+    except Exception as error:  # the one place that turns any failure into a reason
         logger.exception("the run fails")
         _say({"failed": failure(error)})
         return EXIT_FAILED
@@ -135,7 +135,7 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
 
 
 def _follow(assignment: Assignment, node: dict[str, Any]) -> int:
-    """Follow the trainer of another node; one that has lost it is not to blame."""
+    """Follow the trainer of another node; losing that trainer is not this node's failure."""
     from worker.policy.ranks import is_lost_peer
     from worker.training.follower import follow_on_node
 
@@ -150,7 +150,7 @@ def _follow(assignment: Assignment, node: dict[str, Any]) -> int:
 
 
 def train_run(assignment: Assignment, stopping: threading.Event) -> None:
-    """Train the run and write its outcome; an error that the user caused is an outcome too."""
+    """Train the run and write its outcome; an error caused by the user is an outcome too."""
     settings = Settings().model_copy(update={"database_url": assignment.database_url})
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
@@ -184,7 +184,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)
-    # Only now, because the recorder stops where the run is no longer its own.
+    # Only now, because the recorder stops if the run is no longer its own.
     persist(sessions, lambda session: _write_outcome(session, assignment, outcome))
 
 
@@ -233,9 +233,9 @@ def _train(
 
 
 def _read_run(session: Session, assignment: Assignment) -> tuple[RunConfig, bool]:
-    """The run's config, and whether it is a check before launch.
+    """Return the run's config, and whether it is a launch check.
 
-    On the way, what this attempt trains with is written down.
+    Also record the package versions that this attempt trains with.
     """
     versions: dict[str, Any] = {name: version(name) for name in ("torch", "transformers")}
     versions["sandbox"] = layer_names()

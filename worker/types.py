@@ -1,4 +1,4 @@
-"""The values that travel through a step: prompt, completion, scored group, batch for the loss."""
+"""Types of the values of a step: completion, scored group, sampling records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,48 +13,49 @@ from worker.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class SamplingMask:
-    """The token ids that could be drawn at each token of one completion, where others were cut off."""
+    """Token ids that could be sampled at each token of one completion, if others were cut off."""
 
     counts: NDArray[np.int64]
-    """[T] how many ids were left; 0: nothing was cut off there."""
+    """Number of ids left at each token, [T]; 0: nothing was cut off."""
     ids: NDArray[np.int64]
-    """[sum of counts] the ids, token after token."""
+    """Ids left at each token, concatenated, [sum of counts]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """The likeliest tokens at each token of one completion, the likeliest first."""
+    """Likeliest tokens at each token of one completion, the likeliest first."""
 
     ids: NDArray[np.int32]
     """[T, k]"""
     logprobs: Float[NDArray[np.float32], "T k"]
-    """[T, k] of the distribution that was drawn from; minus infinity where top-p or top-k cut a token off."""
+    """Log-probabilities of the sampling distribution, [T, k]; minus infinity if top-p or top-k cut a token
+    off."""
 
 
 class Turn(NamedTuple):
-    """A call of a tool within a completion, and its answer."""
+    """Tool call within a completion, and its answer."""
 
     tool: str
     """Name of the tool, as the policy wrote it."""
     outcome: str
-    """ok, failed, timeout or killed; unanswered: the budget of turns or tokens was used up; done: it ended
-    the episode; lost: the environment failed."""
+    """Outcome of the call. ok, failed, timeout or killed; unanswered: the budget of turns or tokens was used
+    up; done: the call ended the episode; lost: the environment failed."""
     seconds: float
     call: tuple[int, int]
-    """First token of the call, and the one behind it."""
+    """Indices of the call's first token and of the token after the call."""
     observation: tuple[int, int]
-    """The same of the answer with what stands around it; empty if it is unanswered."""
+    """Indices of the first token and the end of the answer with its frame; empty if it is unanswered."""
     is_cut: bool = False
     """Whether the answer was longer than an observation may be."""
 
 
 class EpisodeResult(NamedTuple):
-    """The verdict of an environment on a whole episode."""
+    """Result of an environment for a whole episode."""
 
     reward: float | None
-    """Its reward; None if the environment failed."""
+    """Reward of the episode; None if the environment failed."""
     is_done: bool
-    """Whether the environment ended it."""
+    """Whether the environment ended the episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +67,33 @@ class Completion:
     """
 
     ids: NDArray[np.int64]
-    """[T] token ids."""
+    """Token ids, [T]."""
     text: str
-    """The decoded completion, end-of-sequence token left out."""
+    """Decoded completion, without end-of-sequence token."""
     token_strings: tuple[str, ...]
-    """[T] each token as text."""
+    """Text of each token, [T]."""
     finish_reason: Literal["stop", "length"]
-    """stop: the policy ended it; length: it was cut at the cap."""
+    """Reason of the end. stop: the policy ended the completion; length: it was cut at the length limit."""
     sampler_logprobs: Float[NDArray[np.float32], "T"]
-    """[T] log-probability of each token as the sampler computed it."""
+    """Log-probability of each token as the sampler computed it, [T]."""
     entropies: Float[NDArray[np.float32], "T"] | None = None
-    """[T] entropy in nats of the distribution each token was drawn from; None if the engine tells none."""
+    """Entropy in nats of each token's sampling distribution, [T]; None if the engine reports none."""
     sampling_mask: SamplingMask | None = None
-    """The ids that top-p or top-k left at each token; None when they were not recorded."""
+    """Ids that top-p or top-k left at each token; None if they were not recorded."""
     routes: NDArray[np.integer] | None = None
-    """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""
+    """Experts that processed each token of prompt and completion except the last, [prompt + T - 1, L, K]."""
     prompt_tokens: int = 0
-    """Tokens of the prompt."""
+    """Number of tokens of the prompt."""
     alternatives: Alternatives | None = None
-    """The likeliest tokens at each token; None when they were not recorded."""
+    """Likeliest tokens at each token; None if they were not recorded."""
     version: int = 0
-    """Weight version that wrote it: the steps that had been learned when those weights were current."""
+    """Version of the weights that wrote the completion: the number of steps learned before."""
     generated: Bool[NDArray[np.bool_], "T"] | None = None
-    """[T] False on observations: tokens that a tool's answer put there; None: the policy wrote all."""
+    """False on observations, the tokens of tool answers, [T]; None: the policy wrote all tokens."""
     turns: tuple[Turn, ...] = ()
-    """The calls of tools, or the actions in an environment, in order."""
+    """Tool calls, or actions in an environment, in order."""
     episode: EpisodeResult | None = None
-    """The environment's verdict on it; None if there is none that rewards."""
+    """Result of the environment; None if no environment gives rewards."""
 
     @property
     def is_truncated(self) -> bool:
@@ -101,12 +102,12 @@ class Completion:
 
     @property
     def written(self) -> int:
-        """Tokens that the policy wrote itself; all but observations."""
+        """Number of tokens that the policy wrote, which excludes observations."""
         return len(self.ids) if self.generated is None else int(self.generated.sum())
 
     @property
     def own_text(self) -> str:
-        """The text without observations."""
+        """Text without observations."""
         if self.generated is None:
             return self.text
         cut = len(self.token_strings) - (self.finish_reason == "stop")
@@ -121,24 +122,24 @@ class Completion:
 class Group:
     """The G completions of one prompt with their scores.
 
-    `correctness` decides about filtering and accuracy, `rewards` (weighted terms plus length shaping) becomes
-    the advantage. None marks a completion that could not be scored: it gets advantage 0 and no part in the
-    group's mean.
+    `correctness` decides filtering and accuracy. `rewards` (weighted terms plus length shaping) are turned
+    into advantages. None marks a completion that could not be scored: it gets advantage 0 and is left out of
+    the group's mean.
     """
 
     prompt: Prompt
     completions: tuple[Completion, ...]
     rewards: tuple[float | None, ...]
-    """[G] the shaped reward that advantages are computed from."""
+    """Shaped rewards from which advantages are computed, [G]."""
     terms: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    """[G] for each reward term by name, unweighted."""
+    """Unweighted values of each reward term by name, [G] each."""
     correctness: tuple[float | None, ...] = ()
-    """[G] 1 where the answer is right, else 0, known also when no term rewards it."""
+    """Correctness of each answer, [G]: 1 if correct, else 0; known also if no term rewards it."""
     counted: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    """[G] for each term what enters the reward, before its weight: `terms` after all that shapes them."""
+    """Values of each term that enter the reward before its weight, [G] each: `terms` after all shaping."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Factor of each counted term."""
     missed: tuple[bool, ...] = ()
-    """[G] True where a required term was missed, so that the reward is 0; empty: nowhere."""
+    """Whether each completion missed a required term, so that its reward is 0, [G]; empty: none did."""
     greedy_reward: float | None = None
-    """The reward of the prompt's greedy completion, where that is the baseline; None: it has none."""
+    """Reward of the prompt's greedy baseline completion; None if there is none."""

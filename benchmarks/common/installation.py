@@ -13,21 +13,21 @@ from tests import servers
 
 @dataclass(slots=True)
 class Installation:
-    """Where a service keeps everything; it is started and stopped by its user."""
+    """State directory and database of a service; its user starts and stops it."""
 
     root: Path
     url: str
-    """Of the database."""
+    """URL of the database."""
 
     @property
     def state(self) -> Path:
-        """The state directory."""
+        """State directory of the service."""
         return self.root / "state"
 
 
 @contextmanager
 def installation(database: str, cache: Path | None = None, name: str = "") -> Iterator[Installation]:
-    """A new one with `sqlite` or `postgres`, or, in a cache, as it was left."""
+    """Create an installation with `sqlite` or `postgres`, or reuse the one in a cache."""
     with tempfile.TemporaryDirectory(prefix="grpolab-bench-") as directory:
         root = Path(directory) if cache is None else cache.resolve() / f"{database}{name}"
         (root / "state").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,7 +46,9 @@ def installation(database: str, cache: Path | None = None, name: str = "") -> It
 
 
 def vacuum(engine: Engine) -> None:
-    """On Postgres, do what autovacuum does within minutes of many new rows: a count then reads an index."""
+    """Vacuum on Postgres, as autovacuum does within minutes of many new rows, so that a count reads an
+    index.
+    """
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM (ANALYZE)")

@@ -3,8 +3,8 @@
     python -m benchmarks.curves            everything, about half an hour
     python -m benchmarks.curves --quick    a small size, to try the benchmark itself
 
-The peers are installed into environments of their own, `.venv-mlflow` and so on, and asked as their pages
-ask. Writes results.md beside this file; `make docs` brings it into docs/.
+The peers are installed into separate environments, `.venv-mlflow` and so on, and receive the requests of
+their own pages. Writes results.md in this directory; `make docs` copies it into docs/.
 """
 
 import argparse
@@ -26,16 +26,16 @@ RESULTS = Path(__file__).parent / "results.md"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is and how often it is asked for."""
+    """Amount of data and number of requests."""
 
     runs: int = 50
     steps: int = 10_000
     tables: tuple[int, int] = (1_000, 10_000)
     rounds: int = 5
     seconds: float = 3.0
-    """Of one measurement."""
+    """Duration of one measurement, in seconds."""
     within: float = 600.0
-    """Seconds in which a peer has to make the runs of a table."""
+    """Seconds in which a peer must create the runs of a table."""
 
 
 QUICK = Size(
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def setting(size: Size) -> str:
-    """The machine and the size."""
+    """Describe the machine and the size."""
     return (
         f"{size.runs} runs x {size.steps:,} steps, a spike and a NaN in each curve; {os.cpu_count()} cores, "
         f"{platform.machine()}, Python {platform.python_version()}, load average {os.getloadavg()[2]:.1f}."
@@ -73,7 +73,7 @@ def setting(size: Size) -> str:
 
 
 def beside(size: Size, databases: list[str], peers: list[str]) -> Beside:
-    """This service on each database, and the peers, asked by turns."""
+    """Measure this service on each database, and the peers, in turns."""
     with ExitStack() as stack:
         ours = {}
         for database in databases:

@@ -18,14 +18,14 @@ from benchmarks.curves.ours import Ours
 from benchmarks.curves.peers import Asked, PeerServer
 
 CLIENTS = 20
-"""That ask at once, beside one alone."""
+"""Number of concurrent clients, measured in addition to a single client."""
 SIDES = Path(__file__).parent / "sides.py"
 RUNS_PAGE = Asked("GET", "/api/v1/runs?sort=-created_at&limit=50")
-"""What *Runs* asks for first."""
+"""First request of the page *Runs*."""
 
 
 def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
-    """The request of the pages for one chart."""
+    """Return the pages' request for one chart."""
     defaults = {"runs": ",".join(runs), "metrics": METRIC, "x": "step", "max_points": 500, "compact": "true"}
     query = "&".join(f"{name}={value}" for name, value in (defaults | parameters).items())
     return Asked("GET", f"/api/v1/series?{query}")
@@ -33,25 +33,25 @@ def chart_of(runs: Sequence[str], **parameters: str | int) -> Asked:
 
 @dataclass(slots=True)
 class System:
-    """A system and what was measured of it."""
+    """A system and its measurements."""
 
     name: str
     peer: str = ""
-    """Empty for this service."""
+    """Name of the peer; "" for this service."""
     port: int = 0
     chart: str = ""
-    """The request of its page for one chart of all runs; NUMBER in it makes each answer new."""
+    """Request of the system's page for one chart of all runs; NUMBER in it makes each answer new."""
     table: str = ""
     loading: float = 0.0
     """Seconds until all points were stored."""
     cold: float = 0.0
     """Seconds of the first chart after the start of the server."""
     survived: tuple[int, int] = (0, 0)
-    """In how many runs of the chart the spike and the NaN are left."""
+    """Numbers of the chart's runs in which the spike and the NaN are preserved."""
     charts: dict[int, Answered] = field(default_factory=dict)
-    """By number of clients."""
+    """Answers to chart requests, by number of clients."""
     tables: dict[tuple[int, int], Answered] = field(default_factory=dict)
-    """By number of runs and of clients."""
+    """Answers to table requests, by number of runs and of clients."""
 
 
 @dataclass(slots=True)
@@ -65,20 +65,20 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is loaded and how often it is asked for."""
+    """Amount of loaded data and number of requests."""
 
     runs: int
     steps: int
     tables: Sequence[int]
     rounds: int
     seconds: float
-    """Of one measurement."""
+    """Duration of one measurement, in seconds."""
     within: float
-    """Seconds in which a peer has to make the runs of a table."""
+    """Seconds in which a peer must create the runs of a table."""
 
 
 def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, plan: Plan) -> Beside:
-    """Load everything, then ask by turns; the tables grow between the rounds."""
+    """Load everything, then send requests in turns; the tables grow between the rounds."""
     write_curves(root / "curves", plan.runs, plan.steps)
     servers: dict[str, PeerServer] = {}
     comparison = Beside([_load_ours(name, side, plan.runs, plan.steps) for name, side in ours.items()], {})
@@ -112,7 +112,7 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
 
 
 def _ask(system: System, into: Answered, request: str, clients: int, plan: Plan) -> None:
-    """Errors of a peer are counted, those of this service end the benchmark."""
+    """Send requests; errors of a peer are counted, errors of this service end the benchmark."""
     may_fail = bool(system.peer)
     ask(into, system.port, request, clients=clients, seconds=plan.seconds, may_fail=may_fail)
 
@@ -120,7 +120,7 @@ def _ask(system: System, into: Answered, request: str, clients: int, plan: Plan)
 def _turns(
     systems: Sequence[System], plan: Plan, request: Callable[[System], str]
 ) -> Iterator[tuple[System, int, str]]:
-    """Each system with one client and with many, round after round."""
+    """Measure each system with one client and with many, round after round."""
     for _ in range(plan.rounds):
         for clients in (1, CLIENTS):
             for system in systems:
@@ -128,7 +128,7 @@ def _turns(
 
 
 def _grow(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
-    """Make runs until there are so many; the reason where that takes too long."""
+    """Create runs until there are `size` of them; return the reason if that takes too long."""
     print(f"{peer}: {size:,} runs", flush=True)
     run_count = len(server.runs)
     filled = _fill(peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within)
@@ -211,7 +211,7 @@ def _load_peer(peer: str, root: Path, names: Sequence[str]) -> tuple[System, Pee
 
 
 def _wait_for_runs(server: PeerServer, runs: int, seconds: float = 600) -> None:
-    """Until TensorBoard, which reads its directory now and then, has met all runs."""
+    """Wait until TensorBoard, which polls its directory, has found all runs."""
     deadline = time.monotonic() + seconds
     while len(json.loads(server.fetch(server.kind.table)[1])) < runs:
         if time.monotonic() > deadline:

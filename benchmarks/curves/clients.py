@@ -1,4 +1,4 @@
-"""Clients in a process of their own: the service and they share nothing but the loopback.
+"""Clients in a separate process, which shares only the loopback interface with the service.
 
 The job, as JSON on standard input: `port`, `request` as it travels (the word NUMBER in it is another large
 number each time), `clients`, `seconds`. Prints the seconds of each request, the bytes of the largest answer,
@@ -18,16 +18,16 @@ from typing import Any
 
 @dataclass(slots=True)
 class Measured:
-    """What the clients have measured."""
+    """Measurements of the clients."""
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
     bytes: int = 0
-    """Of the largest answer."""
+    """Size of the largest answer, in bytes."""
 
 
 async def ask(port: int, requests: Iterator[bytes], measured: Measured, deadline: float) -> None:
-    """One client on one connection."""
+    """Send requests as one client on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
     while (began := time.perf_counter()) < deadline:
         writer.write(next(requests))
@@ -42,7 +42,7 @@ async def ask(port: int, requests: Iterator[bytes], measured: Measured, deadline
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, int, bool]:
-    """The status of an answer, how many bytes its content has, and whether the connection ends with it."""
+    """Return the status of an answer, its content length in bytes, and whether the connection ends."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
     status = int(head[0].split()[1])
     fields = dict(line.split(": ", 1) for line in head[1:] if ": " in line)

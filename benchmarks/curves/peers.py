@@ -1,4 +1,4 @@
-"""The peers' servers, and what their pages ask for: a chart of many runs, the first page of the table."""
+"""The peers' servers, and the requests of their pages: a chart of many runs, the first page of the table."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ class Asked:
     content_type: str = "application/json"
 
     def raw(self, port: int, **headers: str) -> str:
-        """The request as it travels."""
+        """Return the request as sent."""
         fields = {
             "Host": f"127.0.0.1:{port}",
             "Accept-Encoding": BROWSER,
@@ -52,23 +52,23 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a peer is served and asked."""
+    """Commands and requests of a peer."""
 
     command: Callable[[Path, int], list[str]]
     chart: Callable[[Sequence[str]], Asked]
     table: Asked
     count: Callable[[bytes], tuple[int, int]]
-    """Of a chart's answer: in how many runs the spike and the NaN are left."""
+    """Function that counts the runs of a chart's answer in which the spike and the NaN are preserved."""
 
 
 def _in_json(body: bytes) -> tuple[int, int]:
-    """Spikes and NaN of an answer in JSON, one of each in a run."""
+    """Count the spikes and NaN of a JSON answer, one of each per run."""
     numbers = body.decode().replace('"', "")
     return numbers.count("1000.0"), numbers.count("NaN")
 
 
 def _in_doubles(body: bytes) -> tuple[int, int]:
-    """The same of Aim's own encoding, which holds arrays of doubles."""
+    """Count the spikes and NaN of an answer in Aim's encoding, which holds arrays of doubles."""
     return body.count(DOUBLES[SPIKE]), body.count(DOUBLES["nan"])
 
 
@@ -150,7 +150,7 @@ KINDS: dict[str, Kind] = {
 
 
 class PeerServer:
-    """A peer's server, as its documentation says to start it, on a free port."""
+    """A peer's server, started as documented, on a free port."""
 
     def __init__(self, peer: str, directory: Path) -> None:
         with socket.socket() as probe:
@@ -158,11 +158,11 @@ class PeerServer:
             self.port: int = probe.getsockname()[1]
         self.kind = KINDS[peer]
         self.runs: list[str] = []
-        """Ids of those that were made."""
+        """Ids of the created runs."""
         peer_variables = {
             "TRACKIO_DIR": str(directory),
             "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes that no page asks
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes that no page uses
             "HF_HUB_OFFLINE": "1",
         }
         with (directory / "server.log").open("ab") as log:
@@ -177,7 +177,7 @@ class PeerServer:
             )
 
     def wait(self, seconds: float = 180) -> None:
-        """Until it answers."""
+        """Wait until the server answers."""
         deadline = time.monotonic() + seconds
         while True:
             with contextlib.suppress(httpx2.TransportError):
@@ -188,7 +188,7 @@ class PeerServer:
             time.sleep(0.3)
 
     def fetch(self, asked: Asked) -> tuple[float, bytes]:
-        """Seconds and content of one request on a new connection."""
+        """Return the seconds and the content of one request on a new connection."""
         headers = {"Content-Type": asked.content_type} if asked.body else {}
         started = time.perf_counter()
         answer = httpx2.request(
@@ -203,7 +203,7 @@ class PeerServer:
         return seconds, answer.content
 
     def stop(self) -> None:
-        """End it with the processes that it started."""
+        """End the server with the processes that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 15)
         try:

@@ -10,11 +10,11 @@ from backend.config.base import Frozen
 from backend.config.presets import PRESETS
 
 PLANTED = 40
-"""Step behind which a plant of mid-run acts."""
+"""Step after which a mid-run plant takes effect."""
 
 STEPS = 80
 HELD_OUT = 1024
-"""Problems of each evaluation: the labels come from them."""
+"""Number of problems per evaluation, from which the labels are derived."""
 
 Split = Literal["build", "unseen"]
 
@@ -25,7 +25,7 @@ class Recipe(Frozen):
     split: Split
     config: Mapping[str, Any]
     is_planted: bool = True
-    """Whether causes are planted in it; else its runs are only healthy ones."""
+    """Whether causes are planted in the recipe; otherwise its runs are only healthy ones."""
 
 
 class Plant(Frozen):
@@ -34,7 +34,7 @@ class Plant(Frozen):
     cause: str
     when: Literal["start", "mid"]
     severities: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
-    """Fields of RunConfig laid over the recipe's."""
+    """Fields of RunConfig that override the recipe's, for each severity."""
 
 
 class Planted(NamedTuple):
@@ -42,7 +42,7 @@ class Planted(NamedTuple):
 
     recipe: str
     plant: str
-    """Empty: a healthy run."""
+    """Name of the plant; "" for a healthy run."""
     severity: int
     seed: int
 
@@ -77,8 +77,8 @@ RECIPES |= {
 }
 
 HEALTHY_SEEDS = 8
-"""Of each healthy run. Five of them were added after the first look at the unseen part, which had too few
-healthy runs for a narrow interval; no detector has changed since.
+"""Number of seeds per healthy run. Five of them were added after the first look at the unseen part, which had
+too few healthy runs for a narrow interval. No detector has changed since.
 """
 
 
@@ -103,7 +103,7 @@ def _file(name: str) -> dict[str, Any]:
 
 
 def _reward(weight: float) -> dict[str, Any]:
-    """Right answers cost, and the format pays: an error of sign in a reward."""
+    """Return a reward with a sign error: correct answers cost, and the format pays."""
     terms = [{"name": "correctness", "weight": weight}, {"name": "think_format", "weight": 1.0}]
     return {"rewards": terms}
 
@@ -157,13 +157,13 @@ LATER_PLANTS: dict[str, Plant] = {
         severities=(_file("leaked_60"), _file("leaked_80"), _file("leaked_100")),
     ),
 }
-"""Planted after the unseen part had been looked at. They stand in a table of their own."""
+"""Plants that were added after the unseen part had been examined. They have a separate table."""
 
 ALL_PLANTS = PLANTS | LATER_PLANTS
 
 
 def later(seeds: int) -> Iterator[Planted]:
-    """All runs with later plants, in the recipes of the unseen part."""
+    """Yield all runs with later plants, in the recipes of the unseen part."""
     for seed in range(seeds):
         for severity in (2, 1, 0):
             for name, recipe in RECIPES.items():
@@ -172,7 +172,7 @@ def later(seeds: int) -> Iterator[Planted]:
 
 
 def suite(split: Split, seeds: int = 5) -> Iterator[Planted]:
-    """All runs of a part, seed by seed; a healthy run stands before the plants that fork from it."""
+    """Yield all runs of a part, seed by seed; a healthy run precedes the plants that fork from it."""
     for seed in range(max(seeds, HEALTHY_SEEDS)):
         for severity in (2, 1, 0):
             for name, recipe in RECIPES.items():

@@ -32,7 +32,7 @@ class Judged(NamedTuple):
 
     key: Planted
     fell: bool
-    """By the held-out accuracy: it ended below half of its best, or never rose."""
+    """Whether the held-out accuracy ended below half of its best, or never rose."""
     diagnosis: Diagnosis
     log: Log
 
@@ -43,12 +43,12 @@ class Judged(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The cause that was planted; empty in a healthy run."""
+        """Planted cause; "" in a healthy run."""
         return ALL_PLANTS[self.key.plant].cause if self.key.plant else ""
 
     @property
     def rank(self) -> int:
-        """Place of the planted cause, from 1; 0 if it is not among the causes."""
+        """Rank of the planted cause, from 1; 0 if it is not among the causes."""
         names = [cause.finding.cause for cause in self.diagnosis.causes]
         return names.index(self.cause) + 1 if self.cause in names else 0
 
@@ -63,7 +63,7 @@ class Judged(NamedTuple):
 
 
 def log_of(result: Mapping[str, Any]) -> Log:
-    """The log of a recorded run."""
+    """Return the log of a recorded run."""
     steps = np.array(result["steps"])
     series = {}
     for name, values in result["series"].items():
@@ -76,7 +76,7 @@ def log_of(result: Mapping[str, Any]) -> Log:
 def judged(
     results: Mapping[Planted, Mapping[str, Any]], split: Split, change: Change = as_it_is
 ) -> list[Judged]:
-    """Each run of a part with its label and the diagnosis of its changed log."""
+    """Return each run of a part with its label and the diagnosis of its changed log."""
     chosen = {
         key: result
         for key, result in results.items()
@@ -101,7 +101,7 @@ def _fell(accuracy: Any) -> bool:
 
 
 def interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson interval of a share."""
+    """Return the Clopper-Pearson interval of a share."""
     tail = (1 - level) / 2
     low = 0.0 if hits == 0 else _where(lambda p: 1 - _cumulative(hits - 1, count, p) - tail)
     high = 1.0 if hits == count else _where(lambda p: tail - _cumulative(hits, count, p))
@@ -109,7 +109,7 @@ def interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def _where(rises: Any) -> float:
-    """The share at which a rising function is 0."""
+    """Return the share at which an increasing function is 0."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -122,7 +122,7 @@ def _cumulative(hits: int, count: int, p: float) -> float:
 
 
 def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
-    """The tables of a part."""
+    """Return the tables of a part."""
     runs = judged(results, split)
     healthy, fell = _healthy(runs), _fallen(runs)
     bore = [run for run in runs if run.key.plant and not run.fell]
@@ -157,7 +157,7 @@ def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
 
 
 def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
-    """The table of the plants that were added later; empty before any of them is trained."""
+    """Return the table of the later plants; "" before any of them is trained."""
     runs = _judged({key: result for key, result in results.items() if key.plant in LATER_PLANTS})
     if not runs:
         return ""
@@ -187,7 +187,7 @@ def _fallen(runs: Iterable[Judged]) -> list[Judged]:
 
 
 def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
-    """The same figures with less of each log, and alarms where nothing happens."""
+    """Return the figures with less of each log, and alarms in runs without events."""
     lines = [
         "| the log holds | falls found | healthy reported as broken | cause first | among two | no verdict |",
         "|---|---|---|---|---|---|",
@@ -207,7 +207,7 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[s
 
 
 def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
-    """Causes named with half of the metrics, where one that the cause requires is among them."""
+    """Return causes named with half of the metrics, if these include one that the cause requires."""
     fell = _fallen(judged(results, split, half_withheld))
     nameable = [run for run in fell if can_be_named(half_withheld(run.log, run.key), run.cause)]
     return [
@@ -219,7 +219,7 @@ def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], split: Split) -
 
 
 def _controls(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
-    """Alarms in healthy runs in which nothing happens at any step."""
+    """Return alarms in healthy runs without any event."""
     lines = [
         (
             "| healthy runs with | called collapsed, declining or recovered | 95 % interval "
@@ -239,19 +239,19 @@ def _controls(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> lis
 
 
 def _rate(title: str, hits: list[bool]) -> str:
-    """Title, share and interval as the cells of a row."""
+    """Return title, share and interval as the cells of a row."""
     low, high = interval(sum(hits), len(hits)) if hits else (0.0, 1.0)
     return f"| {title} | {_of(hits)} | {low:.0%} to {high:.0%} |"
 
 
 def _lost(log: Log) -> bool:
-    """Whether the last evaluation is surely below the first."""
+    """Whether the last evaluation is significantly below the first."""
     first, *_, last = log.series["eval/accuracy"].values
     return bool(first - last > surely_lower(first))
 
 
 def _peers(runs: list[Judged]) -> list[str]:
-    """Falls and false alarms of other detectors on the same runs."""
+    """Return falls and false alarms of other detectors on the same runs."""
     healthy, fell = _healthy(runs), _fallen(runs)
     lines = ["| detector | falls found | healthy reported as broken | 95 % interval |", "|---|---|---|---|"]
     raised = {"this diagnosis": ([run.is_ill for run in fell], [run.is_ill for run in healthy])}
@@ -269,7 +269,7 @@ def _of(hits: Iterable[bool]) -> str:
 
 
 def share_row(title: str, hits: Iterable[bool]) -> str:
-    """A row of a table: how many of how many, with the Clopper-Pearson interval."""
+    """Return a table row: hits, total, and the Clopper-Pearson interval."""
     outcomes = list(hits)
     if not outcomes:
         return f"| {title} | 0 | | |"
@@ -279,7 +279,7 @@ def share_row(title: str, hits: Iterable[bool]) -> str:
 
 
 def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str:
-    """Figures of a plant; among all runs that fell also how often its cause is named rightly."""
+    """Return the figures of a plant; for all fallen runs also how often its cause is named correctly."""
     ill_count = sum(run.is_ill for run in runs)
     first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
     cause = ALL_PLANTS[name].cause
@@ -293,6 +293,6 @@ def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str
 
 
 def _errors(runs: Iterable[Judged]) -> str:
-    """Median and ninth tenth of the steps by which onsets are off, as two cells."""
+    """Return median and 90th percentile of the onset errors in steps, as two cells."""
     errors = sorted(error for run in runs if (error := run.onset_error) is not None)
     return f"{median(errors):g} | {errors[math.ceil(0.9 * len(errors)) - 1]}" if errors else "|"

@@ -19,41 +19,41 @@ from benchmarks.scale.fill import attempt_row, run_row
 
 COMPLETIONS = 8
 GROUPS = 125
-"""Of a step."""
+"""Number of groups per step."""
 STEPS_AT_ONCE = 8
 VOCABULARY = 30_000
 SHORTEST, LONGEST = 30, 90
-"""Words of a completion."""
+"""Minimum and maximum number of words of a completion."""
 TOKENS_EVERY = 50
-"""Of so many steps one has the values of its tokens."""
+"""Number of steps per step that stores the values of its tokens."""
 PROBES, PROBE_STEPS = 500, 20
 
 RARE = "quaternion"
-"""A word of one completion in 10,000."""
+"""Word that occurs in one of 10,000 completions."""
 SPREADING = "let me double check"
-"""A phrase that half of the completions have from the middle of the run on."""
+"""Phrase that half of the completions contain from the middle of the run on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
-    """The size of the run."""
+    """Size of the run."""
 
     completions: int = 1_000_000
     prompts: int = 10_000
 
     def scaled(self, share: float) -> "Rollouts":
-        """The same with less of everything, to try the benchmark itself."""
+        """Return a smaller size, to try the benchmark itself."""
         return Rollouts(max(2_000, int(self.completions * share)), max(PROBES, int(self.prompts * share)))
 
     @property
     def steps(self) -> int:
-        """Steps of the run."""
+        """Number of steps of the run."""
         return max(2, self.completions // (GROUPS * COMPLETIONS))
 
 
 @dataclass(frozen=True, slots=True)
 class FilledRollouts:
-    """The run that was written, and how fast."""
+    """The written run, and the speed of writing."""
 
     run: str
     completions: int
@@ -91,7 +91,7 @@ def fill_rollouts(sessions: Sessions, size: Rollouts) -> FilledRollouts:
 
 
 class _Writer:
-    """Completions with a fixed seed."""
+    """Writes completions with a fixed seed."""
 
     def __init__(self, size: Rollouts) -> None:
         self._size = size
@@ -102,7 +102,7 @@ class _Writer:
         self._difficulty = self._chance.random(size.prompts)
 
     def groups(self, step: int) -> Iterator[GroupRecord]:
-        """The groups of a step, and the probes where it is evaluated."""
+        """Yield the groups of a step, and the probes if the step is evaluated."""
         prompts = self._chance.integers(0, self._size.prompts, GROUPS)
         has_tokens = step % TOKENS_EVERY == 0
         for index, prompt in enumerate(prompts.tolist()):
@@ -165,7 +165,7 @@ class _Writer:
 
 
 def _vocabulary(chance: Any) -> list[str]:
-    """Words of two to four syllables, the commonest first; all different."""
+    """Return different words of two to four syllables, the most common first."""
     syllables = [c + v for c in "bcdfghklmnprstvz" for v in "aeiou"]
     vocabulary: dict[str, None] = dict.fromkeys(("the", "so", "we", "is", "and", "of", "then", "equals"))
     while len(vocabulary) < VOCABULARY:

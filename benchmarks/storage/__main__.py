@@ -3,8 +3,8 @@
     python -m benchmarks.storage            20 runs x 10,000 steps, some minutes
     python -m benchmarks.storage --quick    a small size, whose result is not kept
 
-The peers are installed into environments of their own, `.venv-tensorboard` and `.venv-trackio`. Writes
-results.md beside this file; `make docs` brings it into docs/.
+The peers are installed into separate environments, `.venv-tensorboard` and `.venv-trackio`. Writes results.md
+in this directory; `make docs` copies it into docs/.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measured(curves: Curves) -> dict[str, float]:
-    """Bytes a point of each store."""
+    """Return the bytes per point of each store."""
     points = sum(map(len, curves.values()))
     byte_counts: dict[str, float] = {}
     for database in ("sqlite", "postgres"):
@@ -80,7 +80,7 @@ def measured(curves: Curves) -> dict[str, float]:
 
 
 def ours(database: str, curves: Curves) -> tuple[int, int]:
-    """Bytes of the points as rows, and in blocks."""
+    """Return the bytes of the points as rows, and in blocks."""
     with installation(database) as installed:
         upgrade(installed.url)
         engine = open_engine(installed.url, pool_size=2)
@@ -101,7 +101,7 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
 
 
 def parquet(curves: Curves) -> int:
-    """Columns of step and value."""
+    """Return the bytes of Parquet columns of step and value."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -114,7 +114,7 @@ def parquet(curves: Curves) -> int:
 
 
 def beside(peer: str, curves: Curves) -> tuple[int, str]:
-    """Bytes of what a peer's own client writes, and its version."""
+    """Return the bytes that a peer's own client writes, and its version."""
     with tempfile.TemporaryDirectory() as root:
         curves_directory, directory = Path(root, "curves"), Path(root, "stored")
         curves_directory.mkdir()
@@ -134,7 +134,7 @@ def beside(peer: str, curves: Curves) -> tuple[int, str]:
 
 
 def file_sizes(directory: Path) -> Iterator[int]:
-    """Of every file in it."""
+    """Yield the size of every file in a directory, in bytes."""
     return (path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 

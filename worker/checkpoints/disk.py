@@ -9,11 +9,11 @@ from backend.base.text import size_text
 from backend.storage.faults import disk_fault, free_bytes
 
 RESERVE_BYTES = 8_000_000
-"""Left free beside a checkpoint: the database and the logs may share its disk."""
+"""Bytes left free in addition to a checkpoint, because the database and the logs may share its disk."""
 
 
 class DiskFault(GrpoLabError):
-    """The disk takes no checkpoint: the run is paused until somebody has looked after it."""
+    """The disk cannot store a checkpoint. The run is paused until the disk is repaired."""
 
     title = "Disk"
 
@@ -28,7 +28,7 @@ def need_room(path: Path, count: int) -> None:
 
 @contextmanager
 def on_disk(path: Path, *, needed: int = 0) -> Iterator[None]:
-    """Errors of the disk of `path` become DiskFault, whichever library has met them."""
+    """Convert errors of the disk of `path` to DiskFault, whichever library raised them."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Export of a checkpoint: the model alone, with LoRA merged into its base, as any tool opens it.
+"""Export of a checkpoint: only the model, with LoRA merged into its base, in a standard format.
 
     python -m worker.checkpoints.export CHECKPOINT DIRECTORY [--dtype bfloat16] [--card README.md]
 
@@ -28,14 +28,14 @@ from worker.policy.adapter import add_adapter, digest, load_adapter_weights, mer
 from worker.policy.model import DTYPES
 
 SHARD = "5GB"
-"""Largest file of weights, as the hub recommends."""
+"""Maximum size of a file of weights, as the hub recommends."""
 
 TEXT_BYTES = 50_000_000
-"""Room for tokenizer and configs."""
+"""Disk space reserved for tokenizer and configs, in bytes."""
 
 
 def main() -> None:
-    """Export as the command line says."""
+    """Run the export with the command line's arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m worker.checkpoints.export", description=__doc__.split("\n")[0]
     )
@@ -55,10 +55,10 @@ def main() -> None:
 def export_checkpoint(
     checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "", shard: str = SHARD
 ) -> None:
-    """Write model, tokenizer and card; nothing stays of it after an error.
+    """Write model, tokenizer and card; leave nothing behind after an error.
 
-    Raises BadCheckpoint for a damaged checkpoint or another base, FileExistsError, DiskFault, and OSError
-    where the base cannot be opened.
+    Raises BadCheckpoint if the checkpoint is damaged or the base differs, FileExistsError, DiskFault, and
+    OSError if the base cannot be opened.
     """
     directory = directory.absolute()
     if directory.exists() or directory.is_symlink():
@@ -66,7 +66,7 @@ def export_checkpoint(
     verify_checkpoint(checkpoint)
     model = _opened(checkpoint, dtype)
     draft = directory.with_name(f".{directory.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)  # of an export that was killed
+    shutil.rmtree(draft, ignore_errors=True)  # left by a killed export
     needed = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
     try:
         with on_disk(directory.parent, needed=needed):
@@ -84,7 +84,9 @@ def export_checkpoint(
 
 
 def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
-    """The checkpoint's model on the CPU, merged where it is an adapter, in a precision or the run's."""
+    """Open the checkpoint's model on the CPU, with its adapter merged, in the given precision or the
+    run's.
+    """
     config = read_config(checkpoint, ADAPTER_CONFIG)
     closed: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
     if config is None and (checkpoint / ADAPTER_CONFIG).exists():
@@ -101,13 +103,13 @@ def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
 def _merged(checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[str, Any]) -> PreTrainedModel:
     state = json.loads((checkpoint / "trainer/state.json").read_text())
     base, trained_dtype = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
-    # opened with its adapter by transformers, a model would be saved under the names of an adapter
+    # if transformers opened it with its adapter, a model would be saved under the names of an adapter
     model = AutoModelForCausalLM.from_pretrained(
         base, revision=config["revision"] or "main", dtype=DTYPES[trained_dtype], **closed
     )
     if digest(dict(model.named_parameters())) != state["base_sha256"]:
         raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")
-    model.to(DTYPES[dtype or trained_dtype])  # before the sum: a wider type then holds all of it
+    model.to(DTYPES[dtype or trained_dtype])  # before the sum, so that a wider type holds all of it
     add_adapter(model, adapter_of(config), base="")
     load_adapter_weights(model, checkpoint)
     return merged_copy(model)

@@ -39,10 +39,10 @@ FORMAT = 2
 MANIFEST = "manifest.json"
 
 TEXT_BYTES = 1_000_000
-"""Room for all files of a checkpoint that hold no tensors."""
+"""Disk space reserved for a checkpoint's files without tensors, in bytes."""
 
 SYNCS = 8
-"""Files that are forced to the disk at the same time."""
+"""Number of files that are synced to disk at the same time."""
 
 
 class BadCheckpoint(Conflict):
@@ -57,20 +57,20 @@ class Loaded(NamedTuple):
 
     step: int
     restored: list[str]
-    """Parts of the run's state that go on as they were."""
+    """Parts of the run's state that were restored."""
     fresh: list[str]
-    """Parts that begin anew."""
+    """Parts that start from their initial state."""
     versions: dict[str, str]
-    """What wrote the checkpoint."""
+    """Versions of the packages that wrote the checkpoint."""
 
 
 def save_checkpoint(
     directory: Path, policy: Policy, parts: Parts, *, step: int, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write what a run is after `step` under the name `directory`; one of that name is replaced.
+    """Write the state of a run after `step` to `directory`, and replace a checkpoint of that name.
 
-    `about` says whose it is, in JSON values: see `worker.checkpoints.lineage`.
-    Raises DiskFault, and leaves nothing behind, when the disk is full, read-only or faulty.
+    `about` holds the lineage as JSON values: see `worker.checkpoints.lineage`.
+    Raises DiskFault, and leaves nothing behind, if the disk is full, read-only or faulty.
     """
     tensors = {name: stateful.tensors() for name, stateful in parts.items()}
     needed = _size_of(policy, tensors)
@@ -81,7 +81,7 @@ def save_checkpoint(
             shutil.rmtree(draft, ignore_errors=True)
             make_directory(draft / "trainer")
             _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
-            with ThreadPoolExecutor(SYNCS) as pool:  # a slow disk takes them together
+            with ThreadPoolExecutor(SYNCS) as pool:  # a slow disk handles them together
                 deque(pool.map(sync, draft.rglob("*")))
             _publish(draft, directory)
     except BaseException:
@@ -110,7 +110,7 @@ def _write(
 
 
 def _size_of(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
-    """Bytes that a checkpoint takes, about: its tensors and a little text."""
+    """Return the approximate bytes of a checkpoint: its tensors and a little text."""
     trainer_tensors = [tensor for part_tensors in tensors.values() for tensor in part_tensors.values()]
     weights = (adapter_weights(policy.model) or policy.model.state_dict()).values()
     return TEXT_BYTES + sum(tensor.nbytes for tensor in [*weights, *trainer_tensors])
@@ -135,10 +135,10 @@ def verify_checkpoint(directory: Path) -> None:
 def load_checkpoint(
     directory: Path, policy: Policy, parts: Parts, *, fitting: Collection[str] | None = None
 ) -> Loaded:
-    """Verify a checkpoint and put the policy and every part in its state.
+    """Verify a checkpoint and restore the policy and every part from it.
 
-    A checkpoint of the run's own holds exactly its parts. With `fitting` it is one of another run: only the
-    parts named there are taken over, where it holds them.
+    A checkpoint of the same run holds exactly its parts. With `fitting` it belongs to another run, and only
+    the named parts that it holds are restored.
     """
     verify_checkpoint(directory)
     state = _state_of(directory)
@@ -158,7 +158,7 @@ def load_checkpoint(
 
 
 def _state_of(directory: Path) -> dict[str, Any]:
-    """trainer/state.json, whose writer may be another installation; raises BadCheckpoint."""
+    """Read trainer/state.json, which another installation may have written; raises BadCheckpoint."""
     try:
         state = json.loads((directory / "trainer/state.json").read_text())
         kinds = {"format": int, "step": int, "parts": dict, "versions": dict}
@@ -174,8 +174,8 @@ def _state_of(directory: Path) -> dict[str, Any]:
 def load_weights(directory: Path, policy: Policy) -> None:
     """Copy the weights of a checkpoint into a policy of the same shape.
 
-    Read by `from_pretrained`, because a file may name and join weights otherwise than the model does. Of an
-    adapted policy the checkpoint holds the adapter, which fits no other base.
+    The weights are read by `from_pretrained`, because a file may name and join weights differently from the
+    model. For an adapted policy the checkpoint holds the adapter, which fits no other base.
     """
     if is_adapted(policy.model):
         _load_adapter(directory, policy)
@@ -184,7 +184,7 @@ def load_weights(directory: Path, policy: Policy) -> None:
 
 
 def _load_model(directory: Path, policy: Policy) -> None:
-    if (directory / ADAPTER_CONFIG).exists():  # it would be loaded with the weights
+    if (directory / ADAPTER_CONFIG).exists():  # the adapter would be loaded with the weights
         raise BadCheckpoint(directory, f"it holds an adapter ({ADAPTER_CONFIG}), and the policy has none")
     try:
         saved, report = type(policy.model).from_pretrained(
@@ -225,19 +225,19 @@ def _load_adapter(directory: Path, policy: Policy) -> None:
 
 
 def checkpoints(parent: Path) -> list[Path]:
-    """The complete checkpoints in a directory, by name."""
+    """Return the complete checkpoints in a directory, by name."""
     return sorted(manifest.parent for manifest in parent.glob(f"[!.]*/{MANIFEST}"))
 
 
 def remove_checkpoint(directory: Path) -> None:
-    """Delete a checkpoint; at no time does half of one stand under its name."""
+    """Delete a checkpoint; its name never refers to an incomplete checkpoint."""
     doomed = directory.with_name(f".{directory.name}.{os.getpid()}.doomed")
     directory.rename(doomed)
     shutil.rmtree(doomed)
 
 
 def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True) -> None:
-    """Delete what interrupted saves and removals left behind, but not what another process writes."""
+    """Delete the remains of interrupted saves and removals, but not what another process writes."""
     for pattern in (".*.draft", ".*.doomed"):
         for leftover in parent.glob(pattern):
             if is_ours(leftover):
@@ -245,7 +245,7 @@ def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages that write a checkpoint."""
+    """Return the versions of the packages that write a checkpoint."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,

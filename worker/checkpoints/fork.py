@@ -1,4 +1,4 @@
-"""Forks: where the parent's checkpoint is, and which of its parts still fit."""
+"""Forks: location of the parent's checkpoint, and its parts that still fit."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,22 +14,23 @@ from backend.storage.models import Run
 
 
 class ForkOrigin(NamedTuple):
-    """The checkpoint that a fork continues behind, or whose policy an evaluation measures."""
+    """Checkpoint from which a fork continues, or whose policy an evaluation measures."""
 
     directory: Path
     sha256: str
-    """Of its manifest."""
+    """SHA-256 of the checkpoint's manifest."""
     run_id: str
     run_name: str
     config: RunConfig
-    """Of the run that wrote it."""
+    """Config of the run that wrote the checkpoint."""
     step: int
-    """The step it was saved after."""
+    """Step after which the checkpoint was saved."""
 
 
 def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
-    """The checkpoint that a run starts from; None: from scratch. Raises NotFound or Conflict if it no longer
-    exists.
+    """Return the checkpoint that a run starts from; None if it starts from scratch.
+
+    Raises NotFound or Conflict if the checkpoint no longer exists.
     """
     run = session.get_one(Run, run_id)
     if run.fork_step is None:
@@ -44,13 +45,13 @@ def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin |
 
 
 def fitting(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
-    """The parts of a checkpoint written under one config that mean the same under another."""
+    """Return the parts of a checkpoint written under one config that mean the same under another."""
     old, new = _meaning(before), _meaning(after)
     return {name for name in parts if old.get(name) == new.get(name)}
 
 
 def _meaning(config: RunConfig) -> dict[str, Any]:
-    """For each part that a config may give another meaning: what must stay the same for it to fit."""
+    """Return, for each part whose meaning depends on the config, what must be equal for it to fit."""
     kl = config.objective.kl
     return {
         "random": config.seed,

@@ -1,7 +1,7 @@
 """Lineage of a checkpoint: the run, config and origin that wrote it, kept within the checkpoint itself.
 
-A database that lost its newest transactions does not know the newest checkpoints. Those that are whole and
-of the same lineage can be adopted; anything else in a run's directory proves nothing.
+A database that lost its newest transactions does not know the newest checkpoints. Complete checkpoints of the
+same lineage can be adopted. Anything else in a run's directory proves nothing.
 """
 
 import json
@@ -22,10 +22,10 @@ class Lineage(NamedTuple):
     run_id: str
     config: RunConfig
     origin: str
-    """SHA-256 of the manifest of the checkpoint that the run began with; empty: from nothing."""
+    """SHA-256 of the manifest of the checkpoint that the run started from; "" if it started from scratch."""
 
     def document(self, *, attempt: int, accuracy: float | None) -> dict[str, Any]:
-        """The lineage as each checkpoint stores it."""
+        """Return the lineage as each checkpoint stores it."""
         return {
             "run": self.run_id,
             "config": self.config.model_dump(mode="json"),
@@ -36,7 +36,7 @@ class Lineage(NamedTuple):
 
 
 class Stranger(NamedTuple):
-    """A checkpoint of the run that has no row."""
+    """A checkpoint of the run without a database row."""
 
     directory: Path
     step: int
@@ -45,12 +45,12 @@ class Stranger(NamedTuple):
 
 
 def lineage_of(run_id: str, config: RunConfig, origin: ForkOrigin | None) -> Lineage:
-    """The lineage of what a run writes."""
+    """Return the lineage of a run's checkpoints."""
     return Lineage(run_id, config, origin.sha256 if origin else "")
 
 
 def strangers(root: Path, recorded_names: Collection[str], lineage: Lineage) -> list[Stranger]:
-    """Checkpoints below `root` without a row that this lineage wrote; nobody has verified them yet."""
+    """Return the unverified checkpoints of this lineage below `root` that have no row."""
     candidates = (
         _stranger(directory, lineage)
         for directory in checkpoints(root)
@@ -66,5 +66,5 @@ def _stranger(directory: Path, lineage: Lineage) -> Stranger | None:
         written_by = Lineage(about["run"], RunConfig.model_validate(about["config"]), about["origin"])
         stranger = Stranger(directory, int(state["step"]), int(about["attempt"]), about["accuracy"])
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
-        return None  # of an earlier version, or damaged
+        return None  # written by an earlier version, or damaged
     return stranger if written_by == lineage else None

@@ -2,8 +2,8 @@
 
     python -m worker.checkpoints.push DIRECTORY OWNER/NAME [--public] [--existing] < TOKEN
 
-The token is read from standard input and is given to the hub's client for these calls alone. The repository
-is private unless the user says otherwise, and the commit is one: either all files are there or none.
+The token is read from standard input and passed to the hub's client only for these calls. The repository is
+private unless the user says otherwise. There is one commit, so either all files are uploaded or none.
 """
 
 import argparse
@@ -16,15 +16,15 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "README.md"]
-"""Files of an export; nothing else of the directory is uploaded."""
+"""Patterns of an export's files; nothing else of the directory is uploaded."""
 
 
 class PushFailed(Exception):
-    """A push that the user can mend."""
+    """A push failed for a reason that the user can correct."""
 
 
 def main() -> None:
-    """Push as the command line says; prints the address."""
+    """Push with the command line's arguments; print the address."""
     parser = argparse.ArgumentParser(
         prog="python -m worker.checkpoints.push", description=__doc__.split("\n")[0]
     )
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def push(directory: Path, repository: str, token: str, *, public: bool, existing: bool) -> str:
-    """Upload the files of an export in one commit; the repository's address. Raises PushFailed."""
+    """Upload the files of an export in one commit and return the repository's address. Raises PushFailed."""
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     api = HfApi(token=token)
     try:
@@ -64,7 +64,7 @@ def push(directory: Path, repository: str, token: str, *, public: bool, existing
 
 
 def _refusal(error: Exception, repository: str) -> str:
-    """A sentence for an answer of the hub."""
+    """Return a sentence for an error of the hub."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status == 401:
         return "the hub does not accept the token: it is wrong or has expired"
@@ -76,7 +76,7 @@ def _refusal(error: Exception, repository: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """A text of the hub or of the user without what a terminal would obey."""
+    """Return a text of the hub or the user without terminal control sequences."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 

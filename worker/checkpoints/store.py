@@ -1,8 +1,8 @@
 """Checkpoints of one run: files first, then the row; the newest good one continues the run.
 
-Steps, files, row: each is on the disk before the next is written, so after a power cut no row lacks its files
-and no file is ahead of the run's steps. A database that is older than that all the same, because its log
-was lost, does not know the newest checkpoints: those are adopted.
+Steps, files and row are written to disk in this order. After a power cut no row lacks its files, and no file
+is ahead of the run's steps. If the database has lost its log and is older than that, it does not know the
+newest checkpoints, and they are adopted.
 """
 
 import logging
@@ -46,21 +46,21 @@ logger = logging.getLogger(__name__)
 Candidate = Checkpoint | Stranger
 
 ATTEMPT = re.compile(r"-a(\d+)")
-"""Within the name of a checkpoint's directory, or of its draft: the attempt that wrote it."""
+"""Pattern of the attempt number in the name of a checkpoint's directory, or of its draft."""
 
 
 MAX_FETCHED = 3
-"""Checkpoints without a row that are fetched, until one is of this run."""
+"""Maximum number of checkpoints without a row that are fetched to find one of this run."""
 
 
 class Restored(NamedTuple):
-    """The checkpoint that an attempt began with."""
+    """Checkpoint that an attempt began with."""
 
     directory: Path
     parts: list[str]
-    """Names of the parts that were taken over."""
+    """Names of the restored parts."""
     attempt: int | None = None
-    """The attempt of this run that saved it; None for a checkpoint of another run."""
+    """Attempt of this run that saved the checkpoint; None if another run saved it."""
 
 
 class Checkpoints:
@@ -77,31 +77,31 @@ class Checkpoints:
         origin: ForkOrigin | None = None,
         artifacts: ArtifactStore | None = None,
     ) -> None:
-        """`origin` is the checkpoint of another run that this one begins with.
+        """Open the store; `origin` is the checkpoint of another run from which this run starts.
 
-        `artifacts` is the store that gets a copy of every checkpoint.
+        `artifacts` is the artifact store that gets a copy of every checkpoint.
         """
         self.root, self.recorder, self.run_id, self.attempt = root, recorder, run_id, attempt
         self.config, self.origin = config, origin
         self.uploads = Uploads(artifacts, run_id, recorder)
         self.saved_step = -1
         self.restored: Restored | None = None
-        """The checkpoint that was restored, if one was."""
+        """Checkpoint that was restored, if any."""
         self.refused: set[str] = set()
-        """Ids of checkpoints that turned out damaged: forgotten as soon as there is a new one."""
+        """Ids of damaged checkpoints, which are forgotten as soon as there is a new one."""
         self.lineage = lineage_of(run_id, config, origin)
         self.strangers: dict[str, Stranger] = {}
-        """Checkpoints of this run that the database did not know when this attempt began, by name."""
+        """Checkpoints of this run, by name, that the database did not know when this attempt began."""
         self.inherited: set[str] = set()
-        """Names that were there when this attempt began, whatever attempt they are called after."""
+        """Names that existed when this attempt began, whatever attempt is in the name."""
 
     def restore(self, policy: Policy, parts: Parts) -> int | None:
-        """Put everything in the state of the newest checkpoint that is whole; its step, None without one.
+        """Restore the newest complete checkpoint and return its step; None if there is none.
 
-        A damaged one is passed over with an event. One without a row is adopted; where steps up to it are
-        not recorded, only if nothing else is left. A fork that has none of its own begins with its origin's.
-        What is missing here, or damaged, is fetched from the artifact store. Raises BadCheckpoint when all
-        are damaged, and ArtifactFault.
+        A damaged checkpoint is skipped with an event. A checkpoint without a row is adopted; if steps up to
+        it are not recorded, only if nothing else is left. A fork without its own checkpoint starts from its
+        origin's. A missing or damaged checkpoint is fetched from the artifact store. Raises BadCheckpoint if
+        all are damaged, and ArtifactFault.
         """
         with on_disk(self.root):
             return self._restore(policy, parts)
@@ -125,9 +125,11 @@ class Checkpoints:
                 self._adopt(candidate, recorded)
             self.saved_step = loaded.step
             self.restored = Restored(self.root / name, loaded.restored, candidate.attempt)
-            # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
+            # The attempt that saved it may have died before tidying up, and nothing may be left to save.
             if self.uploads.are_wanted:
-                self.recorder.commit(lambda _: None)  # fetching took a while: is the run still ours?
+                self.recorder.commit(
+                    lambda _: None
+                )  # fetching took a while, so check that the run is still ours
             self._remove_strangers({name, *(row.path for row in rows)})
             self._tell(f"continued from step {loaded.step}", loaded, name, refused)
             return loaded.step
@@ -138,7 +140,9 @@ class Checkpoints:
         return None
 
     def _never_copied(self, rows: Sequence[Checkpoint]) -> bool:
-        """Whether nothing is left to damage: the machine was lost before its first copy was complete."""
+        """Whether the machine was lost before the first copy of a checkpoint was complete, so nothing
+        is left.
+        """
         if not self.uploads.are_wanted or any((self.root / row.path).exists() for row in rows):
             return False
         if any(row.path in self.uploads.complete for row in rows):
@@ -148,7 +152,7 @@ class Checkpoints:
         return True
 
     def _load(self, candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
-        """Put everything in its state, from a copy where a file is damaged; raises BadCheckpoint."""
+        """Restore everything, from a copy if a file is damaged. Raises BadCheckpoint."""
         is_fresh = self.uploads.fetch(directory)
         try:
             return load(candidate, directory, policy, parts)
@@ -160,10 +164,10 @@ class Checkpoints:
         return load(candidate, directory, policy, parts)
 
     def _fetch_stranger(self, rows: Sequence[Checkpoint], recorded: int) -> None:
-        """Bring the checkpoint that is to be adopted from a store which is newer than this database.
+        """Fetch the checkpoint to adopt from an artifact store that is newer than this database.
 
-        That is the newest of the recorded steps, if it is newer than all rows; only where there are no rows,
-        the oldest beyond.
+        It is the newest checkpoint of the recorded steps, if it is newer than all rows. If there are no rows,
+        it may also be the oldest one after the recorded steps.
         """
         newest = max((age_order(row.path) for row in rows), default=(-1, -1))
         unknown = sorted((name for name in self.uploads.begin() if age_order(name) > newest), key=age_order)
@@ -189,7 +193,10 @@ class Checkpoints:
             self.refused.add(candidate.id)
 
     def _look_for_strangers(self, recorded_names: Collection[str]) -> None:
-        """What of this run's lineage has no row. Attempts later than this one are of a time that was lost."""
+        """Find checkpoints of this run's lineage without a row.
+
+        Later attempts belong to lost transactions.
+        """
         unrecorded = strangers(self.root, recorded_names, self.lineage)
         if unrecorded:
             self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
@@ -197,7 +204,7 @@ class Checkpoints:
         self.inherited = {*recorded_names, *self.strangers}
 
     def _adopt(self, stranger: Stranger, recorded: int) -> None:
-        """Enter a checkpoint that the database did not know."""
+        """Add a row for a checkpoint that the database did not know."""
         row = self._row(
             stranger.directory, stranger.step, stranger.accuracy, min(stranger.attempt, self.attempt)
         )
@@ -212,9 +219,9 @@ class Checkpoints:
         )
 
     def take_weights(self, policy: Policy) -> int:
-        """Give the policy the weights of the origin, where the run has one, and nothing else of it.
+        """Load only the weights of the run's origin into the policy, if it has one.
 
-        Returns the step that they are from; 0 without an origin.
+        Returns the step of the weights; 0 without an origin.
         """
         if self.origin is not None:
             self.uploads.fetch(self.origin.directory)
@@ -238,7 +245,7 @@ class Checkpoints:
     def _tell(
         self, message: str, loaded: Loaded, name: str, refused: list[dict[str, Any]], **details: Any
     ) -> None:
-        """The restored manifest, as an event: what goes on, what begins anew, what was refused."""
+        """Record an event with the restored, the reset and the refused parts."""
         now = versions()
         differing = {
             package: [loaded.versions.get(package, ""), version]
@@ -257,15 +264,15 @@ class Checkpoints:
         self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded.step)
 
     def save(self, policy: Policy, parts: Parts, *, step: int, accuracy: float | None) -> None:
-        """Write a checkpoint of a step and forget the ones that are no longer kept.
+        """Write a checkpoint of a step and remove checkpoints that are no longer kept.
 
-        `accuracy` is what the policy reached on held-out problems at this very step, if it was measured.
+        `accuracy` is the policy's held-out accuracy at this step, if it was measured.
         """
         if step == self.saved_step:
             return
         directory = self.root / f"s{step:06d}-a{self.attempt}"
         self.uploads.replace(directory.name)
-        self.recorder.flush()  # or a checkpoint could outlive a power cut that its steps do not
+        self.recorder.flush()  # otherwise a checkpoint could survive a power cut that its steps do not
         about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
         save_checkpoint(directory, policy, parts, step=step, about=about)
         row = self._row(directory, step, accuracy, self.attempt)
@@ -275,7 +282,7 @@ class Checkpoints:
             self.uploads.start(self._prune())
 
     def finish(self) -> None:
-        """Wait until the artifact store has what is kept; then the checkpoint before it may go."""
+        """Wait until the artifact store has all kept checkpoints; then the previous one may be removed."""
         if not self.uploads.are_wanted:
             return
         self.uploads.settle()
@@ -295,9 +302,10 @@ class Checkpoints:
         }
 
     def _prune(self) -> list[Path]:
-        """Remove rows that retention lets go, then their directories; returns those that stay, newest first.
+        """Remove rows by retention, then their directories; return the remaining ones, newest first.
 
-        The new checkpoint's row is safe, and the newest of which there is a copy stays until that has one.
+        The new checkpoint's row is committed. The newest copied checkpoint stays until the new one has a
+        copy.
         """
         kept_names: set[str] = set()
         keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
@@ -314,7 +322,7 @@ class Checkpoints:
         return [self.root / name for name in sorted(kept_names, key=age_order, reverse=True)]
 
     def _remove_strangers(self, kept_names: Collection[str]) -> None:
-        """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
+        """Remove directories without a row: of a removed checkpoint, or of an unfinished save."""
         directories = [
             directory
             for directory in self.root.iterdir()
@@ -328,36 +336,38 @@ class Checkpoints:
         for directory in doomed:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
         if doomed:
-            sync(self.root)  # or a power cut brings them back, and a run that has ended tidies up no more
+            sync(self.root)  # or a power cut restores them, and a run that has ended tidies up no more
         self.uploads.forget(kept_names, lambda name: self._may_go(self.root / name))
 
     def _may_go(self, directory: Path) -> bool:
-        """Whether it is ours and, where it could be adopted, training has come as far again."""
+        """Whether a directory is ours and, if it could be adopted, training has come as far again."""
         stranger = self.strangers.get(directory.name)
         return self._is_ours(directory) if stranger is None else stranger.step <= self.saved_step
 
     def _is_ours(self, path: Path) -> bool:
-        """Whether this attempt or an earlier one wrote it: a later one, if we are fenced, writes here too."""
+        """Whether this attempt or an earlier one wrote a path; if we are fenced, a later one writes
+        here too.
+        """
         match = ATTEMPT.search(path.name)
         return path.name in self.inherited or match is None or int(match[1]) <= self.attempt
 
 
 def by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candidate]:
-    """The one to continue from first: the newest of the steps that are recorded, then the oldest beyond."""
+    """Sort the checkpoints: first the newest within the recorded steps, then the oldest beyond them."""
     newest_first = sorted(candidates, key=lambda candidate: (candidate.step, candidate.attempt), reverse=True)
     complete = [candidate for candidate in newest_first if candidate.step <= recorded]
     return complete + [candidate for candidate in reversed(newest_first) if candidate.step > recorded]
 
 
 def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
-    """Put everything in the state of a checkpoint; raises BadCheckpoint."""
+    """Restore everything from a checkpoint. Raises BadCheckpoint."""
     if not isinstance(candidate, Stranger):
         check_manifest(directory, candidate.sha256)
     return load_checkpoint(directory, policy, parts)
 
 
 def is_whole(candidate: Candidate, directory: Path) -> bool:
-    """Whether every file is the one that was written."""
+    """Whether every file is unchanged since it was written."""
     try:
         if not isinstance(candidate, Stranger):
             check_manifest(directory, candidate.sha256)
@@ -368,7 +378,7 @@ def is_whole(candidate: Candidate, directory: Path) -> bool:
 
 
 def check_manifest(directory: Path, expected: str) -> None:
-    """Raise BadCheckpoint unless the manifest is the one whose SHA-256 the row holds."""
+    """Raise BadCheckpoint unless the manifest has the SHA-256 that the row holds."""
     manifest = directory / MANIFEST
     if not manifest.is_file():
         raise BadCheckpoint(directory, f"{MANIFEST} is missing")

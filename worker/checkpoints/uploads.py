@@ -1,4 +1,4 @@
-"""Uploads of a run's checkpoints to the artifact store, one at a time, while the run trains on."""
+"""Uploads of a run's checkpoints to the artifact store, one at a time, during training."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ from worker.recording.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 120.0
-"""How long a run asks again for what it cannot go on without, and for its last copies."""
+"""Seconds for which a run retries required downloads, and its last uploads."""
 
 PAUSE_SECONDS = 5.0
 
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class Uploads:
-    """The copies of one run's checkpoints in the artifact store; without a store it does nothing."""
+    """Copies of one run's checkpoints in the artifact store; without a store it does nothing."""
 
     def __init__(self, store: ArtifactStore | None, run_id: str, recorder: Recorder) -> None:
         self._store, self._run_id, self._recorder = store, run_id, recorder
@@ -39,7 +39,7 @@ class Uploads:
         self._is_away = False
 
     def begin(self) -> set[str]:
-        """Look at what the store has of this run: names of complete checkpoints. Raises ArtifactFault."""
+        """Read the names of this run's complete checkpoints in the store. Raises ArtifactFault."""
         if self._store is not None:
             self._patiently(lambda store: store.try_out())
             listing = self._patiently(lambda store: store.listing(self._run_id))
@@ -54,18 +54,18 @@ class Uploads:
 
     @property
     def complete(self) -> set[str]:
-        """Names of the complete checkpoints in the store."""
+        """Return the names of the complete checkpoints in the store."""
         return set(self._complete)
 
     @property
     def at_work(self) -> frozenset[str]:
-        """Names of the checkpoints that are being uploaded: their directories have to stay."""
+        """Return the names of checkpoints being uploaded, whose directories must stay."""
         return self._at_work
 
     def fetch(self, directory: Path, *, again: bool = False) -> bool:
-        """Bring a checkpoint to this machine, unless it is there; whether it was brought.
+        """Download a checkpoint unless it is on this machine; return whether it was downloaded.
 
-        Raises BadCheckpoint where its copy is none, ArtifactFault, and OSError of this machine's disk.
+        Raises BadCheckpoint if the copy is invalid, ArtifactFault, and OSError of this machine's disk.
         """
         if self._store is None or (directory.is_dir() and not again):
             return False
@@ -78,15 +78,15 @@ class Uploads:
         return is_fetched
 
     def replace(self, name: str) -> None:
-        """Forget a copy of this name: it is not the checkpoint that is about to be written."""
+        """Forget a copy of this name, because another checkpoint is about to be written."""
         if name in self._complete:
             self._complete.discard(name)
             self._partial.add(name)
 
     def start(self, directories: Sequence[Path]) -> None:
-        """Upload those that the store lacks, and remove what is to be forgotten.
+        """Upload the checkpoints that the store lacks, and remove forgotten copies.
 
-        While an upload still runs, nothing is started: the next call does it.
+        While an upload is running, nothing is started; the next call does it.
         """
         if self._store is None:
             return
@@ -106,15 +106,15 @@ class Uploads:
             self._running = _in_thread(partial(self._work, self._store, lacking, doomed))
 
     def settle(self) -> None:
-        """Wait for a running upload, which the store bounds."""
+        """Wait for a running upload, whose duration the store limits."""
         if self._running is not None:
             self._watch(self._running)
             self._take_note()
 
     def finish(self, directories: Sequence[Path]) -> bool:
-        """Upload what is lacking, trying again for a while; whether the store has everything now.
+        """Upload missing checkpoints with retries; return whether the store has everything now.
 
-        What stays on this machine only is told.
+        Checkpoints that stay only on this machine are reported.
         """
         if self._store is None:
             return False
@@ -139,7 +139,7 @@ class Uploads:
         return False
 
     def forget(self, kept_names: Collection[str], may_go: Callable[[str], bool]) -> None:
-        """Let the next call of `start` remove the copies that no row has any more."""
+        """Let the next call of `start` remove copies that have no row any more."""
         names = self._complete | self._partial
         self._doomed = frozenset(name for name in names if name not in kept_names and may_go(name))
 
@@ -152,13 +152,13 @@ class Uploads:
         for name in sorted(doomed):
             try:
                 store.remove_checkpoint(self._run_id, name)
-            except ArtifactFault as error:  # tried again after the next checkpoint
+            except ArtifactFault as error:  # retried after the next checkpoint
                 logger.warning("%s", error.detail)
                 return
             self._partial.discard(name)
 
     def _take_note(self) -> None:
-        """Tell of a fault once, until the store answers again."""
+        """Report a fault once, until the store answers again."""
         running, self._running, self._at_work = self._running, None, frozenset()
         if running is None:
             return
@@ -177,9 +177,9 @@ class Uploads:
             self._recorder.event("checkpoint", "warning", message)
 
     def _patiently(self, call: Callable[[ArtifactStore], Result]) -> Result:
-        """Ask the store for what the run needs; a fault gets a while to pass, a bad copy does not."""
+        """Call the store with retries for a while; a bad copy is not retried."""
         store = self._store
-        assert store is not None  # noqa: S101 - the callers have looked
+        assert store is not None  # noqa: S101 - the callers have checked
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             future = _in_thread(partial(call, store))
@@ -192,7 +192,7 @@ class Uploads:
             self._sleep(PAUSE_SECONDS)
 
     def _watch(self, future: Future[Any]) -> None:
-        """Wait until it is done, while the hang detector sees life."""
+        """Wait until an upload is done, and show signs of life to the hang detector."""
         while wait([future], timeout=WATCH_SECONDS).not_done:
             self._recorder.show_life()
 
@@ -204,13 +204,13 @@ class Uploads:
 
 
 def _in_thread(call: Callable[[], Result]) -> Future[Result]:
-    """The result to come of a call in a thread that keeps no process from ending."""
+    """Run a call in a daemon thread and return its future."""
     future: Future[Result] = Future()
 
     def work() -> None:
         try:
             future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+        except BaseException as error:  # noqa: BLE001 - re-raised when the result is awaited
             future.set_exception(error)
 
     threading.Thread(target=work, name="uploads", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The Celery worker's own process: no torch here. Started by `grpolab worker`."""
+"""The Celery worker's main process, which does not import torch. Started by `grpolab worker`."""
 
 from backend.service.process.gc_freeze import gc_frozen
 

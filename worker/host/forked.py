@@ -1,4 +1,4 @@
-"""A trainer that the warm parent has forked, with what `subprocess.Popen` has of a child of one's own."""
+"""A trainer forked by the warm parent, with the interface of `subprocess.Popen` for a child process."""
 
 import contextlib
 import json
@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from typing import IO
 
 FORK_SECONDS = 10.0
-"""How long the parent may take to fork, on a machine that swaps."""
+"""Seconds that the parent may take to fork, on a machine that swaps."""
 
 UNKNOWN = -signal.SIGKILL
-"""The exit code of a trainer whose parent died before it: as if whoever killed the one killed the other."""
+"""Exit code of a trainer whose parent died before it, as if both had been killed."""
 
 
 class ForkedProcess:
-    """The process, in a session of its own, from its fork to its end."""
+    """Forked process in its own session, from its fork to its end."""
 
     def __init__(self, parent: socket.socket, environment: Mapping[str, str]) -> None:
-        """Ask the parent for it; raises OSError where it does not fork."""
+        """Ask the parent for a fork. Raises OSError if it does not fork."""
         self.returncode: int | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -41,22 +41,22 @@ class ForkedProcess:
             self.pid = self._read_pid()
             opened.pop_all()
         self._handle = -1
-        with contextlib.suppress(ProcessLookupError):  # it has ended already
+        with contextlib.suppress(ProcessLookupError):  # the process has ended already
             self._handle = os.pidfd_open(self.pid)
         threading.Thread(target=self._await_end, name=f"end of {self.pid}", daemon=True).start()
 
     def poll(self) -> int | None:
-        """Its exit code, as of `Popen`; None while it runs."""
+        """Return the exit code as `Popen` does; None while the process runs."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same once it has ended; raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit code. Raises subprocess.TimeoutExpired."""
         if not self._ended.wait(timeout):
             raise subprocess.TimeoutExpired(["fork", str(self.pid)], timeout or 0.0)
         return UNKNOWN if self.returncode is None else self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Signal it, if it still runs."""
+        """Send a signal, if the process still runs."""
         with self._lock:  # the handle is open while the process runs
             if self.returncode is None and self._handle >= 0:
                 with contextlib.suppress(ProcessLookupError):
@@ -82,7 +82,7 @@ class ForkedProcess:
 
 
 def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
-    """The end of the fork, and our own, which is closed with `opened`."""
+    """Return the fork's end of a pipe, and our end, which is closed with `opened`."""
     reading, writing = os.pipe()
     child_end, parent_end = (reading, writing) if writes else (writing, reading)
     return child_end, opened.enter_context(os.fdopen(parent_end, "wb" if writes else "rb"))

@@ -1,6 +1,7 @@
-"""The GPU lock: one worker per GPU of this machine, whatever its state directory or user.
+"""The GPU lock, which allows one worker per GPU of this machine, whatever its state directory or user.
 
-A lock is a file in /tmp that every user may open; the kernel holds it for the process and lets it go with it.
+A lock is a file in /tmp that every user may open. The kernel holds it for the process and releases it at its
+end.
 """
 
 import fcntl
@@ -12,13 +13,13 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 DIRECTORY = Path("/tmp")  # noqa: S108 - a place that all users of the machine share; never followed, never written
-"""Not TMPDIR, which may differ between two workers."""
+"""Directory of the locks. It is not TMPDIR, which may differ between two workers."""
 
 _held: list[int] = []  # descriptors, open until the process ends
 
 
 def lock_gpu(uuid: str) -> bool:
-    """Hold a GPU until this process ends; False when another worker of this machine has it."""
+    """Lock a GPU until this process ends; return False if another worker of this machine has it."""
     path = DIRECTORY / f"grpolab-gpu-{uuid}.lock"
     try:
         descriptor = _opened(path)
@@ -36,7 +37,10 @@ def lock_gpu(uuid: str) -> bool:
 
 
 def _opened(path: Path) -> int:
-    """The file, made if it is not there. Another user's is opened for reading: that is enough to lock it."""
+    """Open the file, and create it if needed.
+
+    Another user's file is opened for reading, which is enough to lock it.
+    """
     safely = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | safely, 0o444)

@@ -1,6 +1,6 @@
-"""The hang detector: the time since a trainer's last step, compared with what its steps used to take.
+"""The hang detector compares the time since a trainer's last step with the durations of its steps.
 
-A heart can beat while the work stands still: the lease is renewed by the supervisor, steps are not.
+A heartbeat is no proof of progress: the supervisor renews the lease, not the steps.
 """
 
 import time
@@ -12,19 +12,19 @@ from statistics import median
 
 @dataclass(frozen=True)
 class HangLimits:
-    """The time for which a trainer may be silent."""
+    """Limits of the time for which a trainer may be silent."""
 
     least_seconds: float = 600.0
-    """No silence shorter than this counts."""
+    """Minimum silence, in seconds, that counts as a hang."""
 
     steps: float = 20.0
-    """And none shorter than so many of its median steps."""
+    """Minimum silence that counts as a hang, in median step durations."""
 
     gaps: float = 3.0
-    """And none shorter than so many of its longest silence so far, which may have held an evaluation."""
+    """Minimum silence that counts as a hang, in longest silences so far, which may include an evaluation."""
 
     start_seconds: float = 3600.0
-    """Until the first progress it loads, fetches and evaluates for as long as this."""
+    """Silence in seconds that is allowed before the first progress, for loading, downloads and evaluation."""
 
 
 class HangDetector:
@@ -39,7 +39,7 @@ class HangDetector:
         self._longest = 0.0
 
     def see(self, step: int, progress_at: float) -> None:
-        """The run's last step and when it was stored, by the database's clock."""
+        """Record the run's last step and when it was stored, by the database's clock."""
         if self._last is None:
             self._last = step, progress_at
         elif self._last != (step, progress_at):
@@ -54,17 +54,17 @@ class HangDetector:
             self._step_seconds.append(seconds / (step - before))
 
     def lose_sight(self) -> None:
-        """Count the silence anew: nothing can be known now."""
+        """Restart the silence, because progress cannot be observed now."""
         self._moved_at = self._clock()
 
     @property
     def silent_seconds(self) -> float:
-        """Time since the last progress."""
+        """Return the seconds since the last progress."""
         return self._clock() - self._moved_at
 
     @property
     def limit_seconds(self) -> float:
-        """Longer silence than this is a hang."""
+        """Return the seconds of silence after which the trainer counts as hung."""
         hang_limits = self._hang_limits
         if not self._step_seconds:
             return max(hang_limits.start_seconds, hang_limits.gaps * self._longest)
@@ -73,5 +73,5 @@ class HangDetector:
 
     @property
     def is_hung(self) -> bool:
-        """Whether it has been silent for too long."""
+        """Whether the trainer has been silent for too long."""
         return self.silent_seconds > self.limit_seconds

@@ -1,4 +1,4 @@
-"""A worker's place in a group of nodes: it shows that it is there, leads the others or follows the leader."""
+"""A worker's place in a group of nodes: it registers, and leads the others or follows the leader."""
 
 import logging
 import os
@@ -46,20 +46,20 @@ from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""How often a node looks for its leader's order."""
+"""Seconds between two polls of a node for its leader's order."""
 
 SHARED_SECONDS = 10.0
-"""A shared file system may show a file of another node so late."""
+"""Seconds after which a shared file system must show a file of another node."""
 
 REACH_SECONDS = 10.0
-"""The leader's port has to answer within this time."""
+"""Seconds within which the leader's port must answer."""
 
 
 class NodeSeat:
-    """This worker's row in its group, renewed by a thread."""
+    """Row of this worker in its group, renewed by a thread."""
 
     def __init__(self, settings: Settings, sessions: Sessions, worker_id: str, slots: Sequence[Slot]) -> None:
-        """Raises GrpoLabError where the other nodes could not reach this one."""
+        """Create the seat. Raises GrpoLabError if the other nodes could not reach this one."""
         self.group, self.rank, self.nodes = (
             settings.worker_group,
             settings.worker_node_rank,
@@ -73,7 +73,7 @@ class NodeSeat:
         self._thread: threading.Thread | None = None
 
     def place(self, port: int) -> dict[str, Any]:
-        """The facts that its trainer needs to call the other nodes, see NodeGroup."""
+        """Return what the trainer needs to call the other nodes, see NodeGroup."""
         return {
             "rank": self.rank,
             "group": self.group,
@@ -97,7 +97,7 @@ class NodeSeat:
             take_seat(session, *self._place, **facts)
 
     def open(self, stopping: threading.Event) -> None:
-        """Take the place and keep it until `leave`; a worker whose place another one takes has to end."""
+        """Take the place and keep it until `leave`; a worker that loses its place must end."""
         self._thread = threading.Thread(target=self._keep, args=(stopping,), name="keep seat", daemon=True)
         self._thread.start()
 
@@ -122,11 +122,11 @@ class NodeSeat:
             rank_seats = [seat for seat in seats_of(session, self.group) if seat.rank == self.rank]
         if rank_seats and rank_seats[0].silent_seconds < SILENT_SECONDS:
             return False
-        self._take()  # a long outage: the row was removed
+        self._take()  # the row was removed during a long outage
         return True
 
     def leave(self) -> None:
-        """Give the place up."""
+        """Release the place."""
         self._is_left.set()
         if self._thread is not None:
             self._thread.join()
@@ -134,7 +134,7 @@ class NodeSeat:
             leave_seat(session, *self._place)
 
     def seats(self) -> list[Seat]:
-        """The nodes of the group; none while the database is away."""
+        """Return the nodes of the group; none while the database is away."""
         try:
             with reading(self._sessions) as session:
                 return seats_of(session, self.group)
@@ -143,7 +143,7 @@ class NodeSeat:
             return []
 
     def room(self) -> int:
-        """The devices that a run can have on each node; none for a follower, or where one is missing."""
+        """Return the devices that a run can use per node; 0 on a follower, or if a node is missing."""
         return 0 if self.rank else devices_of(self.seats())
 
     def say(self, answer: Answer) -> None:
@@ -153,14 +153,14 @@ class NodeSeat:
 
 
 def traits_of(slot: Slot) -> dict[str, str]:
-    """The device and the versions in which the nodes of a group have to agree."""
+    """Return the device and the versions in which the nodes of a group must agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     device = CPU if slot.device == CPU else slot.device_name
     return {"device": device, "python": platform.python_version(), **packages, "grpolab": code_digest()}
 
 
 def code_digest() -> str:
-    """A digest of the Python files of this program: the same in a checkout and where it is installed."""
+    """Return a digest of the Python files of this program: the same in a checkout and where it is installed."""
     digest = sha256()
     files = (path for folder in ("backend", "worker") for path in (CODE_ROOT / folder).rglob("*.py"))
     for path in sorted(files):
@@ -170,7 +170,7 @@ def code_digest() -> str:
 
 
 class NodeFollower:
-    """Trains the ranks of this node as the leader orders, one attempt after the other."""
+    """Trains the ranks of this node on the leader's orders, one attempt after the other."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class NodeFollower:
         self._served: tuple[str, int] | None = None
 
     def next_order(self) -> Order | None:
-        """An order of the leader that names this worker and has not been served yet."""
+        """Return an order of the leader that names this worker and has not been executed yet."""
         order = order_of(self._seat.seats())
         if order is None or (order.run_id, order.attempt) == self._served:
             return None
@@ -195,7 +195,7 @@ class NodeFollower:
         return order
 
     def serve(self, order: Order, slots: Sequence[Slot]) -> None:
-        """Train this node's ranks of the attempt to their end, and say why they ended before the run."""
+        """Train this node's ranks of the attempt to their end, and report why they ended before the run."""
         self._served = (order.run_id, order.attempt)
         reason = self._obstacle(order)
         if self._stopping.is_set():
@@ -217,7 +217,7 @@ class NodeFollower:
         self._see_through(trainer, order, node, slots)
 
     def _obstacle(self, order: Order) -> str:
-        """The obstacle that keeps this node from coming, as the end of a sentence; "": none."""
+        """Return what prevents this node from joining, as the end of a sentence; "" if nothing does."""
         return self._unshared(order) or self._unreachable(order)
 
     def _unshared(self, order: Order) -> str:
@@ -267,7 +267,7 @@ class NodeFollower:
             order.attempt,
             slots[0],
             output.add,
-            database_url="",  # it records nothing
+            database_url="",  # the follower records nothing
             gpus=gpus,
             node=node,
         )
@@ -275,13 +275,13 @@ class NodeFollower:
             code = self._watch(trainer, order)
         finally:
             trainer.kill()
-        if code in (None, 0, EXIT_ORPHANED, EXIT_FENCED):  # let go, or the leader is gone and says why
+        if code in (None, 0, EXIT_ORPHANED, EXIT_FENCED):  # released, or the leader is gone and reports why
             return
         verdict = self._supervisor.judge(trainer, code, is_oom=False)
         self._answer(order, "ended", verdict.reason, is_own_fault=verdict.is_own_fault, output=output.text)
 
     def _watch(self, trainer: TrainerProcess, order: Order) -> int | None:
-        """Its exit code; None if the attempt is over and it was ended."""
+        """Return the trainer's exit code; None if the attempt is over and the trainer was ended."""
         look_at, kill_at = 0.0, float("inf")
         while (code := trainer.wait(0.05)) is None:
             now = time.monotonic()
@@ -290,14 +290,14 @@ class NodeFollower:
                     return None
                 look_at = now + LOOK_SECONDS
             if self._stopping.is_set() and kill_at == float("inf"):
-                self._answer(order, "leaving")  # the leader saves a checkpoint and lets all go
+                self._answer(order, "leaving")  # the leader saves a checkpoint and releases all ranks
                 kill_at = now + GRACE_SECONDS
             if now >= kill_at or (self._hurrying.is_set() and kill_at < float("inf")):
                 trainer.kill()
         return code
 
     def _is_over(self, order: Order) -> bool:
-        """Whether the attempt no longer owns its run; not known while the database is away."""
+        """Whether the attempt no longer owns its run; unknown while the database is away."""
         is_trained_now = True
         with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
             is_trained_now = is_trained(session, order.run_id, order.attempt)

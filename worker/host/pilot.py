@@ -1,7 +1,7 @@
-"""Pilot workers: started by a cluster for as long as there is work, and gone by themselves.
+"""Pilot workers, which a cluster starts while there is work, and which end by themselves.
 
-A pilot ends after so many runs, after so many idle seconds, or at a time of its machine's clock; running
-trainers then save a checkpoint and give their runs back, and another pilot goes on with them.
+A pilot ends after a number of runs, after some idle seconds, or at a time of its machine's clock. Running
+trainers then save a checkpoint and release their runs, and another pilot continues them.
 """
 
 import time
@@ -12,25 +12,25 @@ from backend.base.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class PilotLimits:
-    """Limits at which a worker ends by itself; zeros: none."""
+    """Limits at which a worker ends by itself; 0: no limit."""
 
     runs: int = 0
-    """Runs to claim in all."""
+    """Maximum number of runs to claim."""
     idle_seconds: float = 0.0
-    """How long no slot may have had a run."""
+    """Maximum seconds during which no slot has a run."""
     until: float = 0.0
-    """UTC epoch seconds."""
+    """Deadline in UTC epoch seconds."""
 
     @classmethod
     def of(cls, settings: Settings) -> "PilotLimits":
-        """The limits that the settings name."""
+        """Return the limits of the settings."""
         return cls(settings.worker_runs, settings.worker_idle_seconds, settings.worker_until)
 
 
 class Pilot:
-    """Keeps count for one worker, and says when it is over.
+    """Counts runs and idle time of one worker, and decides when it ends.
 
-    Ages are taken from the monotonic clock; only the deadline is a time of the wall clock.
+    Durations use the monotonic clock; only the deadline uses the wall clock.
     """
 
     def __init__(self, limits: PilotLimits) -> None:
@@ -44,11 +44,11 @@ class Pilot:
         return not is_spent and not self._is_late()
 
     def note_claim(self) -> None:
-        """A run was claimed."""
+        """Record a claimed run."""
         self._claimed += 1
 
     def reason_to_end(self, *, is_busy: bool) -> str:
-        """The reason to end now, in words; empty: none."""
+        """Return the reason to end now; "" if there is none."""
         if is_busy:
             self._busy_at = time.monotonic()
         if self._is_late():

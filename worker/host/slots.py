@@ -1,4 +1,4 @@
-"""The slot pool of one worker process: slots claim runs when the doorbell rings and every few seconds."""
+"""The slot pool of one worker process, whose slots claim runs on a broker message and every few seconds."""
 
 import logging
 import os
@@ -29,10 +29,10 @@ from worker.host.trainer_process import TRAINER
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
-"""How often a slot shows that it is there."""
+"""Seconds between two heartbeats of a slot."""
 
 PILOT_SECONDS = 0.5
-"""How often a worker that ends by itself looks whether it is over."""
+"""Seconds between two checks of a pilot's limits."""
 
 
 class WorkerSlot:
@@ -44,16 +44,16 @@ class WorkerSlot:
         self.supervisor = supervisor
         self.busy = threading.Lock()
         self.run_id: str | None = None
-        """The run that holds this slot, which another slot of the worker may have claimed."""
+        """Run that holds this slot; another slot of the worker may have claimed it."""
         self._gpu = GpuLoad(slot.gpu) if slot.gpu else None
 
     def gpu_load(self) -> dict[str, float]:
-        """Load of the slot's GPU since the last call; empty on a CPU."""
+        """Return the load of the slot's GPU since the last call; empty on a CPU."""
         return self._gpu.read() if self._gpu else {}
 
     @property
     def status(self) -> str:
-        """`busy`, `idle` (starts a run at once) or `starting` (imports first)."""
+        """Status of the slot: `busy`, `idle` (starts a run at once) or `starting` (imports first)."""
         if self.run_id:
             return "busy"
         return "idle" if self.supervisor.spare_is_ready else "starting"
@@ -106,7 +106,7 @@ class SlotPool:
         return NodeFollower(self._settings, self._sessions, self._seat, supervisor, *events)
 
     def open(self) -> None:
-        """Register, warm up the spares and look for work, with or without a broker."""
+        """Register, start the spares and poll for work, with or without a broker."""
         works = [self._show_life, self._follow if self._follower else self._poll]
         works += [self._end_in_time] if self._ends_by_itself else []
         if self._seat is not None:
@@ -117,12 +117,12 @@ class SlotPool:
             self._threads.append(thread)
 
     def serve(self) -> None:
-        """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
+        """Take a free slot and train runs in it until none waits; return at once if no slot is free."""
         if self._follower is not None:
             return
         free = (
             worker_slot for worker_slot in self._worker_slots if worker_slot.run_id is None
-        )  # others are held by a wide run
+        )  # the others are held by a multi-GPU run
         worker_slot = next(
             (worker_slot for worker_slot in free if worker_slot.busy.acquire(blocking=False)), None
         )
@@ -130,7 +130,7 @@ class SlotPool:
             return
         try:
             while not self.stopping.is_set() and (claim := self._claim(worker_slot)) is not None:
-                self._look.set()  # where one run waits there may be more, for other slots
+                self._look.set()  # if one run waits there may be more, for other slots
                 self._train(worker_slot, claim)
         finally:
             worker_slot.busy.release()
@@ -147,12 +147,12 @@ class SlotPool:
                 held_slot.run_id = None
 
     def _free(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
-        """The slots that have no run, this one first."""
+        """Return the slots that have no run, this one first."""
         free = [free_slot for free_slot in self._worker_slots if free_slot.run_id is None]
         return sorted(free, key=lambda free_slot: free_slot is not worker_slot)
 
     def _room(self, free: int) -> dict[str, int]:
-        """The devices that a run may have now, and those it could have if the worker were idle.
+        """Return the devices that a run may use now, and those it could use if the worker were idle.
 
         A group of nodes trains one run at a time.
         """
@@ -164,7 +164,7 @@ class SlotPool:
         return {"room": CPU_RANKS, "most": CPU_RANKS}
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
-        """A run that is ours in SQL: a claim whose transaction failed is none."""
+        """Claim a run in SQL; a claim whose transaction failed does not count."""
         settings = self._settings
         price: dict[str, Any] = {}
         if settings.has_prices:
@@ -207,7 +207,7 @@ class SlotPool:
             self._look.clear()
 
     def _follow(self) -> None:
-        """Train this node's ranks of what the leader claims."""
+        """Train this node's ranks of the runs that the leader claims."""
         if (follower := self._follower) is None:
             return
         while not self.stopping.wait(LOOK_SECONDS):
@@ -224,9 +224,9 @@ class SlotPool:
                     worker_slot.run_id = None
 
     def _end_in_time(self) -> None:
-        """End the process, as a signal from outside would, once its limits are reached."""
+        """End the process like an external signal once its limits are reached."""
         while not self.stopping.wait(PILOT_SECONDS):
-            with self._claiming:  # no slot stands between its claim and its run
+            with self._claiming:  # no slot is between its claim and its run
                 is_busy = any(worker_slot.run_id for worker_slot in self._worker_slots)
                 reason = self._pilot.reason_to_end(is_busy=is_busy)
             if reason:
@@ -246,7 +246,7 @@ class SlotPool:
             self.stopping.wait(self._heartbeat)
 
     def _look_for_lost(self) -> None:
-        """Runs of workers that are gone are claimed here too: the service may be gone with them."""
+        """Requeue runs of lost workers here too, because the service may be lost with them."""
         try:
             with reading(self._sessions) as session:
                 self._lost = self._watch.look(session)
@@ -281,7 +281,7 @@ class SlotPool:
             forget_silent(session)
 
     def stop(self) -> None:
-        """Ask everything to end: running trainers save a checkpoint; asked again, they end at once.
+        """Ask everything to end: running trainers save a checkpoint; on a second call, they end at once.
 
         Safe in a signal handler.
         """
@@ -291,7 +291,7 @@ class SlotPool:
         self._look.set()
 
     def close(self) -> None:
-        """Wait for the running trainers, end the spares, leave the record."""
+        """Wait for the running trainers, end the spares, and unregister."""
         self.stopping.set()
         self._look.set()
         for thread in self._threads:
@@ -300,7 +300,9 @@ class SlotPool:
             self._seat.leave()
         for worker_slot in self._worker_slots:
             worker_slot.busy.acquire()
-        for worker_slot in self._worker_slots:  # only now: one parent may have forked the trainers of all
+        for (
+            worker_slot
+        ) in self._worker_slots:  # only now, because one parent may have forked the trainers of all slots
             worker_slot.supervisor.close()
         with left_for_later("leave the record"), self._sessions.begin() as session:
             for worker_slot in self._worker_slots:

@@ -1,8 +1,8 @@
-"""Trainers that start at once: a spare for a slot, or a warm parent that forks those of all slots.
+"""Trainers that start at once: a spare per slot, or a warm parent that forks the trainers of all slots.
 
 Importing torch and transformers takes seconds and some 300 MB. A spare has done so and waits for a run. The
-trainers of CPU slots are forks of one parent instead, which share its memory; a process that has used CUDA
-cannot be forked, and whether a library does so while it is imported cannot be known, so GPUs have spares.
+trainers of CPU slots are forks of one parent instead, which share its memory. A process that has used CUDA
+cannot be forked, and an import may use CUDA unnoticed, so GPUs have spares.
 """
 
 import logging
@@ -20,11 +20,11 @@ from worker.host.trainer_process import TRAINER, TrainerProcess, start_trainer, 
 logger = logging.getLogger(__name__)
 
 PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
-"""Before the next start, by processes in a row that could not start or died before they were ready."""
+"""Pauses in seconds before the next start, by the number of consecutive failed starts."""
 
 
 class Spare:
-    """A trainer that has imported everything and waits for its run; the next one takes its place."""
+    """A trainer that has imported everything and waits for its run; then the next one replaces it."""
 
     def __init__(self, settings: Settings, slot: Slot, argv: tuple[str, ...] = TRAINER) -> None:
         self._argv = argv
@@ -42,7 +42,7 @@ class Spare:
         return process is not None and process.ready.is_set() and process.is_running()
 
     def keep(self) -> None:
-        """Start one where none lives, ever more rarely while they do not get ready."""
+        """Start a spare if there is none, with growing pauses while starts fail."""
         with self._lock:
             if self._is_closed or time.monotonic() < self._not_before:
                 return
@@ -57,7 +57,7 @@ class Spare:
                 logger.warning("cannot start a spare trainer: %s", error)
 
     def take(self, environment: Mapping[str, str]) -> TrainerProcess:
-        """The spare, or a trainer that starts now; raises OSError."""
+        """Return the spare, or a trainer that starts now. Raises OSError."""
         with self._lock:
             spare, self._process = self._process, None
             if spare is not None and spare.ready.is_set():
@@ -69,7 +69,7 @@ class Spare:
         return start_trainer(self._argv, environment)
 
     def close(self) -> None:
-        """End it, for good."""
+        """End the spare permanently."""
         with self._lock:
             self._is_closed = True
             self._drop_dead()
@@ -80,17 +80,17 @@ class Spare:
     def _drop_dead(self) -> None:
         spare, self._process = self._process, None
         if spare is not None:
-            spare.kill()  # it may have ended; what it started, and its pipes, have not
+            spare.kill()  # the spare may have ended, but its children and pipes have not
 
     def _next_pause(self) -> float:
-        """How long to wait after this start, should it come to nothing."""
+        """Return how long to wait after this start if it fails."""
         pause = PAUSES_SECONDS[min(self._bad, len(PAUSES_SECONDS) - 1)]
         self._bad += 1
         return pause
 
 
 class WarmParent(Spare):
-    """The process whose forks are the trainers of all slots of a worker."""
+    """Process whose forks are the trainers of all slots of a worker."""
 
     _requests: socket.socket | None = None
 
@@ -100,7 +100,7 @@ class WarmParent(Spare):
         return argv == TRAINER and hasattr(os, "pidfd_open") and not any(slot.gpu for slot in slots)
 
     def take(self, environment: Mapping[str, str]) -> TrainerProcess:
-        """A fork, or a trainer that imports for itself while there is no parent; raises OSError."""
+        """Return a fork, or a trainer that imports everything while there is no parent. Raises OSError."""
         with self._lock:
             if self.is_ready and self._requests is not None:
                 try:

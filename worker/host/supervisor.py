@@ -1,4 +1,4 @@
-"""The supervisor of a slot: one trainer process per claimed run, its lease, its output and its end.
+"""The supervisor of a slot, which manages one trainer process per claimed run: lease, output and end.
 
 Exit codes of a trainer:
 
@@ -42,54 +42,54 @@ from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 30.0
-"""A trainer that was asked to stop gets this long to save a checkpoint."""
+"""Seconds that a trainer gets to save a checkpoint after it was asked to stop."""
 
 COPY_GRACE_SECONDS = 100.0
-"""The same where the checkpoint is copied as well; clusters give pilots 120 seconds."""
+"""Seconds that a trainer gets to save and copy a checkpoint; clusters give pilots 120 seconds."""
 
 START_PAUSE_SECONDS = 20.0
-"""Pause before a run is tried again for which no process could be started."""
+"""Seconds before a run is retried for which no process could be started."""
 
 LEAVE_SECONDS = 10.0
-"""A trainer whose run has ended gets this long to end too."""
+"""Seconds that a trainer gets to end after its run has ended."""
 
 DUMP_SECONDS = 2.0
-"""A trainer that hangs gets this long to print where it stands."""
+"""Seconds that a hung trainer gets to print its stacks."""
 
 HUNG = -1000
-"""In place of an exit code: the trainer was ended because it hung."""
+"""Value that replaces the exit code of a trainer that was ended because it hung."""
 
 SPARE_DELAY_SECONDS = 5.0
-"""The next spare starts importing this long after a run has started, not to slow its first steps."""
+"""Seconds after a run's start at which the next spare starts importing, so as not to slow its first steps."""
 
 OUTSIDE_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-"""Signals that somebody else sends; a trainer that dies by SIGSEGV or SIGABRT did so itself."""
+"""Signals that are sent from outside; SIGSEGV or SIGABRT are caused by the trainer itself."""
 
 
 RETRY_SECONDS = 1.0
-"""How soon a lease that could not be renewed is tried again: others wait for it only a short while."""
+"""Seconds after which a failed lease renewal is retried, because others wait for it only a short while."""
 
 OOM_LIMIT = 2
-"""A run that ran out of memory is tried once more, then failed."""
+"""Number of failures by lack of memory after which a run fails: it is retried once."""
 
 KILLED_PAUSE_SECONDS = 1.0
-"""Pause before a run whose trainer was killed from outside starts again."""
+"""Seconds before a run whose trainer was killed from outside starts again."""
 
 
 class Verdict(NamedTuple):
-    """The reason why a trainer ended without writing an outcome."""
+    """Reason why a trainer ended without writing an outcome."""
 
     reason: str
     is_own_fault: bool = True
-    """Whether it counts against the run's retries."""
+    """Whether the failure counts against the run's retries."""
     limit: int = lifecycle.FAILURE_LIMIT
-    """Own faults in a row until the run fails."""
+    """Number of consecutive own failures until the run fails."""
     pause_seconds: float = KILLED_PAUSE_SECONDS
-    """Pause before the run starts again through no fault of its own."""
+    """Seconds before the run starts again after a failure that is not its own."""
 
 
 class Supervisor:
-    """The trainers of one slot: the one at work and a spare that has imported everything already."""
+    """Trainers of one slot: the active one and a spare that has imported everything already."""
 
     def __init__(
         self,
@@ -103,9 +103,9 @@ class Supervisor:
         hurrying: threading.Event | None = None,
         lead: dict[str, Any] | None = None,
     ) -> None:
-        """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once.
+        """Create a supervisor; `stopping` asks a trainer to save and end; `hurrying`, later, ends it at once.
 
-        `spare` gives it its trainers; `lead` is the place of a worker that leads a group of nodes.
+        `spare` provides its trainers; `lead` is the seat of a worker that leads a group of nodes.
         """
         self._lead = lead
         self._settings = settings
@@ -122,22 +122,22 @@ class Supervisor:
         return self._spare.is_ready
 
     def keep_spare(self) -> None:
-        """See to it that the next trainer need not wait for imports."""
+        """Ensure that the next trainer need not wait for imports."""
         if not self._stopping.is_set():
             self._spare.keep()
 
     def close(self) -> None:
-        """End what waits for the next run."""
+        """End the spare."""
         self._spare.close()
 
     def take_trainer(self) -> TrainerProcess:
-        """A trainer that is ready or will be soon; raises OSError."""
+        """Return a trainer that is ready or will be soon. Raises OSError."""
         return self._spare.take(trainer_environment(self._settings, self._slot, os.environ))
 
     def supervise(self, claim: Claim, gpus: Sequence[str] = ()) -> None:
         """Supervise a trainer from its assignment to its end, and set the run's next status.
 
-        `gpus` are those of all ranks of the run.
+        `gpus` are the GPUs of all ranks of the run.
         """
         with about(run_id=claim.run_id, attempt=claim.attempt):
             self._supervise(claim, gpus)
@@ -171,7 +171,7 @@ class Supervisor:
         try:
             code = self._watch(trainer, claim, log, progress)
         finally:
-            trainer.kill()  # its whole session, whatever it left behind
+            trainer.kill()  # its whole session, with all remaining processes
         self._flush(log)
         logger.info("trainer %s ended with %s", trainer.pid, code)
         if code == HUNG:
@@ -209,7 +209,7 @@ class Supervisor:
         return code
 
     def _leave(self, trainer: TrainerProcess, claim: Claim) -> int:
-        """The run is another's, or the trainer has said its last word: then it is on its way out."""
+        """Wait for a trainer to end that has lost its run or written its outcome."""
         status = None
         with left_for_later("see why the lease is over"), reading(self._sessions) as session:
             query = select(Run.status).where(Run.id == claim.run_id, Run.attempt == claim.attempt)
@@ -218,7 +218,7 @@ class Supervisor:
         return EXIT_FENCED if code is None else code
 
     def _renew(self, claim: Claim, progress: HangDetector) -> bool:
-        """Keep the run ours and see how far it is; False when the database is away. Raises Fenced."""
+        """Renew the lease and read the progress; return False if the database is away. Raises Fenced."""
         lease, run_id = self._settings.lease_seconds, claim.run_id
         try:
             with self._sessions.begin() as session:
@@ -232,7 +232,7 @@ class Supervisor:
         return True
 
     def _end_hung(self, trainer: TrainerProcess, log: LogCollector) -> None:
-        """End a trainer that stands still; its log says where."""
+        """End a hung trainer after it has printed its stacks to the log."""
         trainer.dump_stacks()
         trainer.wait(DUMP_SECONDS)
         trainer.kill()
@@ -251,7 +251,7 @@ class Supervisor:
             log.flush()
 
     def judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
-        """The meaning of an exit code for a run that the trainer has left unfinished."""
+        """Return the meaning of an exit code for a run that the trainer has left unfinished."""
         if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
             ended = f"the trainer was ended by {signal.Signals(-code).name}"
             why = ": its worker was asked to end" if self._stopping.is_set() else ""
@@ -275,7 +275,7 @@ class Supervisor:
         return Verdict(reason, limit=OOM_LIMIT if is_memory else lifecycle.FAILURE_LIMIT)
 
     def _settle(self, claim: Claim, verdict: Verdict) -> None:
-        """Move the run on, unless its trainer has done so; waits for a database that is away."""
+        """Set the run's next status, unless its trainer has done so; wait for a database that is away."""
         # finished or released by the trainer, or owned by another attempt
         with contextlib.suppress(Fenced):
             persist(self._sessions, lambda session: self._move_on(session, claim, verdict))

@@ -1,4 +1,4 @@
-"""The Celery worker's process: its slots, its one task, and the signals that open and close them."""
+"""The Celery worker's process: its slots, its only task, and the signals that open and close them."""
 
 import warnings
 from typing import Any
@@ -19,8 +19,8 @@ from worker.host.trainer_process import TRAINER
 
 
 def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celery:
-    """The Celery app of a worker whose trainers are started by `argv`."""
-    # Celery warns root because of pickle; this queue takes JSON only.
+    """Create the Celery app of a worker whose trainers are started by `argv`."""
+    # Celery warns root because of pickle; this queue accepts only JSON.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     app = worker_queue(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url))
@@ -28,7 +28,7 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
 
     @app.task(name=TASK)
     def train() -> None:
-        """Claim runs: the doorbell rang."""
+        """Claim runs after a message of the broker."""
         pool.serve()
 
     def open_pool(**_: Any) -> None:
@@ -44,5 +44,5 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
 
 
 def free_slots(settings: Settings) -> list[Slot]:
-    """This machine's slots without the GPUs that another worker holds."""
+    """Return this machine's slots without the GPUs that another worker holds."""
     return [slot for slot in find_slots(settings) if not slot.gpu or lock_gpu(slot.gpu)]

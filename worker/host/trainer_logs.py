@@ -12,25 +12,25 @@ from backend.base.text import written_out
 logger = logging.getLogger(__name__)
 
 LIMIT_CHARACTERS = 2_000_000
-"""What is kept of one attempt's output."""
+"""Maximum stored output of one attempt, in characters."""
 
 FLUSH_SECONDS = 1.0
-"""How often output that waits is written."""
+"""Seconds between two writes of waiting output."""
 
 FLUSH_CHARACTERS = 32_000
 
 LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
 
 LAST_LINES, LAST_CHARACTERS = 40, 8_000
-"""What a node tells the leader of its ranks' output when they fail."""
+"""Size of the rank output that a node reports to the leader on failure: lines and characters."""
 
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Shown as their escapes."""
+"""Control characters, which are shown as escapes."""
 
 
 def clean_line(line: str) -> str:
-    """A line without colours and secrets, its controls written out; of a progress bar, its last state."""
+    """Return a line without colours and secrets, with escaped controls; of a progress bar, its last state."""
     last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
     return redact(CONTROLS.sub(written_out, last))
 
@@ -45,12 +45,12 @@ class LogCollector:
         self._left = limit
         self._number = 0
         self._piece = 0
-        """Lines of the piece that is being written."""
+        """Number of lines of the piece that is being written."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
 
     def add(self, line: str) -> None:
-        """Take one line of output."""
+        """Record one line of output."""
         if self._left < 0:
             return
         text = clean_line(line) + "\n"
@@ -63,14 +63,14 @@ class LogCollector:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough waits to be written without waiting for the clock."""
+        """Whether enough output waits to be written at once."""
         return self._size >= FLUSH_CHARACTERS
 
     def flush(self) -> None:
-        """Write what waits; if that fails it waits on.
+        """Write waiting output; if that fails, it keeps waiting.
 
-        The same piece is tried again under its number: it may have been stored, and only the answer lost.
-        What comes meanwhile waits for the next call.
+        The same piece is retried under its number, because it may have been stored and only the answer lost.
+        New output waits for the next call.
         """
         with self._writing:
             for _ in range(2 if self._piece else 1):
@@ -88,18 +88,18 @@ class LogCollector:
 
 
 class LastLines:
-    """The output of a trainer that goes to the worker's own log; its end is kept."""
+    """Output of a trainer that goes to the worker's own log; its end is kept."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LAST_LINES)
 
     def add(self, line: str) -> None:
-        """Take one line of output."""
+        """Record one line of output."""
         text = clean_line(line)
         logger.info("%s", text)
         self._lines.append(text)
 
     @property
     def text(self) -> str:
-        """The last lines, of which a long first one may lack its beginning."""
+        """Return the last lines; the start of a long first line may be missing."""
         return "\n".join(self._lines)[-LAST_CHARACTERS:]

@@ -1,7 +1,8 @@
 """The trainer process as its supervisor sees it: start, assign, watch, end.
 
-The trainer's standard input is its lifeline: it ends when the pipe does, so a killed supervisor leaves
-no trainer behind. It lives in a session of its own, so that it can be ended with all it started.
+The trainer's standard input is its lifeline: the trainer ends when the pipe closes, so a killed supervisor
+leaves no trainer behind. The trainer has its own session, so that it can be ended with all processes it
+started.
 """
 
 import codecs
@@ -39,7 +40,7 @@ INHERITED = (
     "TRITON_",
     "VLLM_",
 )
-"""Prefixes of variables that a trainer gets from the worker."""
+"""Prefixes of environment variables that a trainer inherits from the worker."""
 
 INHERITED_NAMES = {
     "AWS_ACCESS_KEY_ID",
@@ -66,8 +67,8 @@ INHERITED_NAMES = {
     "https_proxy",
     "no_proxy",
 }
-"""Further variables that a trainer gets. The operator's token and the addresses of database and broker are
-none of them: plugins, and whatever they start, can read the environment."""
+"""Further environment variables that a trainer inherits. The operator's token and the addresses of database
+and broker are excluded, because plugins, and whatever they start, can read the environment."""
 
 SERVERS = (
     "judge_url",
@@ -87,17 +88,17 @@ SERVERS = (
     "openenv_urls",
     "openenv_keys",
 )
-"""Settings of the servers that rewards, sampling and environments ask. The trainer asks them itself; the
-sandbox of a plugin gets none."""
+"""Settings of the servers for rewards, sampling and environments. The trainer calls them itself; the sandbox
+of a plugin gets none of these settings."""
 
 LINE_LIMIT = 32_768
-"""Of a longer line of output the beginning is kept, in bytes."""
+"""Maximum length of a line of output, in bytes; only the start of a longer line is kept."""
 
 Listener = Callable[[str], None]
 
 
 def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a trainer in this slot."""
+    """Return the whole environment of a trainer in this slot."""
     granted = (permissions.variables for permissions in settings.permissions.values())
     names = INHERITED_NAMES.union(*granted)
     beginnings = (*INHERITED, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED
@@ -129,7 +130,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
 def start_trainer(
     argv: tuple[str, ...], env: Mapping[str, str], *, inherited: Sequence[int] = ()
 ) -> "TrainerProcess":
-    """A new one, which keeps the `inherited` file descriptors open; raises OSError."""
+    """Start a trainer, which keeps the `inherited` file descriptors open. Raises OSError."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True, pass_fds=inherited
@@ -138,12 +139,12 @@ def start_trainer(
 
 
 class TrainerProcess:
-    """A trainer that imports, says that it is ready, and waits for a run."""
+    """A trainer that imports everything, reports that it is ready, and waits for a run."""
 
     def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
         self.ready = threading.Event()
         self.failure: dict[str, str] = {}
-        """What the trainer said about its own end: {"reason", "kind"}."""
+        """Reason that the trainer reported for its end: {"reason", "kind"}."""
         self._last_error = ""
         self._memory = 0
         self._listener: Listener | None = None
@@ -158,22 +159,22 @@ class TrainerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the trainer."""
         return self._process.pid
 
     @property
     def last_error_line(self) -> str:
-        """The last that it said on standard error, without secrets; "" when it said nothing."""
+        """Return the last line on standard error, without secrets; "" if there was none."""
         return redact(self._last_error.strip())[:REASON_CHARACTERS]
 
     def see_memory(self) -> int:
-        """The most memory that it was seen to hold, in bytes; call it now and then."""
+        """Return the highest memory use that was seen, in bytes; call it now and then."""
         with contextlib.suppress(psutil.Error):
             self._memory = max(self._memory, psutil.Process(self.pid).memory_info().rss)
         return self._memory
 
     def is_running(self) -> bool:
-        """Whether it lives."""
+        """Whether the trainer is running."""
         return self._process.poll() is None
 
     def assign(
@@ -187,9 +188,9 @@ class TrainerProcess:
         gpus: Sequence[str] = (),
         node: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give it its run, before or after it is ready; its output goes to `listener` from now on.
+        """Assign a run, before or after the trainer is ready; its output goes to `listener` from now on.
 
-        `gpus` are those of its ranks on this node, its own first; `node` is its place among several nodes.
+        `gpus` are the GPUs of its ranks on this node, its own first; `node` is its place among several nodes.
         """
         with self._lock:
             for line in self._waiting:
@@ -205,33 +206,33 @@ class TrainerProcess:
             "gpus": list(gpus),
             **({} if node is None else {"node": dict(node)}),
         }
-        with contextlib.suppress(OSError):  # it is dead: wait() tells
+        with contextlib.suppress(OSError):  # the trainer is dead, and wait() reports it
             self._stdin.write(json.dumps(order).encode() + b"\n")
             self._stdin.flush()
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code, once it has ended and all its output has been read; None while it runs."""
+        """Return the exit code after the end, with all output read; None while the trainer runs."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-        self._end_session()  # what it left behind would hold its output open
+        self._end_session()  # remaining processes would hold its output open
         for reader in self._readers:
             reader.join(2)
         return code
 
     def ask_to_stop(self) -> None:
-        """SIGTERM: save a checkpoint after this step and end."""
+        """Send SIGTERM, which asks for a checkpoint after this step and an exit."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     def dump_stacks(self) -> None:
-        """SIGUSR1: print where every thread is."""
+        """Send SIGUSR1, which prints the stacks of all threads."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """End it and everything in its session, now."""
+        """End the trainer and everything in its session, now."""
         self._end_session()
         self._process.wait()
         with contextlib.suppress(OSError):
@@ -277,14 +278,14 @@ class TrainerProcess:
 
 
 def _decoded(line: bytes, *, is_cut: bool) -> str:
-    r"""The text of a line; bytes that are no UTF-8 as `\xff`, what may be half a secret at a cut left out."""
+    r"""Decode a line; invalid UTF-8 becomes `\xff`, and what may be half a secret at a cut is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(line, final=not is_cut).rstrip("\n")
     return redact(text).encode()[:LINE_LIMIT].decode(errors="ignore") if is_cut else text
 
 
 def _skip_line(stream: IO[bytes]) -> int:
-    """Read up to the end of the line and forget it; how many bytes that were."""
+    """Discard the rest of the line and return the number of bytes."""
     dropped = 0
     while piece := stream.readline(LINE_LIMIT):
         dropped += len(piece)
@@ -294,11 +295,11 @@ def _skip_line(stream: IO[bytes]) -> int:
 
 
 def _failure_in(line: str) -> dict[str, str]:
-    """What a trainer says about its own end; {} when the line says nothing of the kind."""
+    """Return what a line reports about the trainer's end; {} if it is no such report."""
     if not line.startswith('{"failed":'):
         return {}
     try:
         failure = json.loads(line)["failed"]
-    except ValueError:  # the beginning of a long line, or something else that prints so
+    except ValueError:  # a cut long line, or other output of this form
         return {}
     return {str(key): str(value) for key, value in failure.items()} if isinstance(failure, dict) else {}

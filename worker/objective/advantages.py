@@ -108,11 +108,11 @@ def batch_centred(rewards: Rewards, scored: Scored) -> Rewards:
 def optimal_token_centred(
     rewards: Rewards, scored: Scored, mask: Bool[Tensor, "P G T"], energies: Float[Tensor, "P G T"]
 ) -> Float[Tensor, "P G T"]:
-    """Reward relative to the baseline of least variance at each token, 0 where masked or not scored.
+    """Reward relative to the minimum-variance baseline at each token, 0 where masked or not scored.
 
         W_it = sum over k <= t of energy_ik,  b_t = sum_i W_it r_i / sum_i W_it,  A_it = r_i - b_t
 
-    over the completions of the group that have token t; b_t is 0 where that is one alone. Source: OTB,
+    over the completions of the group that have token t; b_t is 0 if there is only one. Source: OTB,
     arXiv:2602.07078; verl, core_algos.compute_optimal_token_baseline_advantage.
     """
     counts = mask & scored.unsqueeze(2)
@@ -141,7 +141,7 @@ def scaled(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rew
 
         A / (std(r) + eps)
 
-    0 where the rewards do not vary at all. Source: GRPO, arXiv:2402.03300, section 4.1.2 (group; ddof is
+    The advantage is 0 if all rewards are equal. Source: GRPO, arXiv:2402.03300, section 4.1.2 (group; ddof is
     left open there, implementations use 1); Lite PPO, arXiv:2508.08221 (batch).
     """
     deviation = spread.std(ddof=ddof) + eps

@@ -67,6 +67,6 @@ def seq_mean_token_sum_norm(lengths: Int[Tensor, "B"], *, l_max: int) -> Float[T
 
 
 def reciprocal(count: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """1 / count; 0 where there is nothing to count."""
+    """Return 1 / count; 0 if the count is 0."""
     # double precision: a weight is exact to the last bit of whatever the loss is computed in
     return (count > 0) / count.clamp(min=1).double()

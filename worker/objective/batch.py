@@ -38,9 +38,9 @@ class PolicyBatch:
     domain_index: Int[Tensor, "B"] | None = None
     """Which of `domains` the prompt belongs to."""
     domains: tuple[str, ...] = ()
-    """Names of the domains that are told apart."""
+    """Names of the domains that are reported separately."""
     trained: Bool[Tensor, "B T"] | None = None
-    """The tokens that this update trains; the others count in divisors and shared ratios alone. None: all."""
+    """Tokens that this update trains; others count only in divisors and shared ratios. None: all."""
     updates: int = 1
     """How many optimizer steps share out the tokens of the optimizer batch; this is one of them."""
     uncertain: Bool[Tensor, "B T"] | None = None
@@ -78,7 +78,7 @@ Value = TypeVar("Value")
 
 
 def given(value: Value | None, name: str) -> Value:
-    """The value; raises ValueError where the objective needs it and the batch lacks it."""
+    """Return the value. Raises ValueError if the objective needs it and the batch lacks it."""
     if value is None:
         raise ValueError(f"this objective needs {name} and the batch has none")
     return value

@@ -163,7 +163,7 @@ def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, limit: float
 
 
 def domain_terms(x: Float[Tensor, "B T"], batch: PolicyBatch, *, limit: float) -> MetricSums:
-    """kl/<domain>: k3 in nats per token within each domain, where several are told apart."""
+    """Return kl/<domain>: k3 in nats per token within each domain, if there are several."""
     if batch.domain_index is None or len(batch.domains) < 2:
         return MetricSums()
     k3 = kl_estimators.k3(x, limit=limit)
@@ -232,7 +232,7 @@ def per_token(
 def contributions(
     terms: LossTerms, gradients: dict[str, Float[Tensor, "B T"]]
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """The part of each token in the loss, and in every term where there are several; its gradient.
+    """Return each token's part of the loss, and of every term if there are several, with its gradient.
 
     `gradients` are those of the terms; `gradient` is their sum, the loss's derivative by the token's
     log-probability, and `policy_gradient` the size of the policy term's own.

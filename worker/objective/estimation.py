@@ -21,7 +21,7 @@ class AdvantageEstimate(NamedTuple):
 
     advantages: Float[Tensor, "P G"]
     visits: Visits | None = None
-    """What is remembered of each prompt where the scale is `sas`. Belongs in a checkpoint."""
+    """Stored statistics of each prompt if the scale is `sas`. They belong in a checkpoint."""
 
 
 def estimate_advantages(
@@ -93,7 +93,7 @@ def estimate_against_tokens(
 def whiten(
     batch: PolicyBatch, advantage: knobs.Advantage, *, over: Literal["step", "minibatch"]
 ) -> PolicyBatch:
-    """The batch with its advantages whitened, where that is the scale.
+    """Return the batch with whitened advantages, if that is the scale.
 
     Call it with over="step" once the rows of a step are together, and with over="minibatch" on the rows of
     each optimizer batch: token_whiten acts in the first call, seq_whiten in the second. A critic's advantages

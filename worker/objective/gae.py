@@ -14,7 +14,7 @@ from worker.objective import masked
 
 
 class GaeEstimate(NamedTuple):
-    """The estimates of a step's tokens by the critic and the rewards; constants, 0 where masked."""
+    """Return the estimates of a step's tokens from critic and rewards; constants, 0 where masked."""
 
     advantages: Float[Tensor, "B T"]
     """How much better each token was than the critic expected."""
@@ -35,7 +35,7 @@ def generalized_advantages(
 
         d[t] = r[t] + gamma V[t+1] - V[t],  A[t] = sum_k (gamma lambda)^k d[t+k]
 
-    t+1 is the next token that counts; after the last one V is 0. lambda 0 trusts the critic alone, lambda 1
+    t+1 is the next token that counts; after the last one V is 0. lambda 0 uses only the critic, lambda 1
     the rewards alone (Monte Carlo); one lambda for all or one for each completion. `n_step` > 0 ends the sum
     after that many tokens, the rest being the critic's guess; 0 never ends it. Masked tokens (a tool's
     output) pass V and A of the next token that counts through unchanged and get 0 themselves.
@@ -91,7 +91,7 @@ def _discounted_sums(
 def _n_steps_later(
     sums: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], n_step: int
 ) -> Float[Tensor, "B T"]:
-    """For each token the sum that stands n tokens that count after it; 0 beyond the end."""
+    """Return for each token the sum n unmasked tokens after it; 0 beyond the end."""
     later = torch.zeros_like(sums)
     for row, counts in enumerate(mask):
         places = counts.nonzero().flatten()

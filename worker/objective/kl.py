@@ -70,7 +70,7 @@ def reward_penalty(
     reference_logprobs: Float[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
 ) -> Float[Tensor, "B T"]:
-    """k1 between the old policy and the reference: what KL in the reward takes off, token by token.
+    """Return k1 between old policy and reference: the deduction per token of a KL in the reward.
 
         penalty[i, t] = m (old[i, t] - ref[i, t])
 

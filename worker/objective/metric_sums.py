@@ -51,7 +51,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """The largest value seen; -inf stands for none."""
+    """Largest value seen; -inf if there is none."""
 
     value: Scalar
 
@@ -70,7 +70,7 @@ class Highest:
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """The smallest value seen; +inf stands for none."""
+    """Smallest value seen; +inf if there is none."""
 
     value: Scalar
 

@@ -23,7 +23,7 @@ class RewardTerms(NamedTuple):
 def group_decoupled(
     terms: RewardTerms, scored: Bool[Tensor, "P G"], *, ddof: int, eps: float
 ) -> Float[Tensor, "P G"]:
-    """Each reward in units of its own spread within the group, weighted, added up and whitened.
+    """Normalize each reward by its spread within the group, then weight, sum and whiten.
 
         a[k] = (R[k] - mean_group R[k]) / (std_group R[k] + eps)
         s = sum_k w[k] a[k];  A = (s - mean_batch s) / (std_batch s + eps)

@@ -49,7 +49,7 @@ def with_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L 
 
 
 def router_metrics(batch: PolicyBatch, experts: Int[Tensor, "B T L K"] | None) -> MetricSums:
-    """router/expert_change_frac, where old or sampled experts are known."""
+    """Return router/expert_change_frac, if old or sampled experts are known."""
     if experts is None or batch.old_experts is None:
         return MetricSums({})
     changed = changed_frac(experts, batch.old_experts).masked_fill(~batch.mask, 0)

@@ -127,7 +127,7 @@ def bounded(
 def book_signed(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, eps_high: float
 ) -> Surrogate:
-    """The book's rule: min for A >= 0 but max for A < 0, which leaves the upper bound alone.
+    """The book's rule: min for A >= 0 but max for A < 0, which keeps only the upper bound.
 
         min(r A, clip(r) A) for A >= 0, max(r A, clip(r) A) for A < 0  =  A min(r, 1 + eps_high)
 
@@ -198,7 +198,7 @@ def divergence_mask(
 def binary_kl(
     old_logprobs: Float[Tensor, "B T"], policy_logprobs: Float[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """The KL from the old to the new policy where all that counts is whether a token is drawn.
+    """Return the KL from the old to the new policy of the binary event that a token is sampled.
 
         q log(q / p) + (1 - q) log((1 - q + 1e-8) / (1 - p + 1e-8))
 

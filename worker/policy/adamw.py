@@ -1,6 +1,6 @@
-"""AdamW with moments in float32, or in 8 or 4 bits per value with a scale for each block, by torchao.
+"""AdamW with moments in float32, or in 8 or 4 bits per value with a scale per block, by torchao.
 
-Paged moments are those of bitsandbytes, in float32 or 8 bits.
+Paged moments are implemented by bitsandbytes, in float32 or 8 bits.
 
 Source: Dettmers et al., arXiv:2110.02861; Li et al., arXiv:2309.01507.
 """
@@ -16,13 +16,13 @@ from backend.base.errors import FieldError, InvalidConfig
 from backend.config.sections import OptimizerConfig
 
 PAGED_KEYS = {"state1", "state2", "absmax1", "absmax2"}
-"""Tensors of a weight's state in bitsandbytes that follow from the gradients."""
+"""Keys of the tensors in a weight's bitsandbytes state that depend on the gradients."""
 
 
 def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    """The optimizer of a config; weights with fewer than 4,096 values keep float32 moments.
+    """Create the optimizer of a config; weights with fewer than 4,096 values keep float32 moments.
 
-    Raises InvalidConfig where moments cannot be paged.
+    Raises InvalidConfig if moments cannot be paged.
     """
     knobs: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "eps": config.eps}
     if config.paged:
@@ -42,7 +42,7 @@ def _paged(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int
         raise InvalidConfig([FieldError("optimizer.paged", f"{reason}: expected false")])
     try:
         from bitsandbytes.optim import PagedAdamW8bit, PagedAdamW32bit
-    except Exception as error:  # where it is broken, its libraries raise whatever they like
+    except Exception as error:  # a broken installation may raise anything
         reason = "is on, but bitsandbytes does not load on this worker (pip install bitsandbytes)"
         raise InvalidConfig([FieldError("optimizer.paged", reason)]) from error
     optimizer: Optimizer = (PagedAdamW32bit if bits == 32 else PagedAdamW8bit)(list(groups), **knobs)
@@ -65,7 +65,7 @@ def take_step(adam: Optimizer, lr: float) -> None:
 
 
 def forget_moments(adam: Any) -> None:
-    """Begin anew; pages are kept and cleared, because bitsandbytes never gives them back."""
+    """Reset the moments; pages are kept and cleared, because bitsandbytes never frees them."""
     if not is_paged(adam):
         adam.state.clear()
     for state in adam.state.values():
@@ -75,13 +75,13 @@ def forget_moments(adam: Any) -> None:
 
 
 def is_paged(adam: object) -> bool:
-    """Whether this is an optimizer of bitsandbytes with paged moments."""
+    """Whether this is a bitsandbytes optimizer with paged moments."""
     return getattr(adam, "is_paged", False) is True
 
 
 def stored(key: str, value: Any) -> dict[str, Tensor]:
-    """A moment or step count as plain tensors: its own, or the parts of a quantised one."""
-    if key in ("qmap1", "qmap2"):  # the 256 levels are always the same
+    """Return a moment or step count as plain tensors: itself, or the parts of a quantized one."""
+    if key in ("qmap1", "qmap2"):  # the 256 levels are constant
         return {}
     if isinstance(value, int):
         return {key: torch.tensor(value)}
@@ -91,13 +91,13 @@ def stored(key: str, value: Any) -> dict[str, Tensor]:
 
 
 def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
-    """Put one of the tensors of `stored` in its place in the optimizer's state."""
+    """Put one of the tensors of `stored` back into the optimizer's state."""
     state = adam.state[master]
     name, _, attribute = key.partition(".")
     if is_paged(adam):
         _put_back_paged(adam, state, master, name, value)
     elif not attribute:
-        # AdamW keeps its step count beside the weights where it is fused, torchao's on the host
+        # a fused AdamW keeps its step count on the weights' device, torchao's on the host
         is_on_host = name == "step" and not isinstance(adam, torch.optim.AdamW)
         state[name] = value.clone().to("cpu" if is_on_host else master.device)
     else:
@@ -115,7 +115,7 @@ def _put_back_paged(adam: Any, state: Any, master: nn.Parameter, name: str, valu
         state[name] = value.clone().to(master.device)
         return
     state[name] = adam.get_state_buffer(master, dtype=value.dtype)
-    torch.accelerator.synchronize()  # the GPU clears a fresh page on its own time
+    torch.accelerator.synchronize()  # the GPU clears a new page asynchronously
     state[name].copy_(value)
     if value.dtype == torch.uint8:
         levels = adam.name2qmap["dynamic" if name == "state1" else "udynamic"]

@@ -1,7 +1,7 @@
-"""LoRA adapters by peft: added to a policy, left out, merged, and read from a checkpoint.
+"""LoRA adapters by peft: adding, removing, merging, and loading them from a checkpoint.
 
-The layers of peft stand in the model itself, so whatever reads the model's modules samples from, scores and
-trains the adapted policy. Source: LoRA, arXiv:2106.09685.
+peft inserts its layers into the model, so every use of the model's modules samples from, scores and trains
+the adapted policy. Source: LoRA, arXiv:2106.09685.
 """
 
 import copy
@@ -23,11 +23,11 @@ from backend.catalog.policies.text_model import is_beside_text
 from backend.config.adapters import LoraAdapter
 
 NAME = "default"
-"""peft's name of the only adapter."""
+"""Name under which peft registers the only adapter."""
 
 
 EXPERTS = "experts"
-"""The target that stands for the weights of all routed experts."""
+"""Target name for the weights of all routed experts."""
 
 LORA_EXPERTS = "peft.tuners.lora.layer.ParamWrapper"
 
@@ -35,14 +35,14 @@ LORA_LINEAR = ("peft.tuners.lora.layer.Linear", "peft.tuners.lora.torchao.Torcha
 
 
 class BadAdapter(ValueError):
-    """Weights of an adapter that cannot be read or are for another model."""
+    """Adapter weights that cannot be read, or that belong to another model."""
 
 
 def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revision: str = "") -> None:
-    """Add a fresh adapter and freeze everything else, in place.
+    """Add a new adapter and freeze everything else, in place.
 
-    `base` and `revision` are what a checkpoint of the adapter calls the model. Raises InvalidConfig for
-    target layers that the model does not have.
+    `base` and `revision` are the name and revision that a checkpoint of the adapter records. Raises
+    InvalidConfig if the model lacks the target layers.
     """
     from peft import LoraConfig
 
@@ -76,7 +76,7 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
 
 
 def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
-    """Names of the linear layers to adapt, the shortest that name no other layer."""
+    """Return the names of the linear layers to adapt: the shortest names that match no other layer."""
     head = model.get_output_embeddings()
     reserved = reserved_layers(name for name, _ in model.named_parameters())
     linear = [
@@ -106,9 +106,9 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
 
 
 def expert_weights(model: PreTrainedModel) -> list[str]:
-    """Names of the weights of routed experts, which stand in one tensor for all experts of a layer.
+    """Return the names of the routed experts' weights, which are one tensor for all experts of a layer.
 
-    Raises InvalidConfig for a model that has none.
+    Raises InvalidConfig if the model has none.
     """
     names = {
         ".".join(name.split(".")[-2:])
@@ -137,7 +137,7 @@ def is_adapted(model: nn.Module) -> bool:
 
 
 def is_lora_linear(module: nn.Module) -> bool:
-    """Whether a layer is a linear one with a low-rank addition and nothing else."""
+    """Whether a layer is a linear layer with a low-rank addition and nothing else."""
     return f"{type(module).__module__}.{type(module).__name__}" in LORA_LINEAR
 
 
@@ -147,7 +147,7 @@ def is_lora_experts(module: nn.Module) -> bool:
 
 
 def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """A and B of every adapted layer, by the names that an adapter file gives them."""
+    """Return A and B of every adapted layer, by their names in an adapter file."""
     return {
         f"base_model.model.{name.replace(f'.{NAME}.', '.')}": weight
         for name, weight in model.named_parameters()
@@ -157,7 +157,7 @@ def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
 
 @torch.no_grad()
 def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
-    """Give a model's adapter the weights of a directory; raises BadAdapter unless they fit exactly."""
+    """Load an adapter's weights from a directory; raises BadAdapter unless they fit exactly."""
     try:
         loaded = load_file(directory / ADAPTER_WEIGHTS)
     except (OSError, SafetensorError) as error:
@@ -173,13 +173,13 @@ def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
 
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
-    """The base of an adapted model: its own weights, not a copy of them."""
+    """Return the base of an adapted model, which shares its weights."""
     return _plain(model, lambda layer: layer.get_base_layer())
 
 
 @torch.no_grad()
 def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """An adapted model with each adapter added to its weight; weights without one are the model's own."""
+    """Return a copy with each adapter added to its weight; weights without adapter are shared."""
     return _plain(model, _merged)
 
 
@@ -196,7 +196,7 @@ def _merged(layer: Any) -> nn.Module:
 
 
 def _merged_experts(layer: Any) -> nn.Module:
-    """The experts under a layer of peft, which wraps them once for each of their weights."""
+    """Return the experts inside peft's layers, which wrap them once for each of their weights."""
     merged = copy.copy(layer.get_base_layer())
     merged._parameters = dict(merged._parameters)  # noqa: SLF001 - a shallow copy shares it
     while is_lora_experts(layer):
@@ -219,7 +219,7 @@ def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTra
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 of weights with their names and types."""
+    """Return the SHA-256 of weights with their names and types."""
     hasher = sha256()
     for name, weight in sorted(weights.items()):
         hasher.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())

@@ -1,4 +1,4 @@
-"""Copies of a model that share whatever does not differ."""
+"""Copies of a model that share all unchanged weights."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -9,24 +9,24 @@ from transformers import PreTrainedModel
 
 
 def changed_copy(model: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> PreTrainedModel:
-    """The model with `change(weight)` for each of its weights, without gradients.
+    """Return the model with `change(weight)` for each of its weights, without gradients.
 
-    A weight that `change` gives back as it is stays the model's own; tied weights stay tied, buffers (such as
-    the frequencies of rotary embeddings) keep their precision.
+    A weight that `change` returns unchanged is shared with the model. Tied weights stay tied, and buffers
+    (such as the frequencies of rotary embeddings) keep their precision.
     """
     memo = {id(weight): nn.Parameter(change(weight.detach()), False) for weight in model.parameters()}
     return copy.deepcopy(model, memo)
 
 
 def own_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """The model with weights of its own where they train; frozen ones are shared."""
+    """Return the model with its own copies of the trainable weights; frozen weights are shared."""
     return copy.deepcopy(
         model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
     )
 
 
 def with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
-    """The model with these weights, by name, in place of its own; others stay the model's."""
+    """Return the model with some weights replaced by name; all others are shared."""
     named = dict(model.named_parameters())
     memo = {
         id(named[name]): nn.Parameter(weight.to(named[name].device), requires_grad=False)
@@ -38,7 +38,7 @@ def with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTr
 
 @torch.no_grad()
 def copied_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights that train, as they are now, by name; tied ones once."""
+    """Return copies of the trainable weights by name; tied ones once."""
     return {
         name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad
     }

@@ -1,4 +1,4 @@
-"""The critic: a copy of the policy's body that says what reward to expect before each token."""
+"""The critic: a copy of the policy's body that predicts the expected reward before each token."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,28 +25,28 @@ from worker.policy.token_batch import TokenBatch
 
 
 class ValueBatch(NamedTuple):
-    """The batch that the critic learns from; all (B, T) and constant."""
+    """Batch that the critic is trained on; all tensors are (B, T) and constant."""
 
     tokens: TokenBatch
     mask: Bool[Tensor, "B T"]
     """True on the tokens whose values count."""
     old_values: Float[Tensor, "B T"]
-    """What the critic said when the step opened."""
+    """The critic's values when the step began."""
     returns: Float[Tensor, "B T"]
-    """What it should have said."""
+    """Target values."""
 
 
 @dataclass(slots=True)
 class Fitted:
-    """The result of some updates of the critic."""
+    """Result of some updates of the critic."""
 
     sums: MetricSums = field(default_factory=MetricSums)
     norms: list[float] = field(default_factory=list)
-    """Gradient norm of each update; one that is not finite was skipped."""
+    """Gradient norm of each update. Updates with a non-finite norm were skipped."""
 
 
 class CriticModel:
-    """Weights of its own in float32, with an optimizer of its own; a part of the run's state."""
+    """The critic's float32 weights with their optimizer; one part of the run's state."""
 
     def __init__(
         self,
@@ -55,7 +55,9 @@ class CriticModel:
         microbatches: Microbatches | None = None,
         announce: Callable[[], None] = lambda: None,
     ) -> None:
-        """It begins as the policy's body with a head that says 0; for `announce` see ShardedOptimizer."""
+        """Create a critic from the policy's body with a head that predicts 0; `announce`: see
+        ShardedOptimizer.
+        """
         self.value, self.microbatches = config.objective.value, microbatches or Microbatches(config.resources)
         self.model = with_value_head(policy)
         optimizer = config.optimizer.with_(lr=config.optimizer.lr * self.value.lr_factor)
@@ -70,14 +72,14 @@ class CriticModel:
 
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
-        """The reward expected before each token is written; 0 on padding."""
+        """Return the reward expected before each token; 0 on padding."""
         (values,) = self.microbatches.measured(
             tokens, lambda microbatch: [token_values(self.model, microbatch)]
         )
         return values
 
     def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
-        """One update for each minibatch, given by its rows; `fitted` takes down what happened."""
+        """Run one update per minibatch of rows, and record the results in `fitted`."""
         for rows in minibatches:
             self._update(batch, rows, fitted, step=step)
 
@@ -120,7 +122,7 @@ class CriticModel:
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights, moments and step counts by parameter name."""
+        """Return weights, moments and step counts by parameter name."""
         weights = {f"weight/{name}": weight.detach() for name, weight in self._weights()}
         return weights | {f"optimizer/{name}": value for name, value in self.optimizer.tensors().items()}
 
@@ -135,7 +137,7 @@ class CriticModel:
 
 
 def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B T"]:
-    """The head's output on the state that predicts each token; 0 on padding."""
+    """Return the head's output on the state that predicts each token; 0 on padding."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     states = states_of(model, batch, rows, columns - 1)
@@ -147,9 +149,9 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
 
 
 def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
-    """A float32 copy of a policy whose output layer has one unit, which says 0.
+    """Return a float32 copy of a policy whose output layer has one unit, which predicts 0.
 
-    Of an adapted policy the base is shared, in its own precision; the critic trains an adapter of its own.
+    The base of an adapted policy is shared, in its own precision; the critic trains a separate adapter.
     """
     model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     if not is_adapted(policy):
@@ -163,7 +165,7 @@ def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
 
 
 def _metrics(loss: ValueLoss, mask: Tensor, total_tokens: Tensor, *, coef: float) -> MetricSums:
-    """critic/* and loss/value of a part of an optimizer batch of `total_tokens`: parts add up."""
+    """Return critic/* and loss/value of a part of an optimizer batch of `total_tokens`; parts add up."""
     tokens = mask.sum()
     share = tokens.double() / total_tokens.clamp(min=1)
     mean = loss.losses.detach().sum() / total_tokens.clamp(min=1)

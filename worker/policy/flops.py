@@ -1,4 +1,4 @@
-"""Floating-point operations that a model needs, and the peak of the GPUs that are known."""
+"""Floating-point operations that a model needs, and the peak rates of known GPUs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,19 +21,19 @@ PEAKS = {
     "L4": (121e12, 30.3e12),
     "RTX 4090": (165e12, 82.6e12),
 }
-"""FLOP/s of dense bfloat16 and of float32 matrices, by a part of the GPU's name; from NVIDIA's data sheets.
-The first part that fits counts."""
+"""Peak FLOP/s of dense bfloat16 and float32 matrix products, by a part of the GPU's name, from NVIDIA's data
+sheets. The first matching part counts."""
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
-    """FLOP/s that the device reaches at most at this precision; None if that is not known."""
+    """Return the device's peak FLOP/s at this precision; None if it is not known."""
     if device.type != "cuda":
         return None
     return peak_of(torch.cuda.get_device_name(device), dtype)
 
 
 def peak_of(name: str, dtype: torch.dtype) -> float | None:
-    """FLOP/s of the GPU with this name."""
+    """Return the peak FLOP/s of the GPU with this name."""
     words = name.split()
     for gpu, (narrow, wide) in PEAKS.items():
         if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in gpu.split()):
@@ -42,13 +42,13 @@ def peak_of(name: str, dtype: torch.dtype) -> float | None:
 
 
 class ModelFlops:
-    """The operations that a causal language model needs for some sequences.
+    """Operations that a causal language model needs for some sequences.
 
         forward     2 for each weight and token, 4 * heads * head size for each token that a token attends to
         backward    as many for the inputs' gradients; 2 for each token and weight that trains, for its own
 
-    The input embedding is a look-up and costs nothing. Of a mixture's experts those count that read a token.
-    What recomputation adds is not needed and not counted. Source: PaLM, arXiv:2204.02311, appendix B.
+    The input embedding is a look-up and costs nothing. In a mixture only the experts that process a token
+    count. Recomputation is not needed and not counted. Source: PaLM, arXiv:2204.02311, appendix B.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -70,13 +70,15 @@ class ModelFlops:
         self.windows = _windows(config)
 
     def forward(self, lengths: Sequence[int], cached: Sequence[int] | int = 0) -> float:
-        """Operations to read sequences (B,) of which the first `cached` tokens were read before."""
+        """Return the operations of a forward pass over sequences (B,) whose first `cached` tokens are
+        cached.
+        """
         full_lengths = np.asarray(lengths, dtype=np.float64)
         before = np.broadcast_to(np.asarray(cached, dtype=np.float64), full_lengths.shape)
         return 2 * self.weights * float((full_lengths - before).sum()) + self._attention(full_lengths, before)
 
     def learn(self, lengths: Sequence[int]) -> float:
-        """Operations of a forward and a backward pass over sequences (B,)."""
+        """Return the operations of a forward and a backward pass over sequences (B,)."""
         full_lengths = np.asarray(lengths, dtype=np.float64)
         per_token = 4 * self.weights + 2 * self.trained
         return per_token * float(full_lengths.sum()) + 3 * self._attention(
@@ -91,7 +93,7 @@ class ModelFlops:
 
 
 def _windows(config: Any) -> list[float]:
-    """The tokens that a token of each layer attends to at most; layers without attention are left out."""
+    """Return the attention window of each layer in tokens, without layers that have no attention."""
     window = getattr(config, "sliding_window", None) or float("inf")
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
     window_by_kind = {"full_attention": float("inf"), "attention": float("inf"), "sliding_attention": window}
@@ -99,6 +101,6 @@ def _windows(config: Any) -> list[float]:
 
 
 def _pairs(length: NDArray[np.float64], window: float) -> NDArray[np.float64]:
-    """Pairs of a token and one that it attends to, itself included."""
+    """Return the number of pairs of a token and a token that it attends to, itself included."""
     full = np.minimum(length, window)
     return full * (full + 1) / 2 + (length - full) * (0.0 if window == float("inf") else window)

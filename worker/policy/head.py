@@ -1,4 +1,6 @@
-"""The output layer of a language model with all that its forward does to the logits: scales and soft caps."""
+"""The output layer of a language model with the model's transformations of the logits: scales and soft
+caps.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,20 +12,20 @@ from backend.base.errors import FieldError, InvalidConfig
 
 PROBE_TOKENS = 8
 PROBE_LOGIT = 60.0
-"""Largest logit of the second probe: beyond every soft cap that models have (30 in Gemma 2)."""
+"""Largest logit of the second probe, beyond every soft cap that models have (30 in Gemma 2)."""
 
 
 class Head(NamedTuple):
-    """The logits of hidden states, as the model's own forward computes them."""
+    """Computes the logits of hidden states as the model's own forward pass does."""
 
     layer: nn.Linear
     scale: float
-    """Factor of the logits: Cohere, Granite, Falcon-H1."""
+    """Factor of the logits (Cohere, Granite, Falcon-H1)."""
     cap: float | None
-    """cap * tanh(logits / cap): Gemma 2."""
+    """Soft cap, applied as cap * tanh(logits / cap) (Gemma 2); None: no cap."""
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """Logits (..., V), float32, of hidden states (..., H) after the final norm."""
+        """Return the float32 logits (..., V) of hidden states (..., H) after the final norm."""
         logits: Tensor = self.layer(hidden).float()
         if self.scale != 1:
             logits = logits * self.scale
@@ -31,12 +33,12 @@ class Head(NamedTuple):
 
     @property
     def vocabulary(self) -> int:
-        """V, the number of logits."""
+        """Number of logits, V."""
         return len(self.layer.weight)
 
 
 def head_of(model: PreTrainedModel) -> Head:
-    """The head that the model's config describes; `check_head` says whether it is the model's own."""
+    """Return the head that the model's config describes; `check_head` verifies it against the model."""
     config: Any = model.config.get_text_config()
     scale = 1.0
     for name in ("logit_scale", "lm_head_multiplier"):
@@ -49,8 +51,8 @@ def head_of(model: PreTrainedModel) -> Head:
 def check_head(model: PreTrainedModel, *, name: str) -> None:
     """Refuse a model whose logits are not those of its head, by comparing both.
 
-    Once as they are and once with hidden states so large that a cap would show: the logits of a probe, and
-    those of fresh weights, are too small to.
+    Both are compared twice: with ordinary hidden states, and with hidden states so large that a soft cap
+    would show. The logits of a probe and of newly initialized weights are too small for that.
     """
     ids = torch.arange(PROBE_TOKENS, device=model.device)[None] % model.get_input_embeddings().weight.shape[0]
     body, head = model.get_decoder(), head_of(model)

@@ -1,9 +1,9 @@
-"""Models with 8-bit arithmetic (W8A8), quantised by torchao: what samples when `sampling.precision` is int8.
+"""Models with 8-bit arithmetic (W8A8), quantized by torchao, used if `sampling.precision` is int8.
 
-The weights of a linear layer are rounded per output channel, its inputs per token, when they come. A GPU
-multiplies them as integers, in torchao's own layers. On a CPU torch's product of integers is ten times slower
-than that of floats unless the CPU has VNNI or AMX, so there the same integers are multiplied as floats:
-up to 1,024 inputs every sum is below 2^24 and therefore exact.
+The weights of a linear layer are rounded per output channel, its inputs per token when they arrive. A GPU
+multiplies them as integers, in torchao's own layers. On a CPU without VNNI or AMX torch's integer product is
+ten times slower than its float product, so there the same integers are multiplied as floats. Up to 1,024
+inputs every sum is below 2^24 and therefore exact.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from backend.catalog.policies.text_model import is_beside_text
 from worker.policy.copies import changed_copy
 
 STEPS = 127.5
-"""Half of the 255 steps that torchao's symmetric 8-bit grid divides a range into."""
+"""Half of the 255 steps into which torchao's symmetric 8-bit grid divides a range."""
 
 
 class Int8Linear(nn.Module):
-    """A linear layer of 8-bit integers, computed as floats; the numbers are those of torchao's layer."""
+    """Linear layer of 8-bit integers, computed as floats, with the same values as torchao's layer."""
 
     weight: Tensor
     scale: Tensor
@@ -36,7 +36,7 @@ class Int8Linear(nn.Module):
         self.bias = quantised.bias
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """The outputs (..., outputs) of inputs (..., inputs)."""
+        """Return the outputs (..., outputs) of inputs (..., inputs)."""
         scale = (hidden.abs().amax(dim=-1, keepdim=True) / STEPS).clamp_(min=torch.finfo(hidden.dtype).tiny)
         rounded = (hidden * (1 / scale)).round_().clamp_(-128, 127)
         product = functional.linear(rounded, self.weight) * scale * self.scale
@@ -44,10 +44,10 @@ class Int8Linear(nn.Module):
 
 
 def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """The model with its linear layers in 8 bits; embedding, output layer, routers and norms are its own.
+    """Return the model with 8-bit linear layers; embedding, output layer, routers and norms are shared.
 
     The experts of a mixture keep float arithmetic on weights that are rounded to the same grid. Raises
-    InvalidConfig for a model whose layers are none of torch's linear ones.
+    InvalidConfig if the model has no linear layers of torch.
     """
     quantised = changed_copy(model, _rounded_experts)
     head = quantised.get_output_embeddings()
@@ -66,7 +66,7 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _quantise(model: nn.Module, head: nn.Module) -> None:
-    """Let torchao quantise every linear layer but the head, in place."""
+    """Quantize every linear layer except the head with torchao, in place."""
     quantize_(
         model,
         Int8DynamicActivationInt8WeightConfig(),
@@ -77,7 +77,7 @@ def _quantise(model: nn.Module, head: nn.Module) -> None:
 
 
 def _rounded_experts(weight: Tensor) -> Tensor:
-    """Weights (experts, outputs, inputs) on torchao's grid; others as they are."""
+    """Return weights (experts, outputs, inputs) rounded to torchao's grid; others unchanged."""
     if weight.ndim != 3:
         return weight
     stacked = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")

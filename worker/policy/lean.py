@@ -1,7 +1,7 @@
-"""The layers of the Llama family written with few, large operations: for decoding and for training on a CPU.
+"""The layers of the Llama family as few, large operations, for decoding and for training on a CPU.
 
-`transformers` computes the same from the same weights; here projections that read the same input are joined,
-and norms and rotations touch queries and keys together.
+The results equal those of `transformers` with the same weights. Here projections of the same input are
+joined, and norms and rotations are applied to queries and keys together.
 """
 
 from collections.abc import Sequence
@@ -17,36 +17,36 @@ from worker.policy.adapter import is_lora_linear
 from worker.policy.int8 import Int8Linear
 
 FAMILY = ("llama", "qwen2", "qwen3")
-"""Model types whose layers are computed here."""
+"""Model types that are supported."""
 
 ROPES = ("default", "linear", "llama3", "yarn")
-"""Kinds of rotary embedding whose angles depend on nothing but the position."""
+"""Types of rotary embedding whose angles depend only on the position."""
 
 MIN_PACKED = 2**19
-"""Numbers of a matrix from which packing it pays: 2 MiB, more than the cache of a core holds."""
+"""Minimum number of values of a matrix for which packing pays: 2 MiB, more than the cache of a core holds."""
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values of some tokens, rotated."""
+    """Queries, keys and values of some tokens, after rotation."""
 
     queries: Tensor
-    """(N, heads, D)."""
+    """Queries, (N, heads, D)."""
     keys: Tensor
-    """(N, KV heads, D)."""
+    """Keys, (N, KV heads, D)."""
     values: Tensor
-    """(N, KV heads, D)."""
+    """Keys, (N, KV heads, D)."""
 
 
 class LeanModel:
-    """A view of a model's weights with copies where projections are joined: make one after each update.
+    """View of a model's weights with copies of joined projections. Create a new one after each update.
 
-    The layers are made when they are first asked for, all at once.
+    All layers are created when they are first used.
     """
 
     def __init__(self, model: PreTrainedModel, *, copies: bool | None = None, prepacks: bool = False) -> None:
-        """`prepacks`: large matrices are packed once for many products, which have no gradient.
+        """Create the view; `prepacks` packs large matrices once for many products without gradient.
 
-        Otherwise each product packs them again, which takes most of its time where rows are few.
+        Otherwise each product packs them again, which takes most of its time if there are few rows.
         """
         self.body: Any = model.model
         self.head: Any = model.lm_head
@@ -64,19 +64,19 @@ class LeanModel:
 
     @cached_property
     def scores(self) -> "Joined":
-        """The output layer: logits (N, V) of normed hidden states (N, H)."""
+        """Output layer, from normed hidden states (N, H) to logits (N, V)."""
         return self.joined(self.head)
 
     def joined(self, *projections: nn.Module) -> "Joined":
-        """Projections of one input."""
+        """Return the joined projections of one input."""
         return Joined(projections, copies=self.copies, prepacks=self.prepacks)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Hidden states (N, H) of tokens (N,)."""
+        """Return the hidden states (N, H) of tokens (N,)."""
         return functional.embedding(tokens, self.body.embed_tokens.weight)
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines (..., 1, D) of positions (...)."""
+        """Return cosines and signed sines (..., 1, D) of positions (...)."""
         flat = positions.reshape(1, -1)
         cosines, sines = self.body.rotary_emb(self.head.weight, flat)
         half = self.width // 2
@@ -85,7 +85,7 @@ class LeanModel:
         return cosines.view(shape), sines.view(shape)
 
     def normed(self, hidden: Tensor) -> Tensor:
-        """The final norm of the last layer's output (N, H)."""
+        """Return the final norm of the last layer's output (N, H)."""
         return rms_norm(hidden, self.body.norm.weight, self.body.norm.variance_epsilon)
 
 
@@ -110,7 +110,7 @@ class LeanLayer:
             self.head_weights = torch.cat(norms)
 
     def project(self, hidden: Tensor, cosines: Tensor, sines: Tensor) -> Heads:
-        """Queries, keys and values of hidden states (N, H) at positions with these rotations."""
+        """Return queries, keys and values of hidden states (N, H) at positions with these rotations."""
         normed = rms_norm(hidden, self.before_attention.weight, self.epsilon)
         heads = self.qkv(normed).view(len(hidden), -1, self.width)
         turned = self.heads + self.kv_heads
@@ -121,7 +121,7 @@ class LeanLayer:
         return Heads(rotated[:, : self.heads], rotated[:, self.heads :], heads[:, turned:])
 
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
-        """The layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
+        """Return the layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
         hidden = hidden + self.out(mixed)
         normed = rms_norm(hidden, self.before_mlp.weight, self.epsilon)
         gate, up = self.gate_up.parts(normed)
@@ -129,7 +129,7 @@ class LeanLayer:
 
 
 class Joined:
-    """Projections of one input as one product on a CPU; on a GPU no memory is spent on joined copies.
+    """Projections of one input as one product on a CPU. On a GPU no memory is spent on joined copies.
 
     Layers in 8 bits and layers with an adapter are not joined.
     """
@@ -139,7 +139,7 @@ class Joined:
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
         self.packed: Tensor | None = None
-        """The weight in the order in which oneDNN reads it."""
+        """Weight in oneDNN's packed layout."""
         if copies and all(type(projection) is nn.Linear for projection in projections):
             biases: list[Any] = [projection.bias for projection in projections if projection.bias is not None]
             weights: list[Any] = [projection.weight for projection in projections]
@@ -150,7 +150,7 @@ class Joined:
                 self.weight = None
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """The outputs (N, sum of sizes) side by side."""
+        """Return the concatenated outputs (N, sum of sizes)."""
         if self.packed is not None:
             return _packed_linear(hidden, self.packed, self.bias)
         if self.weight is not None:
@@ -160,7 +160,7 @@ class Joined:
         return torch.cat([projection(hidden) for projection in self.projections], dim=-1)
 
     def parts(self, hidden: Tensor) -> Sequence[Tensor]:
-        """The outputs (N, size) of projections of one size."""
+        """Return the outputs (N, size) of each projection."""
         if self.weight is None and self.packed is None:
             return [projection(hidden) for projection in self.projections]
         return self(hidden).chunk(len(self.projections), dim=-1)
@@ -180,7 +180,7 @@ def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tenso
 
 
 def packed_rows(rows: int) -> int:
-    """Rows that a product with a packed matrix computes: few numbers, as oneDNN keeps up to 2 MB for each.
+    """Return the padded row count of a product with a packed matrix; oneDNN keeps up to 2 MB per count.
 
     >>> [packed_rows(rows) for rows in (1, 5, 33, 64, 65, 129)]
     [4, 8, 64, 64, 128, 192]
@@ -189,7 +189,9 @@ def packed_rows(rows: int) -> int:
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Root-mean-square norm over the last axis; float32 statistics, rounded where the family rounds."""
+    """Apply the root-mean-square norm over the last axis, with float32 statistics, rounded as in the
+    family.
+    """
     wide = hidden.float() if hidden.dtype == torch.float64 else hidden
     return functional.rms_norm(wide, hidden.shape[-1:], eps=epsilon).to(hidden.dtype) * weight
 

@@ -18,34 +18,35 @@ from worker.policy.token_batch import TokenBatch
 from worker.policy.tree import prefix_tree, tree_hidden
 
 CHUNK_ELEMENTS = 2**27
-"""Logits held at once, in float32 elements (512 MiB); more are computed chunk by chunk, again in backward."""
+"""Maximum number of float32 logits held at once (512 MiB); more are computed in chunks, and again in
+backward."""
 
 
 class TokenLogprobs(NamedTuple):
     """The policy's log-probabilities and entropies of the tokens of a batch; 0 on padding."""
 
     logprobs: Float[Tensor, "B T"]
-    """Log-probability of each completion token at the temperature, float32; among the tokens that the sampler
-    kept, where the batch says which these are."""
+    """Log-probability of each completion token at the temperature, float32. It is relative to the tokens that
+    the sampler kept, if the batch has sampling masks."""
     entropy: Float[Tensor, "B T"]
-    """Entropy of the whole distribution at the temperature, nats, float32; nothing is ever cut off here."""
+    """Entropy of the whole distribution at the temperature, in nats, float32, without any cut."""
     kept_mass: Float[Tensor, "B T"]
-    """Probability of all that the sampler kept, 1 where nothing was cut off; without gradient."""
+    """Total probability of the tokens that the sampler kept, 1 if nothing was cut; without gradient."""
 
 
 class States(NamedTuple):
-    """The hidden states that the tokens of a batch were predicted from."""
+    """Hidden states that predict the tokens of a batch."""
 
     hidden: Tensor
-    """(M, H) after the final norm."""
+    """Hidden states after the final norm, (M, H)."""
     of_token: Tensor
-    """(N,) which of them predicted each token."""
+    """Index of the hidden state that predicts each token, (N,)."""
 
 
 def token_logprobs(
     model: PreTrainedModel, batch: TokenBatch, *, temperature: float, entropy_gradient: bool = False
 ) -> TokenLogprobs:
-    """Log-probabilities and entropies of the completions; gradients flow through the log-probabilities.
+    """Return log-probabilities, with gradients, and entropies of the completions.
 
     Only hidden states that predict a completion token reach the output layer. `entropy_gradient` lets
     gradients flow through the entropy too.
@@ -66,11 +67,11 @@ def token_logprobs(
 
 @torch.no_grad()
 def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: float) -> Tensor:
-    """(B, T) squared length of each token's score with respect to the logits, 0 on padding.
+    """Return the squared length (B, T) of each token's score with respect to the logits, 0 on padding.
 
         1 - 2 p(token) + sum over all tokens v of p(v)^2
 
-    in bounded memory. Source: OTB, arXiv:2602.07078.
+    The memory is bounded. Source: OTB, arXiv:2602.07078.
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
@@ -91,15 +92,15 @@ class NextTokens(NamedTuple):
     """Whole next-token distributions at the completion tokens of a batch."""
 
     logprobs: Tensor
-    """(M, V) log-probabilities at the temperature, float32."""
+    """Log-probabilities at the temperature, (M, V), float32."""
     of_token: Tensor
-    """(N,) which of them each token was drawn from."""
+    """Index of the distribution that each token was sampled from, (N,)."""
     places: tuple[Tensor, Tensor]
-    """(N,) row and column of each token in (B, T)."""
+    """Row and column of each token in (B, T), (N,) each."""
 
 
 def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float) -> NextTokens:
-    """The distributions that the tokens of a batch are drawn from, with gradients of any order."""
+    """Return the distributions that the tokens of a batch are sampled from, with gradients of any order."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     hidden, of_token = states_of(model, batch, rows, columns - 1)
@@ -108,7 +109,7 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
 
 
 def states_of(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """States of input tokens (N,), given by row and column: packed, from the tree of prefixes, or padded."""
+    """Return the states of input tokens (N,), given by row and column: packed, by prefix tree, or padded."""
     if is_packed(model):
         hidden = packed_hidden(model, batch)[packed_places(batch, rows, columns)]
         return States(hidden, torch.arange(len(rows), device=rows.device))
@@ -116,15 +117,15 @@ def states_of(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: 
 
 
 def compute_by_rows(model: PreTrainedModel) -> None:
-    """Compute without the prefix tree from now on; copies inherit it.
+    """Disable the prefix tree from now on; copies of the model inherit this.
 
-    Two models whose log-probabilities are compared have to round alike, or a KL that is 0 has a gradient.
+    Two models whose log-probabilities are compared must round alike. Otherwise a KL of 0 has a gradient.
     """
     model.computes_by_rows = True
 
 
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
-    """Whether the prefix tree is the faster way: on a CPU, while the scores of plain attention are few."""
+    """Whether the prefix tree is faster: on a CPU, while plain attention has few scores."""
     if getattr(model, "computes_by_rows", False):
         return False
     scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads
@@ -133,14 +134,14 @@ def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
 
 
 def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """States from the model's own forward; with padding on the right causal attention needs no mask."""
+    """Return states from the model's own forward pass; right padding needs no mask with causal attention."""
     with recomputed_layers(model):
         output = model.get_decoder()(input_ids=batch.ids[:, :-1], use_cache=False)
     return States(output.last_hidden_state[rows, columns], torch.arange(len(rows), device=rows.device))
 
 
 def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """States from the tree of prefixes, one for each prefix that predicts something."""
+    """Return states from the prefix tree, one for each prefix that predicts something."""
     tree = prefix_tree(batch)
     predicting, of_token = torch.unique(tree.nodes[rows, columns], return_inverse=True)
     return States(tree_hidden(model, tree).index_select(0, predicting), of_token)
@@ -149,8 +150,8 @@ def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns
 class DrawnLogprobs(torch.autograd.Function):
     """Log-probabilities (N,) of targets (N,), and entropies (M,) without gradient, of logits (M, V).
 
-    `of_token` (N,) says which distribution each target was drawn from. Separate operations find the same
-    numbers, but their backward fills and reads three more tensors as large as the logits.
+    `of_token` (N,) holds the distribution of each target. Separate operations compute the same values, but
+    their backward pass fills and reads three more tensors as large as the logits.
     """
 
     @staticmethod
@@ -168,7 +169,9 @@ class DrawnLogprobs(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        """Gradients of the logits (M, V): those of their own targets, less their chance times the row's."""
+        """Return the gradients of the logits (M, V): targets' gradients, less probabilities times row
+        sums.
+        """
         chances, of_token, places = ctx.saved_tensors
         of_row = gradient.new_zeros(len(chances)).index_add_(0, of_token, gradient)
         at_logits = chances * -of_row.unsqueeze(1)
@@ -185,7 +188,7 @@ def scored(
     entropy_gradient: bool,
     pairs: MaskPairs | None = None,
 ) -> tuple[Tensor, ...]:
-    """Log-probabilities, entropies and kept mass (N,) of targets (N,), in bounded memory."""
+    """Return log-probabilities, entropies and kept mass (N,) of targets (N,), in bounded memory."""
 
     def score(
         hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: MaskPairs | None
@@ -195,7 +198,7 @@ def scored(
             target_logprobs, entropy = DrawnLogprobs.apply(logits, of_token, targets)
             return target_logprobs, entropy.index_select(0, of_token), torch.ones_like(target_logprobs)
         logprobs = logits.log_softmax(dim=-1)  # (M, V)
-        # without an entropy term the entropy is a figure to look at: no gradient is kept for it
+        # without an entropy term the entropy is only a metric, so no gradient is kept
         shown = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(shown.exp() * shown).sum(dim=-1)
         places = of_token * logprobs.shape[1] + targets
@@ -204,7 +207,7 @@ def scored(
         if pairs is None:
             return target_logprobs, entropy, torch.ones_like(entropy)
         log_mass = mask_log_mass(logprobs, of_token, pairs)
-        # detach: the mass is a figure to look at
+        # detach: the mass is only a metric
         return target_logprobs - log_mass, entropy, log_mass.detach().exp()
 
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)

@@ -18,18 +18,21 @@ Result = TypeVar("Result")
 
 
 class Microbatches:
-    """Splits batches into micro-batches; `tokens` is its present limit, 0: none."""
+    """Splits batches into micro-batches; `tokens` is the current limit, 0: none."""
 
     def __init__(self, resources: ResourcesConfig, *, is_packed: bool = False, ranks: Ranks = ALONE) -> None:
-        """`is_packed`: there is no padding that would count. `ranks` make the passes of a batch together."""
+        """Create the splitter.
+
+        `is_packed`: padding does not count. `ranks` run the passes of a batch together.
+        """
         self.ranks = ranks
         self.rows, self.tokens = resources.microbatch_completions, resources.microbatch_tokens
         self.is_packed = is_packed
         self.halvings = 0
-        """How often memory ran out."""
+        """Number of times that memory ran out."""
 
     def parts(self, batch: TokenBatch) -> list[Tensor]:
-        """Row indices of each micro-batch; none where a rank has no rows."""
+        """Return the row indices of each micro-batch; empty if a rank has no rows."""
         if not len(batch):
             return []
         return microbatches(batch, rows=self.rows, tokens=self.tokens, is_packed=self.is_packed)
@@ -42,9 +45,9 @@ class Microbatches:
     ) -> Result:
         """Run `work` on the micro-batches of a batch and return its result.
 
-        Where memory runs out, `undo` removes what was half done and `work` begins again with micro-batches of
-        half as many tokens. Raises the error once each holds a single completion, and where other ranks wait
-        for the passes of this one.
+        If memory runs out, `undo` reverts the incomplete work and `work` starts again with micro-batches of
+        half as many tokens. Raises the error once each micro-batch holds a single completion, or if other
+        ranks wait for the passes of this one.
         """
         while True:
             parts = self.parts(batch)
@@ -54,13 +57,13 @@ class Microbatches:
                 is_smallest = max(map(len, parts), default=0) < 2
                 if not is_memory_error(error) or is_smallest or not self.ranks.is_alone:
                     raise
-            # only here, where no traceback holds the tensors of the failed pass any more
+            # only here, because no traceback holds the tensors of the failed pass any more
             if undo is not None:
                 undo()
             self._halve(batch, parts)
 
     def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Sequence[Tensor]]) -> list[Tensor]:
-        """(B, T, ...) of each value that `measure` gives (b, t, ...) of a micro-batch; 0 on padding.
+        """Measure micro-batches and return each value of `measure` (b, t, ...) as (B, T, ...); 0 on padding.
 
         Each rank measures a part.
         """
@@ -75,7 +78,7 @@ class Microbatches:
         return [value.to(tokens.mask.device) for value in full_tensors]
 
     def limit(self, tokens: int) -> None:
-        """Take over a limit that was found before; 0: none was."""
+        """Apply a limit that was found before; 0: none was."""
         self.tokens = min(self.tokens or tokens, tokens or self.tokens)
 
     def _halve(self, batch: TokenBatch, parts: list[Tensor]) -> None:
@@ -100,7 +103,7 @@ def _measure_each(
 
 
 def _lay(full_tensors: list[Tensor], values: Sequence[Tensor], rows: Tensor, shape: torch.Size) -> None:
-    """Lay values (b, t, ...) of some rows into tensors (B, T, ...), which the first of them make."""
+    """Copy values (b, t, ...) of some rows into tensors (B, T, ...), created from the first values."""
     if not full_tensors:
         full_tensors += [value.new_zeros(*shape, *value.shape[2:]) for value in values]
     for all_rows, value in zip(

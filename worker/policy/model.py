@@ -1,4 +1,4 @@
-"""Loading a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
+"""Loading of a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
 
 import logging
 import sys
@@ -34,33 +34,33 @@ logger = logging.getLogger(__name__)
 
 BUILT_IN = {offer.name: Path(__file__).parent / offer.name for offer in policies.BUILT_IN}
 FETCHED = ["*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
-"""The files of a hub repository that are of use; pickled weights and code are never fetched."""
+"""Patterns of the files fetched from a hub repository. Pickled weights and code are never fetched."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A causal language model in evaluation mode (no dropout) with its tokenizer."""
+    """Causal language model in evaluation mode (no dropout) with its tokenizer."""
 
     model: PreTrainedModel
     tokenizer: Any
     form: PromptForm
-    """How a prompt is written for it."""
+    """Form in which prompts are written for the policy."""
     context: int
-    """Most tokens of prompt and completion together."""
+    """Maximum number of tokens of prompt and completion together."""
     pad_id: int
     stop_ids: tuple[int, ...]
     """Tokens that end a completion."""
     token_texts: TokenTexts
     base_sha256: str = ""
-    """Of the frozen weights under an adapter; empty if there is no adapter."""
+    """SHA-256 of the frozen weights under an adapter; "" if there is no adapter."""
 
     def encode(self, prompt: Prompt | str, *, room: int) -> list[int]:
-        """Token ids of a prompt that leaves `room` tokens of the context for the completion.
+        """Return the token ids of a prompt that leaves `room` tokens of the context for the completion.
 
-        Text stands for a prompt of that text. Raises InvalidConfig when the prompt is empty, too long, or
-        cannot be written in the policy's form.
+        A string is treated as a prompt with that text. Raises InvalidConfig if the prompt is empty, too long,
+        or cannot be written in the policy's form.
         """
         asked = Prompt("", prompt, "", "") if isinstance(prompt, str) else prompt
         ids = self.form.ids(asked)
@@ -75,17 +75,17 @@ class Policy:
 
     @property
     def opens_think(self) -> bool:
-        """Whether the chat template ends a prompt with <think>: a completion then has the closing tag
-        only.
+        """Whether the chat template ends a prompt with <think>, so that a completion has only the closing
+        tag.
         """
         end = self.tokenizer.decode(self.encode("?", room=0)[-16:])
         return str(end).rstrip().endswith("<think>")
 
 
 def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.device | str = "cpu") -> Policy:
-    """The policy that a run config names, on a device.
+    """Load the policy that a run config names, on a device.
 
-    Raises InvalidConfig with the field, the value and what was expected.
+    Raises InvalidConfig with the field, the value and the expectation.
     """
     started = time.monotonic()
     directory = policy_directory(config, settings)
@@ -100,7 +100,7 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
 
 
 def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings: Settings) -> None:
-    """Add the adapter that a config asks for, if it asks for one."""
+    """Add the adapter that a config asks for, if any."""
     adapter = config.adapter
     if isinstance(adapter, NoAdapter):
         return
@@ -118,7 +118,7 @@ def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings
 
 
 def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
-    """The adapter as its directory describes it."""
+    """Return the adapter config that its directory describes."""
     directory = settings.models_dir.expanduser() / adapter.name
     if reason := adapter_error(directory, policy, inside=settings.models_dir):
         raise invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
@@ -126,7 +126,7 @@ def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> Lo
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
-    """The directory of the policy's files; a hub model is downloaded first."""
+    """Return the directory of the policy's files; download a hub model first."""
     if config.name in BUILT_IN:
         return BUILT_IN[config.name]
     local = settings.models_dir.expanduser() / config.name
@@ -161,7 +161,7 @@ def check_directory(directory: Path, *, name: str, inside: Path | None = None) -
 
 
 def open_directory(directory: Path, config: PolicyConfig, *, device: torch.device | str = "cpu") -> Policy:
-    """The policy in a directory that `check_directory` accepts."""
+    """Load the policy of a directory that `check_directory` accepts."""
     closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     transformers.utils.logging.disable_progress_bar()
     process = None if directory in BUILT_IN.values() else _probed(directory, config.name)
@@ -170,7 +170,7 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
         model, report = AutoModelForCausalLM.from_pretrained(
             directory, dtype=DTYPES[config.dtype], use_safetensors=True, output_loading_info=True, **closed
         )
-    except Exception as error:  # the libraries raise whatever they like about a broken file
+    except Exception as error:  # the libraries may raise anything about a broken file
         if is_memory_error(error):
             raise
         reason = f"{config.name!r} cannot be opened as a causal LM: {shortened(str(error))}"
@@ -186,9 +186,9 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
 
 
 def _probed(directory: Path, name: str) -> TokenizerProcess:
-    """The process of a directory's tokenizer, once that has been loaded and tried there.
+    """Return the process of a directory's tokenizer, after loading and trying the tokenizer there.
 
-    Raises InvalidConfig: what goes wrong there must not be met here, where nothing could end it.
+    Raises InvalidConfig. A failure there must not happen in this process, where nothing could end it.
     """
     process = TokenizerProcess(directory)
     try:
@@ -200,7 +200,7 @@ def _probed(directory: Path, name: str) -> TokenizerProcess:
 
 
 def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool = False) -> Policy:
-    """A model and a tokenizer that fit together, as a policy."""
+    """Combine a model and a matching tokenizer into a policy."""
     embeddings = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > embeddings:
         raise invalid(
@@ -226,9 +226,9 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
 
 
 def _train_padding_token(model: PreTrainedModel) -> None:
-    """Give the padding token's embedding the gradient of the loss, as any other.
+    """Let the padding token's embedding receive gradients like any other.
 
-    transformers leaves it without one. But prompts may hold the token: in many chat templates it ends every
+    transformers gives it no gradient, but prompts may contain the token: in many chat templates it ends every
     message. Tokens that only pad have no part in the loss, and so add nothing.
     """
     for module in model.modules():
@@ -244,7 +244,7 @@ def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
 
 
 def frozen_copy(policy: Policy) -> Policy:
-    """The policy as it is now, without gradients: a reference, or the sampler of a whole step.
+    """Return a copy of the policy without gradients, as reference or as a step's sampler.
 
     Frozen weights are shared.
     """

@@ -1,10 +1,10 @@
-"""A trust-region policy optimization (TRPO) step: the natural gradient with a line search.
+"""Trust-region policy optimization (TRPO) step: the natural gradient with a line search.
 
     g = grad S(theta),  x = (F + damping I)^-1 g,  step = sqrt(2 delta / (x . (F + damping I) x)) x
 
-S is the surrogate to be raised, F the curvature of the mean KL between the policy as it was and as it is.
-It is never written out: conjugate gradients need only its products with vectors, double backward passes.
-Source: Schulman et al., arXiv:1502.05477, appendix C; Spinning Up.
+S is the surrogate to increase, F the curvature of the mean KL between the old policy and the new one. F is
+never materialized: conjugate gradients need only its products with vectors, double backward passes. Source:
+Schulman et al., arXiv:1502.05477, appendix C; Spinning Up.
 """
 
 import math
@@ -17,25 +17,25 @@ from torch import Tensor
 from backend.config.sections import TrustRegion
 
 Parts = Callable[[], Iterable[Tensor]]
-"""A number as the sum of its parts, one micro-batch at a time, from the parameters as they are."""
+"""Function that yields the parts of a sum, one micro-batch at a time, under the current parameters."""
 
 Product = Callable[[Tensor], Tensor]
-"""A symmetric matrix, as what it makes of a vector."""
+"""Function that multiplies a symmetric matrix by a vector."""
 
 
 class TrustStep(NamedTuple):
-    """The result of a natural-gradient step."""
+    """Result of a natural-gradient step."""
 
     grad_norm: float
-    """L2 norm of the surrogate's gradient; not finite: nothing was changed."""
+    """L2 norm of the surrogate's gradient; if it is not finite, nothing was changed."""
     kl: float
-    """Mean KL of the policy as it was from the policy as it is now, in nats; 0 after a failed search."""
+    """Mean KL of the old policy from the new policy, in nats; 0 after a failed search."""
     backtracks: int
-    """How often the step was shortened."""
+    """Number of times that the step was shortened."""
     improvement: float
-    """How much the surrogate rose."""
+    """Increase of the surrogate."""
     is_failed: bool
-    """Whether no length of the step kept to the region and improved: the parameters are as they were."""
+    """Whether no step length stayed in the region and improved; the parameters are then unchanged."""
 
 
 def natural_step(
@@ -46,10 +46,10 @@ def natural_step(
     *,
     lean: bool = False,
 ) -> TrustStep:
-    """Raise `surrogate` by changing the parameters in place while `divergence` stays at most delta.
+    """Increase `surrogate` by changing the parameters in place while `divergence` stays at most delta.
 
-    `divergence` has its minimum, 0, at the parameters as they come. `lean` builds the graph of each part
-    anew for each product instead of keeping all of them: slower, in less memory.
+    `divergence` has its minimum, 0, at the initial parameters. `lean` rebuilds the graph of each part for
+    each product instead of keeping all graphs, which is slower but needs less memory.
     """
     gradient, before = _slope(surrogate, parameters)
     norm = float(gradient.norm())
@@ -65,7 +65,7 @@ def natural_step(
 
 
 def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, least: float = 1e-10) -> Tensor:
-    """x with product(x) about target; ends early once the squared residual is `least` of the first."""
+    """Solve product(x) = target for x; stop once the squared residual is `least` of the first."""
     solution, residual = torch.zeros_like(target), target.clone()
     direction, square = residual.clone(), residual @ residual
     first = square.clone()
@@ -83,7 +83,7 @@ def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, lea
 
 
 def fisher_product(divergence: Parts, parameters: Sequence[Tensor], *, damping: float, lean: bool) -> Product:
-    """The product of F + damping I with a vector: F v = grad((grad KL) . v)."""
+    """Return the product of F + damping I with a vector: F v = grad((grad KL) . v)."""
     slopes = () if lean else tuple(_curved_slopes(divergence, parameters))
 
     def product(vector: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def fisher_product(divergence: Parts, parameters: Sequence[Tensor], *, damping: 
 
 
 def _curved_slopes(divergence: Parts, parameters: Sequence[Tensor]) -> Iterable[Tensor]:
-    """The gradient of each part, itself differentiable."""
+    """Yield the gradient of each part, itself differentiable."""
     for term in divergence():
         yield _flat(
             torch.autograd.grad(
@@ -114,7 +114,7 @@ def _curved_slopes(divergence: Parts, parameters: Sequence[Tensor]) -> Iterable[
 
 
 def _slope(surrogate: Parts, parameters: Sequence[Tensor]) -> tuple[Tensor, float]:
-    """Gradient and value of the surrogate."""
+    """Return gradient and value of the surrogate."""
     total, value = torch.zeros_like(_flat(parameters)), 0.0
     for term in surrogate():
         total += _flat(torch.autograd.grad(term, parameters, allow_unused=True, materialize_grads=True))
@@ -132,7 +132,9 @@ def _searched(
     *,
     before: float,
 ) -> TrustStep:
-    """The longest of the steps backtrack_factor^j that keeps to the region and improves; none: no change."""
+    """Apply the longest step backtrack_factor^j that stays in the region and improves; else change
+    nothing.
+    """
     start = _flat(parameters).clone()
     try:
         for j in range(trust.backtracks):
@@ -142,7 +144,7 @@ def _searched(
             if kl <= trust.delta and improvement > 0:
                 return TrustStep(0.0, kl, j, improvement, is_failed=False)
     except BaseException:
-        _write(parameters, start)  # the step is tried again in smaller parts when memory runs out
+        _write(parameters, start)  # the step is retried in smaller parts if memory runs out
         raise
     _write(parameters, start)
     return TrustStep(0.0, 0.0, trust.backtracks, 0.0, is_failed=True)

@@ -1,4 +1,4 @@
-"""Models whose weights wait in the host's memory until a pass needs them."""
+"""Models whose weights stay in host memory until a pass needs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import nn
 
 @contextmanager
 def visiting(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """The model computes on a device within, with copies of the weights that live elsewhere."""
+    """Let the model compute on a device within, with copies of weights that are stored elsewhere."""
     home = [(weight, weight.data) for weight in model.parameters()]
     try:
         model.to(device)

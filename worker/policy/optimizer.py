@@ -15,20 +15,21 @@ from worker.policy.adamw import adamw, forget_moments, put_back, stored, take_st
 
 
 class Update(NamedTuple):
-    """The result of one optimizer step."""
+    """Result of one optimizer step."""
 
     grad_norm: float
-    """L2 norm of the whole gradient before it was scaled down."""
+    """L2 norm of the whole gradient before clipping."""
     lr: float
     applied: bool
-    """False when the gradient was not finite: weights and moments are as before."""
+    """Whether the update was applied; False if the gradient was not finite, with weights and moments
+    unchanged."""
 
 
 def learning_rate(config: OptimizerConfig, *, step: int, steps: int) -> float:
-    """Learning rate of training step `step` of 1..steps.
+    """Return the learning rate of training step `step` of 1..steps.
 
-    It rises linearly over `warmup_steps`, then stays, or falls to 0 one step after the last: along a line or
-    half a cosine.
+    The rate rises linearly over `warmup_steps`. Then it stays constant, or falls to 0 one step after the last
+    one, linearly or along half a cosine.
     """
     if step <= config.warmup_steps:
         return config.lr * step / config.warmup_steps
@@ -46,8 +47,8 @@ class PolicyOptimizer:
     """Updates a model in place.
 
     Weights narrower than float32 are updated through float32 copies, because a small learning rate would
-    otherwise be rounded away. With `offload` all copies, their gradients and moments are on the host and it
-    is the host that computes the update.
+    otherwise be rounded away. With `offload`, the host holds all copies, their gradients and moments, and
+    computes the update.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class PolicyOptimizer:
         return gradient
 
     def take_gradients(self) -> None:
-        """Add what a backward pass left to the gradients of the step, in float32; call it between passes."""
+        """Add the gradients of a backward pass to those of the step, in float32; call it between passes."""
         for name, weight in self.weights.items():
             master = self.masters[name]
             if master is weight or weight.grad is None:
@@ -106,7 +107,7 @@ class PolicyOptimizer:
         return Update(grad_norm, lr, applied=True)
 
     def _clip(self) -> float:
-        """Scale the gradient down to the largest norm that is wanted; its norm before."""
+        """Clip the gradient to the maximum norm, and return its norm before."""
         return float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
 
     @torch.no_grad()
@@ -117,12 +118,12 @@ class PolicyOptimizer:
 
     @staticmethod
     def _local(weight: Any) -> Tensor:
-        """The part of a weight that is kept here: all of it."""
+        """Return the part of a weight that is stored here: all of it."""
         local: Tensor = weight
         return local
 
     def reset(self) -> None:
-        """Forget the moments and step counts, as a new optimizer; the weights stay."""
+        """Reset the moments and step counts as in a new optimizer; the weights are kept."""
         forget_moments(self.adam)
 
     def values(self) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class PolicyOptimizer:
         return {"moments": self.config.moments, "paged": self.config.paged}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Moments, step counts and master weights by parameter name."""
+        """Return moments, step counts and master weights by parameter name."""
         tensors: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
@@ -143,10 +144,10 @@ class PolicyOptimizer:
 
     @torch.no_grad()
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """See Stateful; call it once the weights are restored.
+        """See Stateful. Call it after the weights are restored.
 
-        Moments of another precision than the config's, or paged ones where it pages none, are left out: they
-        begin anew.
+        Moments of another precision than configured, and paged moments if paging is off, are not restored and
+        start from 0.
         """
         forget_moments(self.adam)
         is_same = (values.get("moments", "float32"), values.get("paged", False)) == (

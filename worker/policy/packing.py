@@ -1,7 +1,7 @@
-"""Packing: the texts of a micro-batch one behind the other in a single row, without padding.
+"""Packing: the texts of a micro-batch are concatenated in a single row, without padding.
 
-Positions begin again with each text, by which transformers keeps attention within it: as a mask of blocks for
-flex attention, as cumulative lengths for flash attention. Source: Krell et al., arXiv:2107.02027.
+Positions restart with each text, by which transformers restricts attention to one text: with a block mask for
+flex attention, with cumulative lengths for flash attention. Source: Krell et al., arXiv:2107.02027.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ from worker.policy.recompute import recomputed_layers
 from worker.policy.token_batch import TokenBatch, inputs_of, token_batch
 
 PROBE = (3, 5, 4, 4, 3)
-"""Tokens of each text of the probe: so short that a state that leaks would reach most of them."""
+"""Numbers of tokens of the probe's texts, so short that a leaking state would reach most of them."""
 
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.05}
-"""Deviation of the probe's hidden states by rounding, relative to their length."""
+"""Tolerated deviation of the probe's hidden states by rounding, relative to their norm."""
 
 LEAK = 1e-3
-"""Deviation where other texts stand before the same one: hardly anything is rounded differently."""
+"""Tolerated deviation if other texts precede the same one, because rounding hardly differs."""
 
 
 def enable_packing(model: PreTrainedModel, setting: Literal["auto", "on", "off"]) -> str:
-    """Let the texts of a micro-batch be packed, where that is right; the model's copies inherit it.
+    """Enable packing of a micro-batch's texts if it is correct; the model's copies inherit it.
 
-    `auto` packs on a GPU. Returns the reason why it does not, "" where it does or nobody would expect it.
-    Raises InvalidConfig where packing is `on` and not possible.
+    `auto` packs on a GPU. Returns the reason why packing is off, or "" if it is on or was not expected.
+    Raises InvalidConfig if packing is `on` and not possible.
     """
     if setting == "off" or (setting == "auto" and model.device.type != "cuda"):
         return ""
@@ -44,12 +44,14 @@ def enable_packing(model: PreTrainedModel, setting: Literal["auto", "on", "off"]
 
 
 def is_packed(model: object) -> bool:
-    """Whether `enable_packing` was called, and had its way."""
+    """Whether `enable_packing` was called and succeeded."""
     return hasattr(model, "packed_attention")
 
 
 def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
-    """Hidden states (N, H), after the final norm, of all tokens but the last of each text, row by row."""
+    """Return hidden states (N, H), after the final norm, of all tokens except each text's last, row by
+    row.
+    """
     input_mask = inputs_of(batch)
 
     @contextmanager
@@ -72,13 +74,13 @@ def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
 
 
 def packed_places(batch: TokenBatch, rows: Tensor, columns: Tensor) -> Tensor:
-    """(N,) where input tokens, given by row and column, stand in the packed row."""
+    """Return the positions (N,) in the packed row of input tokens given by row and column."""
     lengths = (batch.prompt_lengths + batch.lengths - 1).to(rows.device)
     return (lengths.cumsum(0) - lengths)[rows] + columns
 
 
 def _pack(model: Any) -> str:
-    """Turn packing on if the probe allows it; the reason why it does not."""
+    """Turn packing on if the probe allows it; return the reason if not."""
     model.packed_attention = _attention_of(model)
     try:
         reason = _probe(model)
@@ -90,7 +92,7 @@ def _pack(model: Any) -> str:
 
 
 def _attention_of(model: Any) -> str:
-    """The attention that packs best here: flash, flex, or the model's own with a mask of all pairs."""
+    """Return the best attention for packing: flash, flex, or the model's own with a full mask."""
     if model.device.type == "cuda":
         if model.dtype == torch.bfloat16 and model._supports_flash_attn and is_flash_attn_2_available():  # noqa: SLF001
             return "flash_attention_2"
@@ -100,7 +102,7 @@ def _attention_of(model: Any) -> str:
 
 
 def _probe(model: PreTrainedModel) -> str:
-    """Compare packed texts with the same texts alone and beside others; the difference in words."""
+    """Compare packed texts with the same texts alone and next to others; return the difference in words."""
     texts = [list(range(1, 1 + length)) for length in PROBE]
     packed = _packed_states(model, texts)
     trained = next((weight for weight in model.parameters() if weight.requires_grad), None)
@@ -124,6 +126,6 @@ def _packed_states(model: PreTrainedModel, texts: list[list[int]]) -> Tensor:
 
 
 def _deviation(actual: Tensor, expected: Tensor) -> float:
-    """Mean distance of states, relative to their mean length."""
+    """Return the mean distance of states, relative to their mean norm."""
     actual, expected = actual.detach().float(), expected.float()  # detach: for comparison
     return float((actual - expected).norm(dim=-1).mean() / expected.norm(dim=-1).mean())

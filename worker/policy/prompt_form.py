@@ -1,4 +1,4 @@
-"""The form in which a policy is asked: plain text, or the chat template of its tokenizer."""
+"""The form of a policy's prompts: plain text, or the chat template of its tokenizer."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,39 +13,39 @@ from worker.prompt import Prompt
 Messages = list[Mapping[str, Any]]
 
 PROBE = "grpolab"
-"""A word that no template has: it is looked for where the template puts it."""
+"""Word that no template contains, used to find where the template puts it."""
 
 
 CALLED = "grpolabcalled"
-"""Another one, which a policy's turn has in its place."""
+"""Second probe word, used in a turn of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptForm:
-    """Makes token ids of prompts. Raises InvalidConfig where a prompt cannot be written in this form."""
+    """Turns prompts into token ids. Raises InvalidConfig if a prompt cannot be written in this form."""
 
     tokenizer: Any
     chat_template: bool = False
-    """Whether prompts are written by the chat template; else they are text as it is."""
+    """Whether prompts are written by the chat template; otherwise they are plain text."""
     system_prompt: str = ""
-    """Message of the system before a prompt that is plain text."""
+    """System message before a prompt that is plain text."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Variables of the chat template, e.g. enable_thinking."""
+    """Variables of the chat template, for example enable_thinking."""
     process: TokenizerProcess | None = None
-    """Where the tokenizer and its template run; None: here, which is for those of this project."""
+    """Process that runs the tokenizer and its template; None: this process, for the project's own ones."""
 
     def ids(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt."""
+        """Return the token ids of a prompt."""
         if not self.chat_template:
             return self.encode(self.text(prompt))
         return list(self._applied(prompt, tokenize=True))
 
     def encode(self, text: str, **options: Any) -> list[int]:
-        """Token ids of a text that is not the policy's own, e.g. of a tool."""
+        """Return the token ids of a text that the policy did not write, for example of a tool."""
         return self.encode_all([text], **options)[0]
 
     def encode_all(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
-        """The same for several texts, with one call of the process."""
+        """Return the token ids of several texts, with one call of the process."""
         if self.process is None:
             return [list(self.tokenizer.encode(text, **options)) for text in texts]
         try:
@@ -55,7 +55,7 @@ class PromptForm:
             raise invalid("policy.name", reason) from error
 
     def text(self, prompt: Prompt) -> str:
-        """The prompt as the policy reads it."""
+        """Return the prompt as the policy reads it."""
         if not prompt.text.strip():
             raise invalid("problems", f"a prompt must contain text, got {prompt.text!r}")
         if self.chat_template:
@@ -88,8 +88,10 @@ class PromptForm:
             )
 
     def answer_frame(self, stops: Sequence[str], *, role: str = "tool") -> tuple[str, str]:
-        """The template's text before and behind the turn of a tool or user, from where the policy has just
-        ended its turn with one of `stops` to where its next turn begins. Raises InvalidConfig if it has none.
+        """Return the template's text before and after a turn of a tool or user.
+
+        It reaches from where the policy has ended its turn with one of `stops` to where its next turn begins.
+        Raises InvalidConfig if the template has no such turn.
         """
         called: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
         rendered = str(self._render([*called, {"role": role, "content": PROBE}]))
@@ -103,10 +105,10 @@ class PromptForm:
         return before, after
 
     def _opens_answer(self) -> bool:
-        """Whether the policy's turn is open behind the prompt.
+        """Whether the policy's turn is open after the prompt.
 
-        Either add_generation_prompt adds something, or, as in Mistral's template, the turn of the user ends
-        where the answer begins.
+        Either add_generation_prompt adds something, or the turn of the user ends where the answer begins, as
+        in Mistral's template.
         """
         asked: Messages = [{"role": "user", "content": "1+1=?"}]
         closed, opened = (self._render(asked, add_generation_prompt=open_) for open_ in (False, True))
@@ -138,13 +140,13 @@ class PromptForm:
             if self.process is not None:
                 return self.process.apply(messages, **options)
             return self.tokenizer.apply_chat_template(messages, return_dict=False, **options)
-        except Exception as error:  # a template raises whatever it likes about messages
+        except Exception as error:  # a template may raise anything about messages
             reason = shortened(str(error) or type(error).__name__, 200)
             raise invalid("policy.chat_template", f"the policy's chat template refuses: {reason}") from error
 
 
 def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess | None = None) -> PromptForm:
-    """The form that a config asks for; raises InvalidConfig if the tokenizer does not have it."""
+    """Return the form that a config asks for; raises InvalidConfig if the tokenizer lacks it."""
     form = PromptForm(
         tokenizer, config.chat_template, config.system_prompt, config.chat_template_kwargs, process
     )
@@ -153,10 +155,10 @@ def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess 
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """A text as an error repeats it."""
+    """Return a text as an error message quotes it."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def invalid(path: str, message: str) -> InvalidConfig:
-    """The error of one field."""
+    """Return the error of one field."""
     return InvalidConfig([FieldError(path, message)])

@@ -1,8 +1,8 @@
 """The ranks of a run: processes that share its forward and backward passes, one for each device.
 
 Rank 0 is the trainer. On one node the ranks find one another through a file in a directory that only their
-user may open, and gloo speaks on the loopback interface, so there is no port that anybody else could take. On
-several nodes they meet at an address of the first one.
+user may open, and gloo uses the loopback interface, so there is no port that others could take. On several
+nodes they meet at an address of the first one.
 """
 
 import os
@@ -23,31 +23,31 @@ from torch.distributed.device_mesh import DeviceMesh
 from worker.objective.metric_sums import MetricSums
 
 PASS_SECONDS = 600.0
-"""A rank that waits longer than this for another one within a step gives the attempt up."""
+"""Seconds after which a rank that waits for another one within a step gives the attempt up."""
 
 ORDER_SECONDS = 7 * 86_400.0
-"""A rank waits for its next order as long as rank 0 samples, grades and evaluates; its lifeline ends it."""
+"""Seconds that a rank waits for its next order while rank 0 samples, grades and evaluates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The group of ranks as one of them sees it; a run on one device is alone in its own."""
+    """The group of ranks as seen by one rank. A run on one device has a group of one."""
 
     rank: int = 0
     size: int = 1
     mesh: DeviceMesh | None = None
     orders: Any = None
-    """The group in which rank 0 gives its orders."""
+    """Process group in which rank 0 gives its orders."""
     nodes: int = 1
-    """Nodes that the ranks are on, each with as many."""
+    """Number of nodes, each with the same number of ranks."""
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is one rank only."""
+        """Whether there is only one rank."""
         return self.size == 1
 
     def own(self, tokens: Tensor) -> Tensor:
-        """Rows for this rank, of rows (B,) with so many tokens each: neighbours, and about equal work."""
+        """Return this rank's part of rows (B,) with `tokens` tokens each: adjacent rows, about equal work."""
         if self.is_alone:
             return torch.arange(len(tokens))
         middle = tokens.cumsum(0) - tokens / 2
@@ -55,13 +55,13 @@ class Ranks:
         return (owner == self.rank).nonzero().flatten()
 
     def most(self, number: int) -> int:
-        """The largest of what the ranks say."""
+        """Return the largest number of all ranks."""
         return number if self.is_alone else max(self.gathered(number))
 
     def gathered(self, value: Any, *, is_patient: bool = False) -> list[Any]:
-        """The values of all ranks, by rank, through gloo: tensors have to be on the CPU.
+        """Return the values of all ranks, by rank, through gloo: tensors must be on the CPU.
 
-        One who `is_patient` waits for as long as for an order.
+        With `is_patient` the rank waits as long as for an order.
         """
         if self.is_alone:
             return [value]
@@ -70,17 +70,17 @@ class Ranks:
         return values
 
     def merged(self, sums: MetricSums) -> MetricSums:
-        """The sums of all ranks together, on the CPU."""
+        """Return the sums over all ranks, on the CPU."""
         return MetricSums.merged(self.gathered(sums.to("cpu")))
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over all ranks, in place."""
+        """Sum a tensor over all ranks, in place, and return it."""
         if not self.is_alone:
             dist.all_reduce(value)
         return value
 
     def order(self, order: Any = None) -> Any:
-        """The next order: rank 0 gives it, the others wait for it."""
+        """Broadcast an order from rank 0, or wait for it on another rank; return it."""
         if self.is_alone:
             return order
         box = [order]
@@ -92,23 +92,25 @@ ALONE = Ranks()
 
 
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
-"""Interface that reaches this machine alone."""
+"""Network interface that reaches only this machine."""
 
 
 class Meeting(NamedTuple):
-    """The place where ranks meet: a file of one node, or an address of the first of several."""
+    """Place where ranks meet: a file of one node, or an address of the first of several."""
 
     file: str = ""
     address: str = ""
     port: int = 0
     nonce: str = ""
-    """Beginning of all that they leave at the address."""
+    """Prefix of all keys that the ranks store at the address."""
     nodes: int = 1
     interface: str = LOOPBACK
     """Network interface of this node that leads to the others."""
 
     def store(self, rank: int, size: int, listener: socket.socket | None = None) -> Any:
-        """The store by which ranks find one another; at an address rank 0 serves it, by its `listener`."""
+        """Return the store by which ranks find one another; at an address, rank 0 serves it by its
+        `listener`.
+        """
         if self.file:
             return FileStore(self.file, size)
         store = TCPStore(
@@ -122,7 +124,9 @@ class Meeting(NamedTuple):
         return PrefixStore(self.nonce, store)
 
     def mesh(self, kind: str, size: int) -> DeviceMesh:
-        """The ranks in a row, or the nodes below one another: shards in a row, their copies in a column."""
+        """Return the ranks as one row, or one row per node: shards along a row, their copies along a
+        column.
+        """
         if self.nodes == 1:
             return DeviceMesh(kind, torch.arange(size))
         rows = torch.arange(size).view(self.nodes, size // self.nodes)
@@ -142,7 +146,7 @@ def join(
     seconds: float = PASS_SECONDS,
     listener: socket.socket | None = None,
 ) -> Ranks:
-    """Meet the other ranks; raises UnlikeRanks where their versions or devices differ."""
+    """Meet the other ranks; raises UnlikeRanks if their versions or devices differ."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", meeting.interface)
     kind = torch.device(device).type
     if kind == "cuda":
@@ -162,25 +166,25 @@ def join(
 
 
 def is_lost_peer(error: BaseException) -> bool:
-    """Whether another rank is gone or silent: its own end says why."""
+    """Whether an error means that another rank is gone or silent, whose own end gives the reason."""
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
 
 
 def leave() -> None:
-    """Leave the group; the other ranks have ended."""
+    """Leave the group after the other ranks have ended."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def itself(kind: str) -> dict[str, str]:
-    """The versions and the device in which all ranks have to agree."""
+    """Return the versions and the device in which all ranks must agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     name = torch.cuda.get_device_name() if kind == "cuda" else kind
     return {"python": sys.version.split()[0], **packages, "device": name}
 
 
 def check_alike(properties_by_rank: Sequence[dict[str, str]]) -> None:
-    """Raise UnlikeRanks, which says what differs, unless all ranks are alike."""
+    """Raise UnlikeRanks, with the difference, unless all ranks are alike."""
     for rank, properties in enumerate(properties_by_rank):
         for name, value in properties.items():
             if value != properties_by_rank[0][name]:

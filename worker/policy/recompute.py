@@ -1,7 +1,7 @@
 """Activation checkpointing: a layer keeps only its input, and the backward pass computes the rest again.
 
-transformers does the same only in training mode, where dropout would also begin to act; here the mode of the
-model does not matter. Source: Chen et al., arXiv:1604.06174.
+transformers does the same, but only in training mode, where dropout would also be active. Here the mode of
+the model does not matter. Source: Chen et al., arXiv:1604.06174.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from backend.base.errors import FieldError, InvalidConfig
 
 recomputed = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-"""A function of tensors whose intermediate results are not kept; nothing in a policy is random."""
+"""Call of a function of tensors whose intermediate results are not kept. Nothing in a policy is random."""
 
 
 def enable_recompute(model: nn.Module) -> None:
-    """Let gradients of the model be computed with recomputed layers; its copies inherit it.
+    """Let the model's layers be recomputed for gradients; its copies inherit it.
 
-    Raises InvalidConfig for a model whose layers transformers does not mark.
+    Raises InvalidConfig if transformers does not mark the model's layers.
     """
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
@@ -36,9 +36,9 @@ def enable_recompute(model: nn.Module) -> None:
 def recomputed_layers(
     model: nn.Module, again: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Iterator[None]:
-    """Forward passes within keep only the input of each layer, where `enable_recompute` was called.
+    """Keep only the input of each layer in forward passes within, if `enable_recompute` was called.
 
-    What is computed again is computed within `again`.
+    The context `again` is entered for each recomputation.
     """
     layers = _layers(model)
     for layer in layers:
@@ -51,7 +51,7 @@ def recomputed_layers(
 
 
 def layer_by_layer(model: nn.Module) -> Callable[..., Tensor]:
-    """Calls a function that stands for one layer: plainly, or recomputed where that is wanted."""
+    """Return a function that calls a layer's function: directly, or recomputed if enabled."""
     return recomputed if _layers(model) else _plainly
 
 
@@ -60,7 +60,7 @@ def _plainly(layer: Callable[..., Tensor], *inputs: object) -> Tensor:
 
 
 def _layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
-    """The layers to recompute in the backward pass of what comes now; none where no gradient is wanted."""
+    """Return the layers to recompute in the next backward pass; none if no gradient is needed."""
     if not torch.is_grad_enabled():
         return []
     marked = (module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))

@@ -1,6 +1,6 @@
-"""Expert choices of a mixture's routers: watched, and replayed as the sampler made them.
+"""Expert choices of a mixture's routers: recorded, and replayed as in the sampler.
 
-L layers with a router, E experts each, of which K read a token.
+L is the number of layers with a router, E of experts in each, K of experts per token.
 """
 
 from typing import Any, NamedTuple, Self
@@ -15,31 +15,31 @@ from worker.policy.packing import is_packed, packed_places
 from worker.policy.token_batch import TokenBatch, inputs_of
 
 ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3MoeTopKRouter")
-"""Routers that choose by a softmax over their logits and return (logits, scores, experts)."""
+"""Router classes that choose by a softmax over their logits and return (logits, scores, experts)."""
 
 
 def routers(model: nn.Module) -> list[nn.Module]:
-    """The routers of a model, layer by layer; none in a dense model."""
+    """Return the routers of a model, layer by layer; none in a dense model."""
     return [module for module in model.modules() if type(module).__name__ in ROUTERS]
 
 
 def expert_ids(model: PreTrainedModel) -> torch.dtype:
-    """The smallest integers that hold an expert's number."""
+    """Return the smallest integer type that holds an expert's number."""
     router: Any = routers(model)[0]
     return torch.uint8 if router.num_experts <= 256 else torch.int16
 
 
 class Replay(NamedTuple):
-    """The experts that N tokens of a forward pass are to be routed to."""
+    """Experts to which N tokens of a forward pass are routed."""
 
     experts: Tensor
-    """(N, L, K) experts."""
+    """Expert numbers, (N, L, K)."""
     is_known: Tensor
-    """(N,) bool: where they are known; elsewhere the router decides."""
+    """Whether a token's experts are known, (N,) bool; otherwise the router decides."""
 
 
 class RouterWatch:
-    """While entered, notes what each router says of the N tokens of the newest forward pass."""
+    """Records, while entered, the outputs of each router for the N tokens of the newest forward pass."""
 
     def __init__(self, model: nn.Module, replay: Replay | None = None) -> None:
         self.routers, self.replay = routers(model), replay
@@ -47,22 +47,22 @@ class RouterWatch:
         self.handles: list[RemovableHandle] = []
 
     def __enter__(self) -> Self:
-        """Begin to watch."""
+        """Start recording."""
         for layer, router in enumerate(self.routers):
             self.handles.append(router.register_forward_hook(self._hook(layer)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the model as it was."""
+        """Restore the model."""
         for handle in self.handles:
             handle.remove()
 
     def logprobs(self) -> Tensor:
-        """(N, L, E) log-probabilities of the experts, float32, without gradient."""
+        """Return the log-probabilities of the experts, (N, L, E), float32, without gradient."""
         return torch.stack([logits for logits, _ in self.said], dim=1).log_softmax(dim=-1)
 
     def experts(self) -> Tensor:
-        """(N, L, K) the routers' own choice, also where another one was replayed."""
+        """Return the routers' own choice, (N, L, K), even if another choice was replayed."""
         return torch.stack([experts for _, experts in self.said], dim=1)
 
     def _hook(self, layer: int) -> Any:
@@ -85,19 +85,19 @@ class RouterWatch:
 
 
 class Routed(NamedTuple):
-    """Log-probabilities of a batch and, of a mixture, how the states that predict its tokens are routed."""
+    """Log-probabilities of a batch and, for a mixture, the routing of the states that predict its tokens."""
 
     scored: TokenLogprobs
     logprobs: Tensor | None = None
-    """(B, T, L, E) log-probabilities of the experts; 0 on padding."""
+    """Log-probabilities of the experts, (B, T, L, E); 0 on padding."""
     experts: Tensor | None = None
-    """(B, T, L, K) the routers' own choice; 0 on padding."""
+    """Routers' own choice, (B, T, L, K); 0 on padding."""
 
 
 def routed_logprobs(
     model: PreTrainedModel, batch: TokenBatch, *, temperature: float, entropy_gradient: bool = False
 ) -> Routed:
-    """`token_logprobs` of a model whose routers are watched; the sampler's experts are replayed if known."""
+    """Return `token_logprobs` with routing; the sampler's experts are replayed if known."""
     with RouterWatch(model, _replay(batch, is_packed=is_packed(model))) as watch:
         scored = token_logprobs(model, batch, temperature=temperature, entropy_gradient=entropy_gradient)
     if not watch.routers:
@@ -115,7 +115,7 @@ def routed_logprobs(
 
 
 def replayed_experts(batch: TokenBatch) -> Tensor | None:
-    """(B, T, L, K) the sampler's experts for the states that predict the tokens; 0 on padding."""
+    """Return the sampler's experts (B, T, L, K) for the states that predict the tokens; 0 on padding."""
     if batch.routes is None:
         return None
     rows, tokens = batch.mask.nonzero(as_tuple=True)

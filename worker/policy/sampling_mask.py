@@ -11,40 +11,40 @@ from worker.types import SamplingMask
 
 
 class MaskPairs(NamedTuple):
-    """Kept ids of the N tokens of a batch as K pairs; tokens without a pair kept the whole vocabulary."""
+    """Kept ids of the N tokens of a batch as K pairs. Tokens without a pair kept the whole vocabulary."""
 
     token: Tensor
-    """(K,) which token; ascending."""
+    """Index of the token of each pair, (K,), ascending."""
     ids: Tensor
-    """(K,) an id that was left there."""
+    """Kept id of each pair, (K,)."""
 
     def to(self, device: torch.device) -> "MaskPairs":
-        """The pairs on another device."""
+        """Return the pairs on another device."""
         return MaskPairs(self.token.to(device), self.ids.to(device))
 
     def between(self, first: int, end: int) -> "MaskPairs":
-        """The pairs of tokens first..end-1, numbered from 0."""
+        """Return the pairs of tokens first..end-1, numbered from 0."""
         low, high = torch.searchsorted(self.token, torch.tensor([first, end], device=self.token.device))
         return MaskPairs(self.token[low:high] - first, self.ids[low:high])
 
 
 def mask_pairs(rows: Sequence[SamplingMask]) -> MaskPairs:
-    """The pairs of completions whose tokens stand one after another."""
+    """Return the pairs of consecutive completions."""
     counts = np.concatenate([row.counts for row in rows])
     token = np.repeat(np.arange(len(counts)), counts)
     return MaskPairs(torch.from_numpy(token), torch.from_numpy(np.concatenate([row.ids for row in rows])))
 
 
 def mask_log_mass(logprobs: Tensor, of_token: Tensor, pairs: MaskPairs) -> Tensor:
-    """Logarithm of the probability (N,) of what was kept at each token; 0 where nothing was cut off.
+    """Return the log-probability (N,) of the kept set at each token; 0 if nothing was cut off.
 
-    `logprobs` (M, V) are whole distributions, `of_token` (N,) says which of them each token was drawn from.
-    Computed as a logarithm of a sum of exponentials: finite however little the kept tokens weigh.
+    `logprobs` (M, V) are whole distributions, and `of_token` (N,) holds the distribution of each token. The
+    result is a logarithm of a sum of exponentials, so it is finite however small the kept probability is.
     """
     places = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
     values = logprobs.reshape(-1).index_select(0, places)  # (K,)
     highest = logprobs.new_full(of_token.shape, -torch.inf)
-    # detach: a constant that is added again
+    # detach: a constant that is added back
     highest = highest.scatter_reduce(0, pairs.token, values.detach(), "amax")
     is_cut = highest > -torch.inf
     highest = highest.where(is_cut, highest.new_zeros(()))

@@ -1,8 +1,8 @@
-"""A model trained in shards: FSDP2 keeps weights, gradients and moments in parts, one for each rank.
+"""Sharded training of a model: FSDP2 keeps a part of weights, gradients and moments on each rank.
 
-Beside the shards every rank has the model whole: it samples, scores without gradient and is saved, as on one
-device. The shards are what gradients are computed with, and each update is published to the whole model. Each
-of several nodes has all shards (hybrid sharding), and gradients are added up over the nodes.
+In addition to its shards every rank has the whole model, which samples, scores without gradient and is saved,
+as on one device. The shards compute gradients, and each update is published to the whole model. With several
+nodes each node has all shards (hybrid sharding), and gradients are summed over the nodes.
 
 Source: Zhao et al., arXiv:2304.11277; PyTorch, `torch.distributed.fsdp.fully_shard`.
 """
@@ -22,17 +22,19 @@ from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.ranks import Ranks
 
 Forward = Callable[..., Any]
-"""A forward pass: (model, batch, ...) -> tensors."""
+"""Type of a forward pass: (model, batch, ...) -> tensors."""
 
 METHOD = "sharded_forward"
-"""FSDP gathers weights around this method, as around `forward`: from tokens to what the loss needs."""
+"""Method around which FSDP gathers weights, as around `forward`: from tokens to the inputs of the loss."""
 
 
 class ShardedModel:
-    """A model in shards beside the whole one."""
+    """A sharded model together with the whole model."""
 
     def __init__(self, whole_model: PreTrainedModel, ranks: Ranks, forward: Forward) -> None:
-        """`forward` computes what the loss is made of; its sums run over the rows of all ranks."""
+        """Shard a model; `forward` computes the inputs of the loss, whose sums run over the rows of all
+        ranks.
+        """
         self.whole, self.ranks = whole_model, ranks
         self.model: Any = copy.deepcopy(whole_model)
         self.model.sharded_forward = forward.__get__(self.model)
@@ -41,17 +43,17 @@ class ShardedModel:
         fully_shard(self.model, mesh=ranks.mesh)
         for module in self.model.modules():
             if hasattr(module, "set_gradient_divide_factor"):
-                module.set_gradient_divide_factor(1.0)  # the losses are shares of one sum already
+                module.set_gradient_divide_factor(1.0)  # the losses are parts of one sum already
                 module.set_force_sum_reduction_for_comms(True)
         register_fsdp_forward_method(self.model, METHOD)
 
     def __call__(self, *batch: Any, **knobs: Any) -> Any:
-        """The forward pass; every rank takes part."""
+        """Run the forward pass; every rank must call it."""
         return self.model.sharded_forward(*batch, **knobs)
 
     @torch.no_grad()
     def publish(self) -> None:
-        """Give the whole model the weights of the shards; every rank takes part."""
+        """Copy the weights of the shards to the whole model; every rank must call it."""
         shards = dict(self.model.named_parameters())
         for name, weight in self.whole.named_parameters():
             if weight.requires_grad:
@@ -59,7 +61,7 @@ class ShardedModel:
 
     @torch.no_grad()
     def take(self) -> None:
-        """Cut the shards out of the whole model again."""
+        """Copy the whole model's weights to the shards again."""
         shards = dict(self.model.named_parameters())
         for name, weight in self.whole.named_parameters():
             if weight.requires_grad:
@@ -72,7 +74,7 @@ class ShardedOptimizer(PolicyOptimizer):
     def __init__(
         self, shards: ShardedModel, config: OptimizerConfig, *, steps: int, announce: Callable[[], None]
     ) -> None:
-        """`announce` tells the other ranks that the whole state is wanted: each gives its part."""
+        """Create the optimizer; `announce` tells other ranks to send their parts of the whole state."""
         self.shards, self.announce = shards, announce
         super().__init__(shards.model, config, steps=steps)
 
@@ -85,7 +87,7 @@ class ShardedOptimizer(PolicyOptimizer):
         return gradient
 
     def _clip(self) -> float:
-        """The norm of the gradient of all ranks, which is scaled down by it."""
+        """Clip by the norm of the gradient over all ranks, and return the norm."""
         gradients = [master.grad for master in self.masters.values() if master.grad is not None]
         squares = [gradient.double().square().sum() for gradient in gradients]
         ranks = self.shards.ranks
@@ -107,13 +109,13 @@ class ShardedOptimizer(PolicyOptimizer):
         return local
 
     def tensors(self) -> dict[str, Tensor]:
-        """See PolicyOptimizer: whole tensors, on the CPU, whatever the number of ranks is."""
+        """See PolicyOptimizer. Returns whole tensors, on the CPU, for any number of ranks."""
         self.announce()
         return self.gather()
 
     @torch.no_grad()
     def gather(self) -> dict[str, Tensor]:
-        """The same, by every rank at once."""
+        """Gather the whole tensors on all ranks; every rank must call it."""
         return {key: self._gather_whole(key, value).cpu() for key, value in super().tensors().items()}
 
     def _gather_whole(self, key: str, value: Tensor) -> Tensor:
@@ -127,7 +129,10 @@ class ShardedOptimizer(PolicyOptimizer):
 
     @torch.no_grad()
     def restore(self, values: Any, tensors: Any) -> None:
-        """See PolicyOptimizer; the whole model's weights are restored already, and `tensors` are whole."""
+        """See PolicyOptimizer.
+
+        The whole model's weights must be restored already, and `tensors` are whole.
+        """
         self.shards.take()
         local_tensors = {
             key: cut(value, self.weights[key.partition("/")[2]]) if value.ndim else value
@@ -137,6 +142,6 @@ class ShardedOptimizer(PolicyOptimizer):
 
 
 def cut(tensor: Tensor, like: Any) -> Tensor:
-    """This rank's part of a whole tensor that is sharded as `like` is; nothing is sent."""
+    """Return this rank's part of a whole tensor that is sharded like `like`; nothing is sent."""
     placed = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
     return placed.to_local()

@@ -1,4 +1,4 @@
-"""The text part of a model that also reads images or sounds: what trains, and what stays frozen beside it."""
+"""The text part of a multimodal model: what is trained, and what stays frozen."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from backend.catalog.policies.text_model import is_beside_text
 
 
 def freeze_beside_text(model: nn.Module) -> None:
-    """Freeze what reads images and sounds, in place: no text has a gradient for it."""
+    """Freeze the modules for images and sounds, in place, because text gives them no gradient."""
     for name, weight in model.named_parameters():
         if is_beside_text(name):
             weight.requires_grad_(False)

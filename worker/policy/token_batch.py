@@ -14,27 +14,27 @@ from worker.types import SamplingMask
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """The tokens of B completions, each behind its prompt, padded on the right.
+    """Tokens of B completions, each after its prompt, padded on the right.
 
-    Rows may start with prompts of different lengths: token t of row b's completion stands in column
+    Rows may start with prompts of different lengths. Token t of row b's completion is in column
     `prompt_lengths[b] + t` of `ids` and in column t of every (B, T) tensor of the objective.
     """
 
     ids: Tensor
-    """(B, S) int64: prompt, completion, padding."""
+    """Token ids of prompt, completion and padding, (B, S) int64."""
     prompt_lengths: Tensor
-    """(B,) int64, on the CPU."""
+    """Number of tokens of each prompt, (B,) int64, on the CPU."""
     lengths: Tensor
-    """(B,) int64, on the CPU: tokens of each completion."""
+    """Number of tokens of each completion, (B,) int64, on the CPU."""
     mask: Tensor
-    """(B, T) bool: True on the tokens of the completion that the policy wrote: not on observations."""
+    """Mask (B, T) bool: True on the completion's tokens that the policy wrote, False on observations."""
     sampling_masks: tuple[SamplingMask, ...] = ()
-    """B of them, or none: log-probabilities are renormalised over what the sampler kept."""
+    """One sampling mask per completion, or none; log-probabilities are renormalized over the kept tokens."""
     routes: Tensor | None = None
-    """(B, S - 1, L, K) the experts that read each input token in the sampler, for replay; 0 on padding."""
+    """Experts that processed each input token in the sampler, (B, S - 1, L, K), for replay; 0 on padding."""
 
     def rows(self, index: Tensor | slice) -> "TokenBatch":
-        """Some of the rows, with columns that only other rows needed cut off."""
+        """Return some of the rows, without columns that only other rows need."""
         lengths, prompt_lengths = self.lengths[index], self.prompt_lengths[index]
         total = int((lengths + prompt_lengths).max()) if len(lengths) else 0
         width = int(lengths.max()) if len(lengths) else 0
@@ -63,9 +63,9 @@ def token_batch(
     routes: Sequence[NDArray[np.integer]] = (),
     generated: Sequence[NDArray[np.bool_] | None] = (),
 ) -> TokenBatch:
-    """The batch of B prompts (repeated for every completion) and their completions, as token ids.
+    """Create the batch of B prompts (repeated for every completion) and their completions, as token ids.
 
-    Tokens that are not `generated` are read like those of a prompt, and count nowhere.
+    Tokens that are not `generated` are treated as prompt tokens: they are input and count nowhere.
     """
     pairs = zip(prompts, completions, strict=True)
     rows = [torch.tensor([*prompt, *completion]) for prompt, completion in pairs]
@@ -84,7 +84,7 @@ def token_batch(
 
 
 def _generated(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> Tensor:
-    """(B, T): the tokens of completions, without observations."""
+    """Return the mask (B, T) of completion tokens, without observations."""
     for row, row_generated in enumerate(generated):
         if row_generated is not None:
             mask[row, : len(row_generated)] &= torch.from_numpy(row_generated)
@@ -92,13 +92,13 @@ def _generated(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> T
 
 
 def inputs_of(batch: TokenBatch) -> Tensor:
-    """(B, S - 1) bool: True on the tokens that predict something, all but the last of each row."""
+    """Return (B, S - 1) bool: True on tokens that predict something, all except the last of each row."""
     columns = torch.arange(batch.ids.shape[1] - 1)
     return (columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]).to(batch.ids.device)
 
 
 def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
-    """Per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
+    """Return per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
     rows = [torch.as_tensor(row, dtype=torch.float32) for row in values]
     return pad_sequence(rows, batch_first=True).to(like.ids.device)
 
@@ -106,10 +106,10 @@ def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
 def microbatches(
     batch: TokenBatch, *, rows: int = 0, tokens: int = 0, is_packed: bool = False
 ) -> list[Tensor]:
-    """Row indices of micro-batches of completions of similar length, so that little is padding.
+    """Return row indices of micro-batches of completions of similar length, to keep padding small.
 
-    Each holds at most `rows` completions and `tokens` tokens, padding included unless they are packed, but at
-    least one completion; 0: no limit.
+    Each micro-batch holds at most `rows` completions and `tokens` tokens, including padding unless packed,
+    but at least one completion; 0: no limit.
     """
     widths = batch.lengths + batch.prompt_lengths
     order = torch.argsort(widths, stable=True)

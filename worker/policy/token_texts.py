@@ -1,23 +1,23 @@
-"""Token ids to text, piece by piece: the pieces of a completion joined are its text."""
+"""Decoding of token ids piece by piece: the joined pieces of a completion are its text."""
 
 import json
 from typing import Any
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 CONTEXT_FREE = {"Fuse", "ByteLevel"}
-"""Decoders of the tokenizers library under which a token reads the same wherever it stands."""
+"""Decoders of the tokenizers library with which a token's text does not depend on its context."""
 
 CHARACTER_BYTES = 4
-"""No character of UTF-8 is longer."""
+"""Maximum length of a UTF-8 character, in bytes."""
 
 LONGEST_WAIT = 16
-"""After so many tokens without the end of a character the text goes on: it is broken for good."""
+"""Number of tokens without the end of a character after which decoding continues: the text is broken."""
 
 
 class TokenTexts:
     """The text of every generated token.
 
-    A character that spans several tokens belongs to the last of them; the earlier ones get an empty piece.
+    A character that spans several tokens belongs to the last one; the earlier tokens get an empty piece.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -26,7 +26,7 @@ class TokenTexts:
         self.known: dict[int, str] = {}
 
     def pieces(self, ids: list[int]) -> tuple[str, ...]:
-        """One string per id."""
+        """Return one string per id."""
         if self.is_context_free:
             pieces = tuple(self._alone(index) for index in ids)
             if not any(BROKEN in piece for piece in pieces):
@@ -57,7 +57,7 @@ class TokenTexts:
         return tuple(pieces)
 
     def _cut(self, ids: list[int], start: int, end: int, text: str) -> int:
-        """Where tokens that are no characters can be split without splitting one that begins now."""
+        """Return where incomplete tokens can be split without splitting a character that begins now."""
         for cut in range(end - 1, end - CHARACTER_BYTES - 1, -1):
             if self._decode(ids[start:cut]) + self._decode(ids[cut:end]) == text:
                 return cut

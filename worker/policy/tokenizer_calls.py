@@ -13,10 +13,10 @@ from backend.base.sandbox.operation import Operation, Request
 PROBE = "1+1=? The quick brown fox, über 3.14 \n\t \N{SNOWMAN} <eos> " + "a" * 200
 
 DECODED = 1000
-"""Entries of the vocabulary that are decoded at a time."""
+"""Number of vocabulary entries decoded at a time."""
 
 ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
-"""Threads reserve memory, and one text needs one."""
+"""Environment that limits the tokenizer to one thread: threads reserve memory, and one text needs one."""
 
 
 def _import(_request: Request) -> None:
@@ -35,7 +35,7 @@ def _tokenizer(directory: str) -> Any:
 
 
 def _probe(request: Request) -> None:
-    """Load the tokenizer, and have it decode: whoever asked does so next, without limits."""
+    """Load the tokenizer and let it decode, because the caller does so next without limits."""
     tokenizer = _tokenizer(request["directory"])
     tokenizer.decode(tokenizer.encode(PROBE))
     for start in range(0, len(tokenizer), DECODED):
@@ -48,15 +48,15 @@ def _encode(request: Request) -> list[list[int]]:
 
 
 def _apply(request: Request) -> Any:
-    """The messages as the chat template writes them: text or token ids."""
+    """Return the messages as the chat template writes them: text or token ids."""
     tokenizer = _tokenizer(request["directory"])
     return tokenizer.apply_chat_template(request["messages"], return_dict=False, **request["options"])
 
 
 def _limited(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, Any]]:
-    """{"value": ...}, or {"refused": why}: a template raises whatever it likes about messages.
+    """Return {"value": ...}, or {"refused": why}, because a template may raise anything about messages.
 
-    The kernel ends this process after `cpu_seconds`: nothing else stops a call inside C or Rust.
+    The kernel ends this process after `cpu_seconds`, because nothing else stops a call inside C or Rust.
     """
 
     def limited(request: Request) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A policy's tokenizer in a process with limits: it and its chat template come from whoever made the model.
+"""A policy's tokenizer in a process with limits, because it and its chat template come from third parties.
 
-Jinja's sandbox keeps a template from files and attributes, but neither a power of ten inside C nor a chain of
-replacements inside Rust ends before it is done, and one that takes all memory ends the process.
+Jinja's sandbox keeps a template from files and attributes. It does not interrupt a power of ten inside C or a
+chain of replacements inside Rust, and a template that takes all memory ends the process.
 """
 
 import weakref
@@ -17,27 +17,28 @@ from backend.base.sandbox.process import Sandbox
 CALLS = "worker.policy.tokenizer_calls"
 
 CPU_SECONDS = 20
-"""Processor time of a call."""
+"""Maximum processor time of a call, in seconds."""
 
 MEMORY_GB = 3
-"""Of the process; its libraries take a tenth of that."""
+"""Memory limit of the process, in GB; its libraries take a tenth of that."""
 
 CHARACTERS = 50_000
-"""Of all texts of a call, unless one alone is longer: the reply fits, with a token for every byte."""
+"""Maximum characters of all texts of a call, unless a single text is longer; the reply then fits."""
 
 TRIES = 2
-"""Processes that a prompt is tried in: others may have ended the first, for want of memory."""
+"""Number of processes in which a prompt is tried, because others may have ended the first for lack of
+memory."""
 
 CLOCK = 3
-"""Seconds on the clock for each second of processor time: other processes must not decide."""
+"""Wall-clock seconds allowed per second of processor time, so that other processes do not decide."""
 
 
 class Refused(Exception):
-    """A tokenizer or a chat template that raises, or goes beyond its limits; the message says why."""
+    """A tokenizer or a chat template that raises or exceeds its limits; the message says why."""
 
 
 class TokenizerProcess:
-    """Asks the tokenizer of a directory. Every call raises Refused; threads take turns."""
+    """Calls the tokenizer of a directory. Every call raises Refused; threads take turns."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
@@ -53,11 +54,11 @@ class TokenizerProcess:
         self._ask("probe")
 
     def encode(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
-        """Token ids of each text; many short ones are one call with its limits."""
+        """Return the token ids of each text; many short texts share one call and its limits."""
         return [ids for batch in _batches(texts) for ids in self._ask("encode", texts=batch, options=options)]
 
     def apply(self, messages: list[Mapping[str, Any]], **options: Any) -> Any:
-        """Messages as the chat template writes them: text, or token ids with tokenize=True."""
+        """Return messages as the chat template writes them: text, or token ids with tokenize=True."""
         return self._ask("apply", messages=messages, options=options)
 
     def _ask(self, op: str, **request: Any) -> Any:

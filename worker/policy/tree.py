@@ -1,8 +1,9 @@
-"""Training forward over the tree of prefixes: what several completions have in common is computed once.
+"""Training forward pass over the tree of prefixes: shared prefixes are computed once.
 
-The G completions of a prompt share the prompt, and often their first words; a policy that is sure of most
-tokens writes some of them word for word alike. Every distinct prefix is one node; linear layers run over
-nodes, only attention spreads them out into rows. Log-probabilities and gradients are those of a padded batch.
+The G completions of a prompt share the prompt, and often their first words. A policy that is sure of most
+tokens writes some completions word for word alike. Every distinct prefix is one node. Linear layers run over
+nodes; only attention spreads them out into rows. Log-probabilities and gradients equal those of a padded
+batch.
 """
 
 from typing import Any, NamedTuple
@@ -19,35 +20,36 @@ from worker.policy.token_batch import TokenBatch
 
 
 class PathBlock(NamedTuple):
-    """Paths of similar length, the first part of which other paths have computed already."""
+    """Paths of similar length, whose first part is computed by other paths already."""
 
     paths: Tensor
-    """(R, S) the nodes along each path; padded with node 0."""
+    """Nodes along each path, (R, S); padded with node 0."""
     first: int
-    """The first column that any of these paths is needed for."""
+    """First column that any of these paths is needed for."""
 
 
 class PrefixTree(NamedTuple):
-    """The distinct prefixes of a batch: N nodes, all of which lie on the paths of the blocks."""
+    """Distinct prefixes of a batch: N nodes, all of which lie on the paths of the blocks."""
 
     tokens: Tensor
-    """(N,) the last token of each prefix."""
+    """Last token of each prefix, (N,)."""
     positions: Tensor
-    """(N,) its position."""
+    """Position of each prefix's last token, (N,)."""
     blocks: tuple[PathBlock, ...]
-    """The longest paths; each ends with the nodes that it is needed for."""
+    """Blocks of the longest paths; each path ends with the nodes that it is needed for."""
     seats: Tensor
-    """(N,) where each node stands in `paths[:, first:]` of all blocks, flattened one after the other."""
+    """Position (N,) of each node in `paths[:, first:]` of all blocks, flattened and concatenated."""
     nodes: Tensor
-    """(B, S) the node after each input token of the batch; -1 on padding."""
+    """Node after each input token of the batch, (B, S); -1 on padding."""
 
 
 MIN_SAVED = 2**13
-"""Scores of a query head that a further block must save; its operations cost about half as much."""
+"""Minimum number of scores per query head that a further block must save; its operations cost about half as
+much."""
 
 
 def prefix_tree(batch: TokenBatch) -> PrefixTree:
-    """The tree of all prefixes that predict something: every row without its last token."""
+    """Build the tree of all prefixes that predict something: every row without its last token."""
     ids = batch.ids[:, :-1].cpu().numpy()
     lengths = (batch.prompt_lengths + batch.lengths - 1).numpy()
     nodes = numbered(ids, lengths)
@@ -82,10 +84,10 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
 
 
 def alike(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Indices of R paths in blocks, so that few scores are computed in vain.
+    """Group R paths into blocks of path indices, so that few scores are computed in vain.
 
-    Of each path the columns from `first` (R,) to its length are needed. A block computes a rectangle: all
-    columns between the first and the last that any of its paths needs, against all columns before.
+    The columns from `first` (R,) on are needed of each path. A block computes a rectangle: all columns
+    between the first and the last that any of its paths needs, against all columns before.
     """
     return _split(np.arange(len(first)), first, lengths)
 
@@ -107,13 +109,15 @@ def _split(
 
 
 def _scores(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(R,) scores that a block of the first 1, 2, ... R paths computes."""
+    """Return the number of scores (R,) that a block of the first 1, 2, ... R paths computes."""
     widest = np.maximum.accumulate(lengths)
     return np.arange(1, len(first) + 1) * (widest - np.minimum.accumulate(first)) * widest
 
 
 def numbered(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number (B, S) for the prefix up to each token, equal for equal prefixes; -1 from the row's end on."""
+    """Return a number (B, S) for the prefix up to each token, equal for equal prefixes; -1 after the
+    row's end.
+    """
     nodes = np.full(ids.shape, -1)
     before, count = np.zeros(len(ids), dtype=np.int64), 0
     for column in range(ids.shape[1]):
@@ -125,7 +129,7 @@ def numbered(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.i
 
 
 def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
-    """The model's last hidden state (N, H), after the final norm, of every node."""
+    """Return the model's last hidden state (N, H), after the final norm, of every node."""
     lean = LeanModel(model)
     rotations = lean.rotations(tree.positions)
     groups, like = lean.heads // lean.kv_heads, lean.head.weight
@@ -148,7 +152,7 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
 
 
 def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Tensor:
-    """Mixed values (R * (S - first), heads * D): each node of a block attends to the prefixes of itself."""
+    """Return mixed values (R * (S - first), heads * D): each node of a block attends to its prefixes."""
     rows, length = block.paths.shape
     count = length - block.first
     spread = [
@@ -169,9 +173,9 @@ def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Te
 
 
 def causal(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:
-    """The causal mask added to the scores of `groups` stacked query heads, (groups * (S - first), S).
+    """Return the causal mask added to the scores of `groups` stacked query heads, (groups * (S - first), S).
 
-    -inf on later tokens; queries begin at column `first`.
+    The mask is -inf on later tokens; queries begin at column `first`.
     """
     mask = torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
     return mask[first:].repeat(groups, 1)

@@ -1,4 +1,4 @@
-"""A fixed sample of a model's weights, by which the size of an update is estimated."""
+"""Fixed sample of a model's weights, from which the size of an update is estimated."""
 
 import math
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 SAMPLED = 16_384
-"""Weights in the sample at most; smaller models are taken whole."""
+"""Maximum number of weights in the sample; smaller models are sampled completely."""
 
 
 class WeightSample:
-    """Every n-th trainable weight, as it was when the sample was taken; weights may only change in place."""
+    """Every n-th trainable weight at the time of the sample; weights may only change in place."""
 
     def __init__(self, model: nn.Module) -> None:
         weights = [weight.detach().view(-1) for weight in model.parameters() if weight.requires_grad]
@@ -20,7 +20,7 @@ class WeightSample:
         self.before = self._values()
 
     def moved(self) -> float:
-        """L2 norm of the change of all weights since the sample was taken, estimated from the sample."""
+        """Return the L2 norm of the change of all weights since then, estimated from the sample."""
         change = self._values() - self.before
         return float(change.norm()) * math.sqrt(self.count / max(1, len(change)))
 

@@ -1,11 +1,11 @@
-"""Episodes of an environment: one instruction for all of them; what differs is the seed of the episode."""
+"""Episodes of an environment, which share one instruction and differ in the episode's seed."""
 
 from worker.problems.base import Split
 from worker.prompt import Prompt
 
 
 class Episodes:
-    """Different episodes without end. The eval split ignores the seed, as that of sums."""
+    """Endless supply of different episodes. The eval split ignores the seed, as that of sums."""
 
     name = "episodes"
 
@@ -13,7 +13,7 @@ class Episodes:
         self.seed, self.instruction, self.domain = seed, instruction, domain
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Episode number `index` of a split; its id is what the environment's seed is made of."""
+        """Return episode number `index` of a split; the environment's seed is derived from its id."""
         stream = "test" if split == "eval" else f"train/{self.seed}"
         return Prompt(
             id=f"episodes/{stream}/{index}",

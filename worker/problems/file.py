@@ -10,20 +10,20 @@ from worker.problems.rows import RowProblem, row_source
 
 
 class JsonlTable:
-    """The rows of an indexed file, read from the disk when they are asked for."""
+    """Rows of an indexed file, read from disk on request."""
 
     def __init__(self, index: JsonlIndex) -> None:
         self._index = index
         self.keys, self.splits = index.keys, index.splits
 
     def row(self, number: int) -> dict[str, Any]:
-        """One row; BadDataset when the file has changed since it was indexed."""
+        """Return one row. Raises BadDataset if the file has changed since it was indexed."""
         return read_row(self._index, number)
 
 
 def load_file(
     source: FileProblem, datasets_dir: Path, *, seed: int, shuffled: bool, trains: bool = True
 ) -> RowProblem:
-    """The problem of a file; ValueError says what is wrong with it."""
+    """Load the problem of a file. Raises ValueError with the reason if it is invalid."""
     index = checked_file(source, datasets_dir, trains=trains)
     return RowProblem(JsonlTable(index), row_source(source), seed=seed, shuffled=shuffled)

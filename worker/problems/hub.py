@@ -1,4 +1,4 @@
-"""A dataset of the Hugging Face hub as a problem, read from Parquet files; no code of a dataset is run."""
+"""A dataset of the Hugging Face hub as a problem, read from Parquet files. Code of a dataset is never run."""
 
 import json
 import tempfile
@@ -28,14 +28,14 @@ from backend.config.sources import offline_reason
 from worker.problems.rows import RowProblem, row_source
 
 MAX_FILE_BYTES = 20_000_000_000
-"""Unpacked, of one file."""
+"""Maximum unpacked size of one file, in bytes."""
 
 
 class SpooledTable:
-    """Rows in an unnamed file on the disk: of each only its place is kept in memory."""
+    """Rows in an unnamed file on disk; only their positions are kept in memory."""
 
     def __init__(self, columns: Columns) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the table is used
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the table is used
         weakref.finalize(self, self._file.close)
         self._columns = columns
         self._ends = array("Q", [0])
@@ -43,14 +43,14 @@ class SpooledTable:
         self.splits = bytearray()
 
     def add(self, line: bytes, row: dict[str, Any], split: int) -> None:
-        """Keep a checked row."""
+        """Add a checked row."""
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
         self.keys.append(question_key(question_text(prompt_of(row, self._columns))))
         self.splits.append(split)
 
     def row(self, number: int) -> dict[str, Any]:
-        """One row."""
+        """Return one row."""
         start, end = self._ends[number], self._ends[number + 1]
         self._file.seek(start)
         row: dict[str, Any] = json.loads(self._file.read(end - start))
@@ -58,7 +58,7 @@ class SpooledTable:
 
 
 def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) -> RowProblem:
-    """The problem of a hub dataset; ValueError says why it cannot be had."""
+    """Load the problem of a hub dataset. Raises ValueError with the reason if it is unavailable."""
     if not hf_online:
         raise ValueError(offline_reason(source.dataset))
     train = _downloaded(source.dataset, source.subset, source.split, source.revision)
@@ -74,7 +74,7 @@ def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) 
 def load_folders(
     source: HubProblem, train: Path, held_out: Path | None, *, seed: int, shuffled: bool
 ) -> RowProblem:
-    """The problem of folders laid out as on the hub, with training rows and with held-out ones."""
+    """Load the problem of folders with the hub's layout, with training rows and held-out rows."""
     columns = Columns(source.prompt_field, source.answer_field)
     table = SpooledTable(columns)
     mark = UNMARKED if held_out is None else TRAIN
@@ -87,7 +87,9 @@ def load_folders(
 
 
 def _patterns(subset: str, split: str) -> list[str]:
-    """Where files of a split lie: in the hub's Parquet branch, and as datasets are usually pushed."""
+    """Return path patterns of a split's files: in the hub's Parquet branch, and as datasets are usually
+    pushed.
+    """
     folders = [f"{subset}/", "data/", ""] if subset == "default" else [f"{subset}/"]
     names = [f"{split}/*", f"{split}-*", f"{split}"]
     return [f"{folder}{name}.{kind}" for folder in folders for name in names for kind in ("parquet", "jsonl")]

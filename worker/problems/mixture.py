@@ -1,4 +1,4 @@
-"""Several problems mixed by weight. The only state of training is a cursor: how many prompts were drawn."""
+"""A weighted mixture of problems. The only state of training is a cursor: the number of drawn prompts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -32,10 +32,11 @@ from worker.prompt import Prompt
 
 ALL_ROWS = DataConfig()
 ROUND = 1000
-"""Prompts after which the shares of the sources are exact."""
+"""Number of prompts after which the shares of the sources are exact."""
 
 DETOUR, DETOURS = 1_000_003, 50
-"""Where another prompt is taken from when one source trains on what another holds out."""
+"""Replacement of a training prompt that another source holds out. DETOUR is the step, DETOURS the number of
+tries."""
 
 FIELDS = {
     "sums": "operands",
@@ -45,7 +46,7 @@ FIELDS = {
     "episodes": "instruction",
     "plugin": "entry_point",
 }
-"""The field of each kind of source that errors about it are shown at."""
+"""Field at which errors about each type of source are reported."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +55,22 @@ class Ingredient:
 
     problem: Problem
     label: str
-    """What its prompts name as their problem; unique within the mixture."""
+    """Problem name of the source's prompts; unique within the mixture."""
     weight: float
     domain: str
-    """Domain of prompts that name none themselves."""
+    """Domain of prompts that do not name one themselves."""
 
 
 class Mixture:
     """Training prompts by cursor, and a fixed held-out set; build that set first.
 
-    Prompt i comes from the source that a smooth weighted round-robin names, so every short stretch has nearly
-    the right shares; its number within the source is how often that source came before.
+    Prompt i comes from the source that a smooth weighted round-robin selects, so every short stretch has
+    nearly the right shares. Its number within the source is the number of earlier selections of that source.
     """
 
     def __init__(self, ingredients: Sequence[Ingredient], selections: Sequence[Selection] = ()) -> None:
         self.selections = tuple(selections)
-        """What was left out of each source of rows."""
+        """Rows that were left out, per source of rows."""
         self._ingredients = tuple(ingredients)
         weights = [ingredient.weight for ingredient in ingredients]
         self._pattern = round_robin(quotas(weights, total=ROUND if len(weights) > 1 else 1))
@@ -78,11 +79,11 @@ class Mixture:
         self._held_out: set[str] = set()
 
     def prompts(self, cursor: int, count: int) -> list[Prompt]:
-        """Training prompts number `cursor` to `cursor + count - 1` of the run, none of them held out."""
+        """Return training prompts `cursor` to `cursor + count - 1` of the run, none of them held out."""
         return [self._prompt(number) for number in range(cursor, cursor + count)]
 
     def evaluation_set(self, count: int) -> list[Prompt]:
-        """Held-out prompts, all different, shared out by weight; fewer when a source has no more of them."""
+        """Return different held-out prompts, divided by weight; fewer if a source has no more of them."""
         shares = quotas([ingredient.weight for ingredient in self._ingredients], total=count)
         prompts = [
             prompt
@@ -94,7 +95,7 @@ class Mixture:
         return list(different.values())
 
     def hold_out(self, prompts: Iterable[Prompt]) -> None:
-        """Keep these prompts out of training, too."""
+        """Exclude these prompts from training, too."""
         self._held_out.update(prompt.task for prompt in prompts)
 
     def close(self) -> None:
@@ -124,10 +125,10 @@ def build_mixture(
     data: DataConfig = ALL_ROWS,
     held_out: Sequence[str] = (),
 ) -> Mixture:
-    """The mixture of a run; order `sequential` gives every run the same prompts, whatever its seed.
+    """Build the mixture of a run; order `sequential` gives every run the same prompts, whatever its seed.
 
-    `held_out` are questions of suites, which training rows are compared with beside those that the sources
-    themselves hold out. Raises InvalidConfig naming the source that cannot be had or has no row left, or
+    `held_out` holds questions of suites, with which training rows are compared in addition to the questions
+    that the sources hold out. Raises InvalidConfig with the source that is unavailable or has no row left, or
     PluginFailed.
     """
     seed = 0 if order == "sequential" else seed
@@ -156,7 +157,7 @@ def _selected(
     of_suites: Sequence[str],
     datasets_dir: Path,
 ) -> list[Selection]:
-    """The rows of every source that train; a held-out question of one source counts for all."""
+    """Select the training rows of every source; a held-out question of one source counts for all."""
     if data.is_default:
         return []
     rows = {
@@ -188,17 +189,17 @@ def _measured(data: DataConfig, datasets_dir: Path) -> PassRates | None:
 
 
 def _at_source(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:
-    """The error of one source, at the field that names it."""
+    """Return the error of one source, at the field that names the source."""
     return InvalidConfig([source_error(problems[number], f"problems.{number}", error)])
 
 
 def source_error(source: ProblemSource, path: str, error: Exception) -> FieldError:
-    """The error of a source at a dotted path, at the field that names what it reads."""
+    """Return the error of a source at a dotted path, at the field that names its input."""
     return FieldError(f"{path}.{FIELDS[source.name]}", str(error))
 
 
 def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:
-    """The sources' labels; the second source of the same label gets #2 behind it, and so on."""
+    """Return the sources' labels; the second source with the same label gets the suffix #2, and so on."""
     labels: Counter[str] = Counter()
     unique = []
     for source in problems:
@@ -210,7 +211,7 @@ def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:
 def build_problem(
     source: ProblemSource, *, seed: int, shuffled: bool, datasets_dir: Path, hf_online: bool
 ) -> Problem:
-    """The problem that a source describes; one prompt of each split is drawn, so that errors come early."""
+    """Build the problem that a source describes, and draw one prompt per split to find errors early."""
     problem = new_problem(
         source, seed=seed, shuffled=shuffled, datasets_dir=datasets_dir, hf_online=hf_online
     )
@@ -224,13 +225,13 @@ def build_problem(
 
 
 def close_problem(problem: Problem) -> None:
-    """End the processes of a problem that has some."""
+    """End the processes of a problem, if any."""
     if isinstance(problem, ReasoningGym):
         problem.close()
 
 
 def quotas(weights: Sequence[float], *, total: int) -> list[int]:
-    """`total` shared out by weight, largest remainders first; everyone gets one where that is possible."""
+    """Divide `total` by weight, largest remainders first; everyone gets one if possible."""
     exact = [weight / sum(weights) * total for weight in weights]
     shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact]
     by_need = sorted(range(len(weights)), key=lambda at: exact[at] - shares[at], reverse=True)
@@ -242,7 +243,7 @@ def quotas(weights: Sequence[float], *, total: int) -> list[int]:
 
 
 def round_robin(shares: Sequence[int]) -> list[int]:
-    """Each source as often as its share, spread out evenly (nginx's smooth weighted round-robin)."""
+    """Return each source as often as its share, spread evenly (nginx's smooth weighted round-robin)."""
     credit, order = [0] * len(shares), []
     for _ in range(sum(shares)):
         credit = [have + share for have, share in zip(credit, shares, strict=True)]
@@ -262,7 +263,7 @@ def _counts_before(pattern: Sequence[int]) -> list[int]:
 
 
 def held_out_prompts(ingredient: Ingredient, limit: int) -> list[Prompt]:
-    """The first `limit` different held-out prompts; a source that keeps repeating itself has no more."""
+    """Return the first `limit` different held-out prompts; a source that repeats itself has no more."""
     by_task: dict[str, Prompt] = {}
     repeats = 0
     for index in count():
@@ -287,7 +288,7 @@ def new_problem(
     hf_online: bool,
     trains: bool = True,
 ) -> Problem:
-    """The problem that a source describes; a file that is only evaluated on need not have training rows."""
+    """Create the problem that a source describes; a file used only for evaluation needs no training rows."""
     match source:
         case SumsProblem():
             return Sums(

@@ -1,11 +1,11 @@
-"""Problem sources of a user's own: entry points of the group `grpolab.problems`.
+"""Problem plugins: entry points of the group `grpolab.problems`.
 
     class Palindromes:
         name = "palindromes"
         def __init__(self, *, seed: int, length: int = 5) -> None: ...
         def sample(self, index: int, split: Split) -> Prompt: ...
 
-`sample` depends on nothing but parameters, split and index, and never gives an eval prompt to training.
+`sample` depends only on parameters, split and index, and never returns an eval prompt for training.
 """
 
 import json
@@ -22,7 +22,7 @@ from worker.prompt import Prompt
 
 
 class Plugin:
-    """A user's problem source, each of its answers checked."""
+    """Problem source of a plugin, whose answers are all checked."""
 
     def __init__(self, source: PluginProblem, *, seed: int) -> None:
         self.name = source.label
@@ -31,7 +31,10 @@ class Plugin:
         self._problem = _guarded(self.name, lambda: factory(seed=seed, **source.params))
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """The plugin's prompt; PluginFailed when it raises or returns anything else than a usable prompt."""
+        """Return the plugin's prompt.
+
+        Raises PluginFailed if the plugin raises or returns no usable prompt.
+        """
         prompt = _guarded(self.name, lambda: self._problem.sample(index, split))
         if not isinstance(prompt, Prompt):
             raise PluginFailed(
@@ -59,7 +62,7 @@ class Plugin:
 
 
 def _check_parts(prompt: Prompt) -> None:
-    """Refuse messages that no template can write, and columns that rewards cannot be sent."""
+    """Refuse messages that no template can write, and columns that cannot be sent to rewards."""
     if prompt.messages:
         read_messages(list(prompt.messages))
     read_tools(list(prompt.tools) or None)

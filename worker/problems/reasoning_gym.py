@@ -14,7 +14,7 @@ from worker.rewards.correctness import JUDGING
 from worker.rewards.reasoning_gym.entries import CHUNK
 
 EVAL_SHARE = 4
-"""One question in this many is held out."""
+"""Number of questions per held-out question."""
 
 QUESTION_SECONDS = 60.0
 EVAL_SEED = 2**31
@@ -25,18 +25,18 @@ SEEDS_PER_TRY = 2**26
 
 
 class EntryPosition(NamedTuple):
-    """The position of an entry in the library's stream."""
+    """Position of an entry in the library's stream."""
 
     seed: int
     offset: int
 
 
 class ReasoningGym:
-    """Questions drawn by position, in a process of their own.
+    """Questions drawn by position, in a separate process.
 
-    The split is a property of the question's text: a hash of it decides, whatever the seed; training and
-    evaluation draw from different seeds besides. The eval split ignores the run's seed: all runs face the
-    same questions. The generating process has a fixed hash seed: tasks that iterate over sets are repeatable.
+    The split depends only on a hash of the question's text, whatever the seed. Training and evaluation also
+    draw from different seeds. The eval split ignores the run's seed, so all runs get the same questions. The
+    generating process has a fixed hash seed, so that tasks that iterate over sets are repeatable.
     """
 
     def __init__(self, source: ReasoningGymProblem, *, seed: int) -> None:
@@ -51,9 +51,9 @@ class ReasoningGym:
         self._failures = 0
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Prompt number `index` of a split; ValueError when the task refuses its parameters.
+        """Return prompt number `index` of a split. Raises ValueError if the task refuses its parameters.
 
-        A task with few questions begins its held-out ones again after the last.
+        A task with few questions restarts its held-out ones after the last.
         """
         position = self._train_position(index) if split == "train" else self._eval_position(index)
         return self._prompt(position, index=index)
@@ -79,7 +79,7 @@ class ReasoningGym:
         return list(self._held_out.values())[index % len(self._held_out)]
 
     def _try_next(self) -> bool:
-        """Look at one more question of the evaluation's seeds; whether it is held out and new."""
+        """Examine one more question of the evaluation's seeds; return whether it is held out and new."""
         position = _position(EVAL_SEED, self._tried)
         self._tried += 1
         question = self._entry(position)["question"]
@@ -119,6 +119,8 @@ def is_held_out(question: str) -> bool:
 
 
 def _position(seed: int, index: int) -> EntryPosition:
-    """Chunks of consecutive seeds: most tasks draw entry i of seed s from s + i, so none comes twice."""
+    """Return a position in chunks of consecutive seeds. Most tasks draw entry i of seed s from s + i, so no
+    entry is repeated.
+    """
     chunk, offset = divmod(index, CHUNK)
     return EntryPosition(seed + chunk * CHUNK, offset)

@@ -1,4 +1,4 @@
-"""Problems made of rows: a table of questions and answers, split and ordered without ever being copied."""
+"""Problems made of rows: a table of questions and answers, split and ordered without copies."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,22 +36,22 @@ class Table(Protocol):
 
     @property
     def keys(self) -> Sequence[int]:
-        """[rows] 64-bit hash of each question."""
+        """Return a 64-bit hash of each question, [rows]."""
         ...
 
     @property
     def splits(self) -> Sequence[int]:
-        """[rows] UNMARKED, TRAIN or EVAL."""
+        """Return UNMARKED, TRAIN or EVAL for each row, [rows]."""
         ...
 
     def row(self, number: int) -> Mapping[str, Any]:
-        """One row."""
+        """Return one row."""
         ...
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """The rule by which rows become prompts."""
+    """Rule by which rows become prompts."""
 
     label: str
     columns: Columns
@@ -63,10 +63,10 @@ class RowSource:
 
 
 class RowProblem:
-    """A finite table as an endless supply: every pass over the training rows has an order of its own.
+    """A finite table as an endless supply. Every pass over the training rows has its own order.
 
-    Held-out rows are marked in the table or chosen by a hash of the question, so a question that stands in
-    several rows is on one side with all of them. Evaluation sees them in the same order in every run.
+    Held-out rows are marked in the table or chosen by a hash of the question, so all rows with the same
+    question are in the same split. Evaluation uses them in the same order in every run.
     """
 
     def __init__(self, table: Table, source: RowSource, *, seed: int, shuffled: bool) -> None:
@@ -81,11 +81,11 @@ class RowProblem:
         self._order = lru_cache(maxsize=2)(self._new_order)
 
     def held_out_questions(self) -> list[str]:
-        """The questions that are held out, without instruction."""
+        """Return the questions that are held out, without instruction."""
         return list(self._questions("eval"))
 
     def hold_out_all(self) -> None:
-        """Make every row a held-out one: the table is a test set."""
+        """Hold out every row, because the table is a test set."""
         everything = np.arange(len(self._table.keys))
         self._rows = {"train": everything[:0], "eval": _first_of_each(self._table, everything)}
         self._order.cache_clear()
@@ -93,9 +93,9 @@ class RowProblem:
     def select(
         self, data: DataConfig, held_out: Collection[str], measured: PassRates | None = None
     ) -> Selection:
-        """Leave out rows that are not to train, given every held-out question and an earlier run's rates.
+        """Exclude rows from training, given every held-out question and an earlier run's rates.
 
-        ValueError when a column is missing, no row was measured or no row is left.
+        Raises ValueError if a column is missing, no row was measured or no row is left.
         """
         selection = Selection(
             self.name,
@@ -131,14 +131,14 @@ class RowProblem:
         return selection
 
     def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
-        """The pass rate of each training row; None if it is not known."""
+        """Return the pass rate of each training row; None if it is not known."""
         if data.pass_rate_field:
             return [pass_rate(row, data) for row in self._read("train")]
         prompts = (self._prompt("train", position) for position in range(len(self._rows["train"])))
         return [None if measured is None else measured.rate(prompt.id, prompt.text) for prompt in prompts]
 
     def _select_near(self, selection: Selection, data: DataConfig, held_out: list[str]) -> None:
-        """Count rows much like another one or a held-out question, and leave them out if wanted."""
+        """Count near duplicates of other rows or held-out questions, and exclude them if configured."""
         twins = near_duplicates(self._questions("train"), held_out, data.similarity)
         selection.near_held_out = sum(twin.other < 0 for twin in twins)
         selection.near = len(twins) - selection.near_held_out
@@ -156,7 +156,7 @@ class RowProblem:
             self._keep([n for n in range(len(self._rows["train"])) if n not in near])
 
     def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
-        """Let only the training rows at these places train; how many are left out."""
+        """Keep only the training rows at these positions; return how many are left out."""
         before = self._rows["train"]
         self._rows["train"] = before[np.asarray(places, dtype=np.int64)]
         return len(before) - len(self._rows["train"])
@@ -176,7 +176,7 @@ class RowProblem:
         return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0)
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Prompt number `index` of a split; after the last row the next pass begins."""
+        """Return prompt number `index` of a split; after the last row the next pass begins."""
         rows = self._rows[split]
         round_, position = divmod(index, len(rows))
         number = int(rows[self._order(split, 0 if split == "eval" else round_)[position]])
@@ -194,7 +194,7 @@ class RowProblem:
 
 
 def row_source(source: FileProblem | HubProblem) -> RowSource:
-    """The rule that a source of rows describes."""
+    """Return the rule that a source of rows describes."""
     return RowSource(
         label=source.label,
         columns=Columns(source.prompt_field, source.answer_field),
@@ -207,14 +207,14 @@ def row_source(source: FileProblem | HubProblem) -> RowSource:
 
 
 def _rows_of(table: Table, held_out: set[int], *, inside: bool) -> NDArray[np.int64]:
-    """Numbers of the rows whose question is, or is not, held out."""
+    """Return the numbers of the rows whose question is, or is not, held out."""
     return np.array(
         [row for row, key in enumerate(table.keys) if (key in held_out) is inside], dtype=np.int64
     )
 
 
 def _first_of_each(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows without those whose question stood in an earlier one."""
+    """Return the rows without repeated questions."""
     first = {table.keys[row]: row for row in reversed(rows.tolist())}
     return np.array(sorted(first.values()), dtype=np.int64)
 
@@ -240,5 +240,5 @@ def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) 
 
 
 def with_instruction(question: str, instruction: str) -> str:
-    """The question, and the instruction on a line of its own."""
+    """Return the question, and the instruction on a separate line."""
     return f"{question.rstrip()}\n{instruction}" if instruction else question

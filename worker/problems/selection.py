@@ -1,4 +1,4 @@
-"""The rows of a dataset that train, by duplicates, overlap with held-out questions and pass rate."""
+"""Selection of a dataset's training rows by duplicates, overlap with held-out questions and pass rate."""
 
 import math
 import re
@@ -15,39 +15,39 @@ LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
 
 Dropped = Literal["near_duplicates", "duplicates", "contamination"]
 FIELDS: tuple[Dropped, ...] = ("near_duplicates", "duplicates", "contamination")
-"""Fields of a config that may be `drop`."""
+"""Config fields that may be `drop`."""
 
 
 @dataclass
 class Selection:
-    """The outcome for one source."""
+    """Result of the selection for one source."""
 
     source: str
     rows: int
-    """Training rows before anything was left out."""
+    """Number of training rows before selection."""
     duplicates: int = 0
-    """Rows whose question stood in an earlier one."""
+    """Number of rows whose question repeats an earlier one."""
     out_of_range: int = 0
-    """Rows whose pass rate is unknown or outside the limits."""
+    """Number of rows whose pass rate is unknown or outside the limits."""
     measured: int = 0
-    """Rows with a pass rate of an earlier run, whose name is `measured_by`."""
+    """Number of rows with a pass rate of the earlier run `measured_by`."""
     measured_by: str = ""
     contaminated: int = 0
-    """Rows that overlap with a held-out question."""
+    """Number of rows that overlap with a held-out question."""
     examples: list[str] = field(default_factory=list)
-    """Ids of the first of these."""
+    """Ids of the first contaminated rows."""
     near: int = 0
-    """Rows much like an earlier one."""
+    """Number of near duplicates of earlier rows."""
     near_held_out: int = 0
-    """Rows much like a held-out question."""
+    """Number of near duplicates of held-out questions."""
     twins: list[str] = field(default_factory=list)
-    """The first of both in words."""
+    """Descriptions of the first near duplicates of both kinds."""
     dropped: list[Dropped] = field(default_factory=list)
-    """What is not only counted but left out."""
+    """Findings that are not only counted but excluded."""
 
     @property
     def sentence(self) -> str:
-        """The outcome in words; empty if there is nothing to say."""
+        """Return the result in words; "" if there is nothing to say."""
         near, duplicates, contamination = map(self._outcome, FIELDS)
         parts = [
             (self.duplicates, f"repeat a question ({duplicates})"),
@@ -65,7 +65,7 @@ class Selection:
 
 
 def pass_rate(row: Any, data: DataConfig) -> float | None:
-    """The measured pass rate of a row; None if it is not known. ValueError for what is no rate."""
+    """Return the measured pass rate of a row; None if it is not known. Raises ValueError if it is no rate."""
     value = cell(row, data.pass_rate_field)
     rate = number_of(value)
     if rate is not None and not 0 <= rate <= 1:
@@ -76,7 +76,7 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
 
 
 def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
-    """A number that grows with the difficulty of a row; infinite where it is not known."""
+    """Return a number that grows with the difficulty of a row; infinite if it is not known."""
     if data.difficulty_field:
         value = number_of(cell(row, data.difficulty_field))
         return math.inf if value is None else value
@@ -84,7 +84,7 @@ def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
 
 
 def number_of(value: Any) -> float | None:
-    """A number, or the one at the end of a text; None if there is none."""
+    """Return a number, or the number at the end of a text; None if there is none."""
     if isinstance(value, str):
         match = LAST_NUMBER.search(value[-100:])
         value = float(match[0]) if match else None

@@ -1,4 +1,4 @@
-"""The prompts of the suites that a run is evaluated on."""
+"""Loading of the prompts of the suites that a run is evaluated on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from worker.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class LoadedSuite:
-    """A suite with its prompts, the same ones in every run."""
+    """A suite with its prompts, which are the same in every run."""
 
     suite: Suite
     prompts: Sequence[Prompt]
     questions: Sequence[str]
-    """Texts that training rows are compared with, without instruction."""
+    """Texts with which training rows are compared, without instruction."""
 
 
 def load_suites(suites: Sequence[Suite], *, datasets_dir: Path, hf_online: bool) -> list[LoadedSuite]:
-    """Every suite with its prompts.
+    """Load every suite with its prompts.
 
-    Raises InvalidConfig naming the source that cannot be had, or PluginFailed.
+    Raises InvalidConfig with the source that is unavailable, or PluginFailed.
     """
     loaded = []
     for number, suite in enumerate(suites):

@@ -7,15 +7,15 @@ from worker.problems.base import Split
 from worker.prompt import Prompt
 
 MIN_SETS = 200
-"""Smaller spaces leave too few held-out sums to evaluate on."""
+"""Minimum number of sets of operands; smaller spaces leave too few held-out sums to evaluate on."""
 
 
 class Sums:
     """Sums of `operands` integers drawn uniformly from [low, high].
 
-    The split is a property of the operands alone: a hash of the sorted operands decides it, whatever the
-    seed. So a held-out sum, in any order of its operands, is never trained on, in any run, nor in the
-    warm start of the tiny policy. The eval split ignores the seed: all runs face the same questions.
+    The split depends only on a hash of the sorted operands, whatever the seed. So a held-out sum, in any
+    order of its operands, is never trained on, in any run, nor in the warm start of the tiny policy. The eval
+    split ignores the seed, so all runs get the same questions.
     """
 
     name = "sums"
@@ -27,7 +27,7 @@ class Sums:
         self.seed, self.operands, self.low, self.high, self.domain = seed, operands, low, high, domain
 
     def sample(self, index: int, split: Split) -> Prompt:
-        """Prompt number `index` of a split; the same sum may come again under another index."""
+        """Return prompt number `index` of a split; the same sum may occur again under another index."""
         stream = f"test/{index}" if split == "eval" else f"train/{self.seed}/{index}"
         numbers = draw_operands(
             stream, operands=self.operands, low=self.low, high=self.high, is_eval=split == "eval"

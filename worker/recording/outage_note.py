@@ -1,4 +1,4 @@
-"""The note by which a trainer shows, while the database is away, that its steps wait to be stored."""
+"""The note with which a trainer shows, during a database outage, that its steps wait to be stored."""
 
 import time
 from collections.abc import Callable
@@ -9,29 +9,29 @@ from backend.service.monitoring.backlog import Note, remove_note, write_note
 from backend.storage.faults import Fault
 
 WORTH_TELLING_SECONDS = 2.0
-"""A shorter wait is no news."""
+"""Seconds of waiting after which an outage is reported."""
 
 
 class Backlog(NamedTuple):
-    """The steps that wait at this moment."""
+    """Steps that are waiting at this moment."""
 
     steps: int
     is_held: bool
-    """Whether training itself waits."""
+    """Whether training itself is waiting."""
 
 
 class Outage:
-    """One run's wait for its database: a note while it lasts, a sentence when it is over."""
+    """One run's wait for its database: a note while it lasts, an event when it is over."""
 
     def __init__(self, path: Path | None, run_id: str, backlog: Callable[[], Backlog]) -> None:
-        """`path` is where the service looks for the note; None: nobody looks."""
+        """Create the note; `path` is where the service reads it, None: nowhere."""
         self._path, self._run_id, self._backlog = path, run_id, backlog
         self._since = 0.0
         self._started = 0.0
         self._reason = ""
 
     def wait(self, fault: Fault) -> None:
-        """A try has failed."""
+        """Record a failed try."""
         if not self._since:
             self._since, self._started = time.time(), time.monotonic()
         self._reason = fault.sentence
@@ -40,7 +40,7 @@ class Outage:
             write_note(self._path, Note(self._run_id, self._since, steps, is_held, fault.sentence))
 
     def end(self) -> str:
-        """A try has succeeded, or nobody tries any more; the line for the run's history, if any."""
+        """End the outage; return the line for the run's history, if any."""
         if not self._since:
             return ""
         seconds = time.monotonic() - self._started

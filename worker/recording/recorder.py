@@ -1,8 +1,8 @@
 """The recorder: hands each step to a writer thread that stores it in SQL while training goes on.
 
-Every transaction begins by proving that this attempt still owns the run; the same statement shows
-progress, renews the lease, stores the summary and reads the user's wish. Writing the same step twice
-changes nothing, so a transaction of uncertain fate is simply repeated.
+Every transaction begins by proving that this attempt still owns the run. The same statement shows progress,
+renews the lease, stores the summary and reads the user's request. Writing the same step twice changes
+nothing, so a transaction of unknown outcome is simply repeated.
 """
 
 import sys
@@ -39,17 +39,17 @@ from worker.recording.selection import recording_mode, select_groups
 from worker.recording.write_queue import WriteQueue
 
 BATCH_SECONDS = 0.2
-"""Quick steps are committed together, this often."""
+"""Seconds between commits of fast steps, which are committed together."""
 
 SWITCH_SECONDS = 0.0005
-"""How long the writer may hold the interpreter while the training thread waits, outside a lull. With
-Python's own 5 ms training stands still for nearly as long as the writer works."""
+"""Seconds for which the writer may hold the interpreter while the training thread waits, outside a lull. With
+Python's own 5 ms training would pause for nearly as long as the writer works."""
 
 BYTES_PER_TOKEN = 100
-"""Memory of a waiting token without its id and values: a string and its place in the text."""
+"""Memory of a waiting token in bytes, without its id and values: a string and its position in the text."""
 
 LIFE_SECONDS = 30.0
-"""Time between two signs of life within a step, far below the hang detector's shortest limit."""
+"""Seconds between two signs of life within a step, far below the hang detector's shortest limit."""
 
 Result = TypeVar("Result")
 
@@ -57,7 +57,7 @@ Record = StepRecord | EventRecord | VerdictRecord | LifeRecord
 
 
 class Recorder:
-    """The way of a run's data into SQL. Use as a context; leaving it writes what still waits."""
+    """Writes a run's data to SQL. Use as a context; leaving it writes waiting data."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class Recorder:
         lease_seconds: float = 60.0,
         note: Path | None = None,
     ) -> None:
-        """`note` is the file that tells the service while steps wait for the database."""
+        """Create the recorder; `note` is the file that tells the service about waiting steps."""
         self.run_id = run_id
         self.wish = ""
-        """The user's last seen wish: "", "stop" or "pause"."""
+        """Last request of the user that was seen: "", "stop" or "pause"."""
         self._sessions = sessions
         self._attempt = attempt
         self._config = config
@@ -82,7 +82,7 @@ class Recorder:
         self._paid = 0.0
         self._queue: WriteQueue[Record] = WriteQueue()
         self._shown_at = time.monotonic()
-        self._steps_put = 0  # the training thread counts these, the writer thread those
+        self._steps_put = 0  # steps counted by the training thread, and by the writer thread
         self._steps_written = 0
         self._outage = Outage(note, run_id, self._backlog)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -98,7 +98,7 @@ class Recorder:
         self._queue.close()
         self._thread.join()
         self._outage.end()
-        if kind is not None and self._paid:  # some of it by a step that came to no end
+        if kind is not None and self._paid:  # part of it by an unfinished step
             with left_for_later("store what judges cost"), self._sessions.begin() as session:
                 self._guard(session, {})
         if kind is None:
@@ -107,15 +107,15 @@ class Recorder:
     # ------------------------------------------------------------ the training thread
 
     def begin(self, from_step: int) -> None:
-        """Continue behind `from_step` (-1: from nothing); later rows of older attempts are hidden.
+        """Continue after `from_step` (-1: from the start); later rows of older attempts are hidden.
 
-        The summary goes back to what it was then.
+        The summary is reset to its state at that step.
         """
         self._summary = self.read(lambda session: self._summary_at(session, from_step))
         self._persist(lambda session: self._begin(session, from_step))
 
     def record_step(self, record: StepRecord) -> None:
-        """Hand over a step. Waits only when the database has been away for very long."""
+        """Queue a step. Waits only if the database has been away for very long."""
         self._queue.put(record, _size(record.groups))
         self._steps_put += 1
 
@@ -128,35 +128,37 @@ class Recorder:
         *,
         step: int | None = None,
     ) -> None:
-        """Hand over a line for the run's history."""
+        """Queue a line for the run's history."""
         self._queue.put(EventRecord(kind, level, message, step, data or {}), 0)
 
     def verdict(self, record: VerdictRecord) -> None:
-        """Hand over the diagnosis of the steps so far."""
+        """Queue the diagnosis of the steps so far."""
         self._queue.put(record, 0)
 
     def pay(self, amount: float) -> None:
-        """Add to what the judges of this attempt cost; stored with whatever is stored next."""
+        """Add to the judge costs of this attempt, which are stored with the next record."""
         self._paid += amount
 
     def show_life(self) -> None:
-        """Show progress within a long evaluation, which is no hang; cheap to call often."""
+        """Show progress during a long evaluation, so that it does not count as a hang; cheap to call
+        often.
+        """
         if time.monotonic() - self._shown_at >= LIFE_SECONDS:
             self._shown_at = time.monotonic()
             self._queue.put(LifeRecord(), 0)
 
     def lull(self) -> AbstractContextManager[None]:
-        """Around what the training thread computes without the interpreter: then the writer works."""
+        """Return a context for computations without the interpreter, during which the writer works."""
         return self._queue.lull()
 
     def flush(self) -> None:
-        """Return once everything handed over is committed."""
+        """Wait until everything queued is committed."""
         self._queue.flush()
 
     def commit(self, write: Callable[[Session], None]) -> None:
-        """Write what waits, then `write` in a transaction of its own that only the run's owner can make.
+        """Write waiting data, then call `write` in a separate transaction that only the run's owner can make.
 
-        `write` may be called again when the database went away, so it must not mind being repeated.
+        `write` may be called again if the database went away, so it must be idempotent.
         """
         self.flush()
 
@@ -167,7 +169,7 @@ class Recorder:
         self._persist(guarded)
 
     def store_check(self, report: CheckReport) -> None:
-        """Store the report of a check before launch with the run."""
+        """Store the report of a launch check with the run."""
         document = redact_document(report.model_dump(mode="json"))
 
         def write(session: Session) -> None:
@@ -176,7 +178,7 @@ class Recorder:
         self.commit(write)
 
     def read(self, query: Callable[[Session], Result]) -> Result:
-        """The result of a query, however long the database takes to come back."""
+        """Return the result of a query, however long the database takes to come back."""
         result = consult(self._sessions, query, waiting=self._outage.wait)
         self._outage.end()
         return result
@@ -185,7 +187,7 @@ class Recorder:
         return Backlog(self._steps_put - self._steps_written, self._queue.is_holding)
 
     def _persist(self, transact: Callable[[Session], None]) -> None:
-        """Run a transaction, however long it takes; a long wait becomes a line of the run's history."""
+        """Run a transaction, however long it takes; a long wait is recorded in the run's history."""
         persist(self._sessions, transact, waiting=self._outage.wait)
         if told := self._outage.end():
             line = EventRecord("database", "warning", f"{told}; nothing was lost", None, {})
@@ -198,7 +200,7 @@ class Recorder:
     def _run(self) -> None:
         try:
             self._write_all()
-        except BaseException as error:  # noqa: BLE001 - raised again in the training thread
+        except BaseException as error:  # noqa: BLE001 - re-raised in the training thread
             self._queue.fail(error)
 
     def _write_all(self) -> None:
@@ -214,7 +216,7 @@ class Recorder:
                     self._look_for_wish()
 
     def _prepare(self, batch: list[Record]) -> Callable[[Session], None]:
-        """The transaction that stores a batch; what it stores is decided here, once."""
+        """Return the transaction that stores a batch, whose content is decided once, here."""
         steps = [item for item in batch if isinstance(item, StepRecord)]
         events = [item for item in batch if isinstance(item, EventRecord)]
         verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
@@ -244,7 +246,7 @@ class Recorder:
         return write
 
     def _chosen(self, record: StepRecord) -> list[GroupRecord]:
-        """The groups of a step that are stored."""
+        """Return the groups of a step that are stored."""
         chosen = select_groups(
             record.groups,
             mode=self._mode,
@@ -280,11 +282,11 @@ class Recorder:
             )
 
     def _guard(self, session: Session, changes: Mapping[str, Any]) -> None:
-        """Prove ownership and renew the lease, as the first statement of a transaction; raises Fenced."""
+        """Prove ownership and renew the lease, as the first statement of a transaction. Raises Fenced."""
         values = dict(changes) or {"changed_at": Run.changed_at}
         until = db_now() + self._lease_seconds
         self.wish = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
-        if self._paid:  # the sum so far: storing it twice changes nothing
+        if self._paid:  # the total so far: storing it twice changes nothing
             lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
     def _summary_at(self, session: Session, step: int) -> Summary:
@@ -298,7 +300,7 @@ class Recorder:
         self._guard(session, _progress(max(from_step, 0), self._summary.document()))
 
     def _look_for_wish(self) -> None:
-        """Between steps: what the user wants, and whether the run is still ours."""
+        """Read the user's request between steps, and check that the run is still ours."""
         query = select(Run.wish).where(
             Run.id == self.run_id, Run.attempt == self._attempt, Run.status == "running"
         )
@@ -310,7 +312,7 @@ class Recorder:
 
 
 def _remainder(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:
-    """loss/unstored: the part of the step's loss that no stored group holds, where some are left out."""
+    """Return loss/unstored: the part of the step's loss in groups that are not stored, if there are any."""
     if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
     stored_ids = {id(group) for group in stored}
@@ -323,7 +325,7 @@ def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(groups: Sequence[GroupRecord]) -> int:
-    """Memory of a waiting step: ids and values lie in arrays that are as wide as the longest completion."""
+    """Return the memory of a waiting step; its arrays are as wide as the longest completion."""
     completions = [completion for group in groups for completion in group.completions]
     lengths = [len(completion.token_ids) for completion in completions]
     arrays = max((len(completion.arrays) for completion in completions), default=0)

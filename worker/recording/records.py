@@ -11,7 +11,7 @@ from backend.runs.checkpoints import KeptFor
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Something worth a line in the run's history."""
+    """Event that becomes a line in the run's history."""
 
     kind: str
     level: str
@@ -22,26 +22,26 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRecord:
-    """A diagnosis of the run as it is stored, with what it keeps."""
+    """Diagnosis of a run as it is stored, with the checkpoints that it keeps."""
 
     columns: Mapping[str, Any]
-    """Of the run's row."""
+    """Columns of the run's row."""
     onsets: Mapping[KeptFor, Interval] = field(default_factory=dict)
-    """Onsets from before which a checkpoint is to be kept."""
+    """Onsets before which a checkpoint must be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class LifeRecord:
-    """Word that the trainer works on something that takes longer than a step."""
+    """Sign that the trainer works on something that takes longer than a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """Everything one step leaves behind."""
+    """All data of one step."""
 
     step: int
-    """1..N; 0 is the evaluation before training."""
+    """Step number 1..N; 0 is the evaluation before training."""
     metrics: Mapping[str, float]
     groups: Sequence[GroupRecord] = ()
     is_alarmed: bool = False
-    """Whether something looked wrong: then every group is kept."""
+    """Whether an alarm was raised, so that every group is kept."""

@@ -1,4 +1,4 @@
-"""Selection of the groups of a step that are stored: all of a small run, the telling ones of a big run."""
+"""Selection of the groups of a step that are stored: all of a small run, informative ones of a big run."""
 
 import random
 from collections import Counter
@@ -9,32 +9,32 @@ from backend.config.run import RunConfig
 from backend.config.sizes import most_bytes
 
 SMALL_RUN_BYTES = 1_000_000_000
-"""A run whose rollouts take less than this keeps all of them."""
+"""Maximum size of rollouts, in bytes, of a run that keeps all of them."""
 
 PROBES = 32
-"""Held-out prompts, and prompts of each suite, whose completions are always stored: the same every time."""
+"""Number of held-out prompts, and prompts per suite, whose completions are always stored."""
 
 Mode = Literal["all", "selected", "none"]
 
 
 class Scored(Protocol):
-    """The properties of a group that the selection looks at."""
+    """Properties of a group that the selection uses."""
 
     @property
     def kind(self) -> str:
-        """`train`, `eval`, or `eval/<suite>`."""
+        """Kind of the group: `train`, `eval`, or `eval/<suite>`."""
 
     @property
     def reward_mean(self) -> float | None:
-        """Mean reward of the group; None when nothing could be scored."""
+        """Mean reward of the group; None if nothing could be scored."""
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest completion."""
+        """Number of tokens of the longest completion."""
 
 
 def recording_mode(config: RunConfig) -> Mode:
-    """The meaning of `recording.rollouts` for this run."""
+    """Return the effective `recording.rollouts` mode of this run."""
     mode = config.recording.rollouts
     if mode == "auto":
         return "all" if most_bytes(config) <= SMALL_RUN_BYTES else "selected"
@@ -50,10 +50,10 @@ def select_groups(
     is_alarmed: bool = False,
     seed: int = 0,
 ) -> list[int]:
-    """Indices of the groups to store, in order.
+    """Return the indices of the groups to store, in order.
 
-    Of a big run: every group of the first, the last and of alarmed steps, the fixed probes of each
-    evaluation, and of all other steps the best, the worst, the longest, the shortest and one at random.
+    A big run stores every group of the first, the last and of alarmed steps, and the fixed probes of each
+    evaluation. Of other steps it stores the best, worst, longest and shortest group, and a random one.
     """
     if mode == "none":
         return []
@@ -67,7 +67,7 @@ def select_groups(
 
 
 def _probes(groups: Sequence[Scored]) -> list[int]:
-    """The first held-out groups, and the first of each suite."""
+    """Return the first held-out groups, and the first of each suite."""
     seen: Counter[str] = Counter()
     probes = []
     for n, group in enumerate(groups):

@@ -12,25 +12,28 @@ logger = logging.getLogger(__name__)
 
 MAX_ITEMS = 2_000
 MAX_BYTES = 256_000_000
-"""What may wait while the database is away; then training waits too."""
+"""Maximum bytes that may wait while the database is away; then training waits too."""
 
 MAX_BATCH = 200
-"""Items taken at once: the size of a transaction."""
+"""Maximum number of items taken at once, which is the size of a transaction."""
 
 LULL_SECONDS = 0.8
-"""Further seconds that the writer waits for a lull."""
+"""Additional seconds that the writer waits for a lull."""
 
 IDLE_SECONDS = 0.5
-"""When nothing comes for this long, the writer is free to look around."""
+"""Seconds without items after which the writer is idle and may do other work."""
 
 LOOK_SECONDS = 0.1
-"""How often the writer looks for items."""
+"""Seconds between two checks of the writer for items."""
 
 Item = TypeVar("Item")
 
 
 class WriteQueue(Generic[Item]):
-    """Items on their way to SQL, in order. A failure of the writer is raised in whoever puts or waits."""
+    """Ordered queue of items to be written to SQL.
+
+    A failure of the writer is raised in every caller that puts or waits.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -45,20 +48,22 @@ class WriteQueue(Generic[Item]):
         self._failure: BaseException | None = None
 
     def put(self, item: Item, size: int) -> None:
-        """Hand over an item of about `size` bytes; waits only when very much waits already."""
+        """Queue an item of about `size` bytes; waits only if very much waits already."""
         with self._changed:
             if self._is_full(size):
                 logger.warning("the database has not answered for long: training waits for it")
                 self._wait_until(lambda: not self._is_full(size))
             self._raise_failure()
-            # Not waking the writer: it would take the interpreter from the training thread at once.
+            # Do not wake the writer, which would take the interpreter from the training thread at once.
             self._waiting.append((item, size))
             self._bytes += size
             self._put += 1
 
     @contextmanager
     def lull(self) -> Iterator[None]:
-        """Meanwhile the training thread does without the interpreter: the writer's best time to work."""
+        """Mark a period in which the training thread does not need the interpreter, so that the writer
+        may work.
+        """
         with self._changed:
             self._is_lull = self._has_lulls = True
             self._changed.notify_all()
@@ -73,7 +78,7 @@ class WriteQueue(Generic[Item]):
         return len(self._waiting) >= MAX_ITEMS or self._bytes + size > MAX_BYTES
 
     def flush(self) -> None:
-        """Return once everything that was put is written."""
+        """Wait until everything that was put is written."""
         with self._changed:
             put_count = self._put
             self._is_urgent = True
@@ -88,11 +93,11 @@ class WriteQueue(Generic[Item]):
 
     @property
     def is_holding(self) -> bool:
-        """Whether somebody cannot go on before more is written."""
+        """Whether a caller is blocked until more is written."""
         return self._held > 0
 
     def close(self) -> None:
-        """End the queue: nothing more comes."""
+        """Close the queue; no more items follow."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -102,7 +107,7 @@ class WriteQueue(Generic[Item]):
             raise self._failure
 
     def take(self, not_before: float) -> list[Item] | None:
-        """The waiting items: after `not_before` in a lull, or soon after it; at once when somebody flushes.
+        """Return waiting items: after `not_before` in a lull or soon after it; at once if a caller flushes.
 
         Returns [] when idle, None at the end.
         """
@@ -130,13 +135,13 @@ class WriteQueue(Generic[Item]):
         return not_before + LULL_SECONDS if may_expect_lull else not_before
 
     def mark_written(self, count: int) -> None:
-        """The oldest `count` items that were taken are safe."""
+        """Mark the oldest `count` taken items as written."""
         with self._changed:
             self._written += count
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Write nothing more, and keep the reason."""
+        """Stop writing, and keep the reason."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()

@@ -1,4 +1,5 @@
-r"""Comparing answers without computer algebra: normalised text, plain numbers and choices, in microseconds.
+r"""Comparison of answers without computer algebra: normalized text, plain numbers and choices, in
+microseconds.
 
 Lenient about how an answer is written ([spelling](spelling.py)) and exact about what it says:
 
@@ -21,7 +22,8 @@ from functools import lru_cache
 from worker.rewards.spelling import as_text, bare, normalised, unwrapped, visible, without_label
 
 MAX_ANSWER_CHARS = 2000
-"""Longer answers are wrong, and an expected answer that is longer matches nothing: nobody boxes a page."""
+"""Maximum length of an answer, in characters. Longer answers are wrong; a longer expected answer matches
+nothing."""
 
 _CHOICE = re.compile(r"(?P<open>\(?)(?P<letter>[A-Za-z])(?P<mark>\)?[.:]?|[.:)]\)?\s*\S.*)", re.DOTALL)
 _CHOICE_WITH_TEXT = re.compile(
@@ -35,7 +37,7 @@ _BASED = re.compile(r"([0-9a-z.]+)(?:_|base)\(?(\d{1,2})\)?")
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}")
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 _UNREAD = re.compile(rf"{_FOREIGN_DIGIT.pattern}|\\boxed")
-"""Digits other than those of ASCII, and a box within the box: compared as text alone."""
+"""Non-ASCII digits, and a box within the box. Answers with these are compared only as text."""
 _MATHEMATICAL = re.compile(r"\d|\\(?!text|mathrm|mathbf|mbox)[a-zA-Z]|[+*/^=<>|²³π]|^[a-zA-Z]$")
 _VARIABLES = re.compile(r"\s*-?\s*[a-zA-Z]{1,2}(?:\s*-\s*[a-zA-Z]{1,2})+\s*|[b-df-hj-np-tv-z]{3}|[a-z]{2}")
 _WORD = re.compile("[a-zA-Z]{2}")
@@ -64,12 +66,12 @@ _ORDER = re.compile(
 
 @lru_cache(maxsize=256)
 def asks_for_order(question: str) -> bool:
-    """Whether a question wants its list in an order: `in increasing order`, `from least to greatest`."""
+    """Whether a question asks for an ordered list: `in increasing order`, `from least to greatest`."""
     return _ORDER.search(question) is not None
 
 
 def as_number(text: str) -> Fraction | None:
-    """The value of a normalised whole number, decimal, fraction or power; None for anything else."""
+    """Return the value of a normalized whole number, decimal, fraction or power; None for anything else."""
     if match := _NUMBER.fullmatch(text):
         below = int(match[3] or 1)
         return Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) / below if below else None
@@ -83,15 +85,18 @@ def as_number(text: str) -> Fraction | None:
 
 
 def without_units(expected: str, answer: str) -> tuple[str, str]:
-    """Both answers without labels of choices and units; a number makes one letter behind the other a unit."""
+    """Return both answers without choice labels and units; if one is a number, a letter after the other
+    is a unit.
+    """
     bare_expected = bare(expected)
     return bare_expected, bare(answer, is_number=as_number(normalised(bare_expected)) is not None)
 
 
 def spelled_alike(answer: str) -> str | None:
-    """One spelling for answers that text and plain numbers show to be equal: 0.5 and 1/2, 1,000 and 1000.
+    """Return one spelling for answers that text and plain numbers show to be equal: 0.5 and 1/2, 1,000 and
+    1000.
 
-    None for an empty answer or one that is too long to be one.
+    Returns None if the answer is empty or too long.
     """
     if not answer.strip() or len(answer) > MAX_ANSWER_CHARS:
         return None
@@ -105,7 +110,7 @@ def spelled_alike(answer: str) -> str | None:
 
 
 def is_mathematical(answer: str) -> bool:
-    """Whether an expected answer is worth computer algebra: it has digits, operators or only variables."""
+    """Whether an expected answer needs computer algebra: it has digits, operators or only variables."""
     text = visible(answer)
     if _DATE.fullmatch(text):
         return False
@@ -116,7 +121,10 @@ def is_mathematical(answer: str) -> bool:
 
 
 def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bool | None:
-    """Equal, different, or None: text and plain numbers cannot tell. `is_ordered`: a list has an order."""
+    """Return whether answers are equal; None if text and plain numbers cannot tell.
+
+    `is_ordered`: a list has an order.
+    """
     if max(len(expected), len(answer)) > MAX_ANSWER_CHARS:
         return False
     if _UNREAD.search(answer):
@@ -133,7 +141,7 @@ def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bo
 
 
 def list_items(answer: str) -> list[str]:
-    """The items of a list, which may stand in one pair of brackets: 1, 2 and 3."""
+    """Return the items of a list, which may be enclosed in one pair of brackets: 1, 2 and 3."""
     text = _MARKED_LETTER.sub(r"\1", _SIZES.sub("", unwrapped(visible(answer))))
     if bracket := outer_bracket(text):
         text = text[len(bracket) : -len(bracket)]
@@ -143,7 +151,7 @@ def list_items(answer: str) -> list[str]:
 
 
 def has_order(expected: str, answer: str) -> bool:
-    """Whether the found answer gives an order to a list that is expected in any: `(1, 2)` for `1, 2`."""
+    """Whether the found answer orders a list that is expected in any order: `(1, 2)` for `1, 2`."""
     return outer_bracket(answer) == "(" and not outer_bracket(expected) and len(list_items(answer)) > 1
 
 
@@ -171,7 +179,7 @@ def _number_verdict(left: str, right: str) -> bool | None:
 
 
 def _choice_verdict(expected: str, answer: str) -> bool | None:
-    """By the letter alone, where the expected answer is one; final where it is marked as a choice."""
+    """Compare only letters if the expected answer is one; final if it is marked as a choice."""
     expected, answer = (unwrapped(visible(text)) for text in (expected, answer))
     letter = _letter(answer)
     if labelled_choice := _CHOICE_WITH_TEXT.fullmatch(expected):
@@ -191,7 +199,7 @@ def _letter(text: str) -> str | None:
 
 
 def _based_verdict(expected: str, answer: str) -> bool | None:
-    """Digits and base, where one of the answers names a base; None if neither does."""
+    """Compare digits and base if one of the answers names a base; None if neither does."""
     expected_digits, answer_digits = _digits_and_base(expected), _digits_and_base(answer)
     if expected_digits is None:
         return (
@@ -216,7 +224,7 @@ def _is_in_base(digits: str, base: int) -> bool:
 
 
 def _bracket_verdict(expected: str, answer: str) -> bool | None:
-    """False if the found answer stands in brackets that the expected one has not, or has otherwise."""
+    """Return False if the found answer has brackets that the expected one lacks, or other ones."""
     expected_bracket, answer_bracket = outer_bracket(expected), outer_bracket(answer)
     if expected_bracket == answer_bracket or _BUILT_SET.search(answer):
         return None
@@ -228,7 +236,7 @@ def _bracket_verdict(expected: str, answer: str) -> bool | None:
 
 
 def outer_bracket(answer: str) -> str:
-    """The bracket that closes where the answer ends; nothing if there is none."""
+    """Return the bracket that closes at the end of the answer; "" if there is none."""
     text = _SIZES.sub("", visible(answer))
     first, depth = "", 0
     for bracket in _BRACKET.finditer(text):

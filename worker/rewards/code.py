@@ -1,4 +1,4 @@
-"""Grades of programs: a completion's code is run against the tests of its row, in the sandbox."""
+"""Grading of programs: a completion's code is run against the tests of its row, in the sandbox."""
 
 import logging
 import math
@@ -27,20 +27,22 @@ from worker.rewards.programs import encoded, read_ended
 PROGRAMS = "worker.rewards.programs"
 
 BLOCK = re.compile(r"```[ \t]*+([\w+-]*+)[^\n`]*+\n(.*?)```", re.DOTALL)
-"""Without a way back: else a long line after ``` takes time that grows with its square."""
+"""Possessive quantifiers avoid backtracking, which takes quadratic time on a long line after ```."""
 PYTHON = ("", "python", "python3", "py")
 MAX_PROGRAM_CHARS = 100_000
 MAX_CALLS = 100
-"""Calls of the program that one assert test may make."""
+"""Maximum number of calls of the program by one assert test."""
 
 CLOCK_SECONDS = 3
-"""Seconds on the clock for each second of processor time: other processes must not decide a grade."""
+"""Wall-clock seconds allowed per second of processor time, so that other processes do not decide a grade."""
 
 logger = logging.getLogger(__name__)
 
 
 class Bench(NamedTuple):
-    """Two processes: what runs programs meets no test and no other program, not even in freed memory."""
+    """Two processes, because the one that runs programs may see no test and no other program, even in
+    freed memory.
+    """
 
     runner: Sandbox
     examiner: Sandbox
@@ -56,7 +58,7 @@ class CodeGrader:
         ]
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """One score from 0 to 1 per (prompt, completion text); None if the row has no tests."""
+        """Return one score from 0 to 1 per (prompt, completion text); None if the row has no tests."""
         jobs = [(tuple(_tests_of(term, prompt)), last_program(text)) for prompt, text in pairs]
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in self._benches:
@@ -89,7 +91,7 @@ class Examination:
         self._term, self._bench, self._program = term, bench, program
 
     def score(self, tests: Sequence[Test]) -> float:
-        """1 or 0, or the share of the tests that pass; tests after a failure are run for the share only."""
+        """Return 1 or 0, or the share of passed tests; tests after a failure are run only for the share."""
         if not self._program.strip() or len(self._program) > MAX_PROGRAM_CHARS:
             return 0.0
         passed = 0
@@ -116,7 +118,7 @@ class Examination:
         return False
 
     def _passes_assertion(self, test: AssertTest) -> bool:
-        """Run the test, and the program's functions as it asks for them, in processes apart."""
+        """Run the test, and the functions of the program that it calls, in separate processes."""
         answered: list[Any] = []
         for _ in range(MAX_CALLS):
             verdict = self._bench.examiner.ask(
@@ -152,7 +154,7 @@ class Examination:
 
 
 def last_program(text: str) -> str:
-    """The last fenced block of Python after the thoughts; the whole text without any block."""
+    """Return the last fenced block of Python after the thoughts, or the whole text without any block."""
     answer = text.rpartition(CLOSE)[2]
     blocks = [code for language, code in BLOCK.findall(answer) if language.lower() in PYTHON]
     return blocks[-1] if blocks else answer

@@ -1,4 +1,4 @@
-"""Tests of a row, read from the forms in which datasets of code hold them."""
+"""Tests of a row, parsed from the formats of code datasets."""
 
 import json
 import math
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 TOLERANCE = 1e-6
-"""Relative difference of two numbers with a decimal point that counts as none."""
+"""Maximum relative difference of two numbers with a decimal point that are treated as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTest:
-    """Standard input, and the standard output that is expected."""
+    """Test with standard input and the expected standard output."""
 
     stdin: str
     output: str
@@ -20,7 +20,7 @@ class OutputTest:
 
 @dataclass(frozen=True, slots=True)
 class CallTest:
-    """A call of a function, and the value that is expected."""
+    """Test with a function call and the expected value."""
 
     function: str
     arguments: tuple[Any, ...]
@@ -29,7 +29,7 @@ class CallTest:
 
 @dataclass(frozen=True, slots=True)
 class AssertTest:
-    """Python code that passes when it raises nothing."""
+    """Test with Python code that passes if it raises nothing."""
 
     code: str
 
@@ -38,11 +38,11 @@ Test = OutputTest | CallTest | AssertTest
 
 
 def read_tests(raw: Any) -> list[Test]:
-    """The tests in a value of a dataset; empty if it holds none.
+    """Return the tests in a value of a dataset; empty if it holds none.
 
-    These are read, also from JSON text: a list of assert statements; a list of {"input", "output"}; and
-    {"inputs": [...], "outputs": [...]}, with "fn_name" where inputs are arguments of that function. Other
-    text with an `assert` is one test.
+    These formats are supported, also as JSON text: a list of assert statements; a list of {"input",
+    "output"}; and {"inputs": [...], "outputs": [...]}, with "fn_name" where inputs are arguments of that
+    function. Other text with an `assert` is one test.
     """
     if isinstance(raw, str):
         try:
@@ -110,11 +110,11 @@ def _is_same_word(word: str, expected: str) -> bool:
 
 
 def is_same_value(value: Any, expected: Any) -> bool:
-    """Whether a function returned what a row's JSON expects; `value` is as `encoded` wrote it.
+    """Whether a function returned the value that a row's JSON expects; `value` is in the form of `encoded`.
 
-    A tuple is a list there. Some datasets wrap each result in a list of one; both forms count. ValueError for
-    a value that no JSON can be: a set, bytes, a complex number. It is never decoded here, for whoever made it
-    may have chosen its numbers and hashes.
+    A tuple counts as a list. Some datasets wrap each result in a list of one; both forms count. Raises
+    ValueError if a value cannot be JSON: a set, bytes, a complex number. The value is never decoded here,
+    because its author may have chosen its numbers and hashes.
     """
     json_value = _as_json(value)
     return bool(json_value == expected) or (isinstance(expected, list) and expected == [json_value])

@@ -1,4 +1,4 @@
-"""Correctness of answers: exact comparison first; only what that cannot decide goes to a checking process."""
+"""Correctness of answers: exact comparison first; only undecided answers go to a checking process."""
 
 import logging
 import os
@@ -23,35 +23,35 @@ logger = logging.getLogger(__name__)
 
 
 class Grade(NamedTuple):
-    """The verdict on one completion."""
+    """Verdict on one completion."""
 
     score: float | None
-    """0 wrong, 1 right, between: partial credit of a reasoning_gym task; None: nothing to compare with."""
+    """Score: 0 wrong, 1 right, between: partial credit of a reasoning_gym task; None: no expected answer."""
 
     @property
     def is_correct(self) -> bool | None:
-        """Full marks; None when it could not be graded."""
+        """Whether the score is full; None if the completion could not be graded."""
         return None if self.score is None else self.score >= FULL_MARKS
 
 
 def process_count(configured: int = 0) -> int:
-    """`configured`, or one checking process per two processors, at most four."""
+    """Return `configured`, or one checking process per two processors, at most four."""
     return configured or max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 class Checkers:
-    """The checking processes of one run: started when first needed, one per two processors, at most four."""
+    """Checking processes of one run, started when first needed: one per two processors, at most four."""
 
     def __init__(self, processes: int = 0) -> None:
         self._sandboxes = [Sandbox(JUDGING) for _ in range(process_count(processes))]
         self.timeouts = 0
-        """Answers that took too long so far; each was graded wrong."""
+        """Number of answers that took too long so far; each was graded wrong."""
 
     def ask_all(self, requests: Sequence[dict[str, Any]], *, seconds: float) -> list[Any]:
-        """One value per request; None if the check hung, died or failed.
+        """Return one value per request; None if the check hung, died or failed.
 
-        Each timeout among these requests halves the limit of those after it, so that a policy that has learnt
-        to write hanging answers cannot hold up its own training.
+        Each timeout among these requests halves the time limit of later ones, so that a policy that has
+        learnt to write hanging answers cannot hold up its own training.
         """
         free: SimpleQueue[Sandbox] = SimpleQueue()
         for sandbox in self._sandboxes:
@@ -88,7 +88,10 @@ class Checkers:
 
 
 def _is_score(value: Any) -> bool:
-    """A process that an answer has taken over may say anything: NaN, a word, a number beyond full marks."""
+    """Whether a value is a valid score.
+
+    A compromised process may return anything: NaN, a word, too large a number.
+    """
     return isinstance(value, bool | int | float) and 0 <= value <= 1
 
 
@@ -108,7 +111,7 @@ class Grader:
         self._checkers = checkers
 
     def grades(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Grade]:
-        """One grade per (prompt, completion text)."""
+        """Return one grade per (prompt, completion text)."""
         verdicts = [self._verdict_or_request(prompt, text) for prompt, text in pairs]
         asked = _unique(verdict for verdict in verdicts if isinstance(verdict, dict))
         values = self._checkers.ask_all(list(asked.values()), seconds=self.term.timeout_seconds)

@@ -1,6 +1,4 @@
-"""Requests to a server of the operator's that scores: many at a time, tried again, asked once for each
-content.
-"""
+"""Requests to the operator's scoring server: concurrent, retried, and sent once per content."""
 
 import asyncio
 import hashlib
@@ -19,17 +17,18 @@ from backend.base.text import read_json
 
 MAX_ANSWER_BYTES = 1_000_000
 MAX_CACHED = 50_000
-"""Answers that are kept; beyond, the one that was used least recently goes."""
+"""Maximum number of cached answers; the least recently used one is removed first."""
 
 POOLED = 16
-"""Connections of one client: it looks through all of its connections at each request."""
+"""Maximum number of connections of one client, which searches all of them at each request."""
 
 SPARE_TOKENS = 1000
-"""Tokens that a server may add of its own: its chat template, and the ends of texts."""
+"""Number of tokens that a server may add: its chat template, and the ends of texts."""
 
 FIRST_PAUSE_SECONDS = 0.5
 JITTER = random.Random()
-"""Apart from the run's generators: a server that is busy must not change what is drawn from them."""
+"""Random generator of pauses, separate from the run's generators so that a busy server does not change
+them."""
 
 LONGEST_PAUSE_SECONDS = 30.0
 RETRIED_STATUSES = {408, 409, 425, 429}
@@ -40,7 +39,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request
 
 
 class AnswerTooLong(Exception):
-    """A server answers more bytes than it may."""
+    """A server's answer exceeds the size limit."""
 
 
 class NoScore(Exception):
@@ -49,41 +48,43 @@ class NoScore(Exception):
 
 @dataclass(slots=True)
 class Usage:
-    """Counts of a run's requests since they were last taken."""
+    """Counts of a run's requests since the last read."""
 
     requests: int = 0
-    """Scores that were asked for, cached ones included."""
+    """Number of requested scores, cached ones included."""
     cached: int = 0
     failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     unreported: int = 0
-    """Answers without a believable count of tokens."""
+    """Number of answers without a plausible token count."""
     cost: float | None = None
-    """Price of the tokens; None: they have none."""
+    """Price of the tokens; None if they have none."""
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """One route of a server. What it scored is kept for the run's process: a resumed run asks again."""
+    """One route of a server. Its scores are cached for the run's process; a resumed run asks again."""
 
     url: str
     api_key: str
     concurrency: int
     timeout_seconds: float
-    """Time for one request."""
+    """Time limit of one request, in seconds."""
     retries: int
     read: Callable[[Any], Any]
-    """The scores in an answer's JSON; raises NoScore."""
+    """Function that returns the scores in an answer's JSON; raises NoScore."""
     max_tokens: int = 0
-    """Tokens that an answer may have; 0: it is no text."""
+    """Maximum number of tokens of an answer; 0: the answer is not text."""
     usage: Usage = field(default_factory=Usage)
     _cache: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
 
     def ask_all(self, bodies: Sequence[Body]) -> list[Any]:
-        """The scores of each body, or the NoScore that it met, in their order; equal bodies are sent once."""
+        """Return the scores of each body, or its NoScore error, in order; equal bodies are sent once."""
         contents = [json.dumps(body, ensure_ascii=False).encode(errors="replace") for body in bodies]
-        keys = [hashlib.sha256(content).digest() for content in contents]  # a text may hold half a pair
+        keys = [
+            hashlib.sha256(content).digest() for content in contents
+        ]  # a text may hold half a surrogate pair
         unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in self._cache}
         answers = {key: self._cache[key] for key in keys if key in self._cache}
         if unknown:
@@ -103,7 +104,7 @@ class Endpoint:
             self._cache.popitem(last=False)
 
     async def _ask_unknown(self, contents: Mapping[bytes, bytes]) -> dict[bytes, Any]:
-        """The answer to each content, by its key; as many are asked at once as `concurrency` says."""
+        """Return the answer to each content, by its key, with `concurrency` requests at once."""
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -123,7 +124,7 @@ class Endpoint:
         return answers
 
     async def _ask(self, client: httpx2.AsyncClient, asked: bytes) -> Any:
-        """The scores, or the NoScore of the last try."""
+        """Return the scores, or the NoScore error of the last try."""
         error = NoScore("the request was never sent")
         for attempt in range(self.retries + 1):
             try:
@@ -164,9 +165,9 @@ class Endpoint:
             return error
 
     def _count(self, usage: Any, most_read: int) -> None:
-        """Add the tokens that the server reports, where they are as many as they can be.
+        """Add the token counts that the server reports, if they are plausible.
 
-        A token that is read has at least one byte, and none is written beyond `max_tokens`.
+        A prompt token has at least one byte, and at most `max_tokens` tokens are generated.
         """
         reported = usage if isinstance(usage, dict) else {}
         missing = None if self.max_tokens else 0
@@ -182,14 +183,14 @@ class Endpoint:
 async def read_answer(
     client: httpx2.AsyncClient, method: str, url: str, *, most_bytes: int, content: bytes | None = None
 ) -> tuple[int, Mapping[str, str], bytes]:
-    """Status, headers and body of the answer to a request, which gets no redirect and no compression.
+    """Return status, headers and body of a request's answer, without redirects and compression.
 
-    Raises AnswerTooLong, as soon as that is known, and what httpx2 raises. The time is the caller's to limit.
+    Raises AnswerTooLong as soon as the size is known, and the errors of httpx2. The caller limits the time.
     """
     blocks, size = [], 0
     headers = {"Accept-Encoding": "identity"}
     async with client.stream(method, url, content=content, headers=headers) as response:
-        async for block in response.aiter_raw():  # undone, compression could fill the memory in one block
+        async for block in response.aiter_raw():  # decompression could fill the memory in one block
             blocks.append(block)
             size += len(block)
             if size > most_bytes:
@@ -202,7 +203,7 @@ def _count(value: Any, most: int) -> int | None:
 
 
 def pause_seconds(attempt: int, wait: str) -> float:
-    """Seconds before the next try: twice as long each time, or as long as the server asks."""
+    """Return the seconds before the next try: doubled each time, or as long as the server asks."""
     asked = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
     pause = FIRST_PAUSE_SECONDS * 2**attempt * JITTER.uniform(0.5, 1.0)
     return min(LONGEST_PAUSE_SECONDS, max(asked, pause))

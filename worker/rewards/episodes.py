@@ -1,4 +1,4 @@
-"""Rewards of episodes: those that the run's environment gave."""
+"""Rewards of episodes, given by the run's environment."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from worker.types import Completion
 
 
 def episode_rewards(completions: Sequence[Sequence[Completion]]) -> list[float | None]:
-    """The environment's reward of each completion; None if it failed, or if there was none."""
+    """Return the environment's reward of each completion; None if it failed, or if there was none."""
     episodes = [completion.episode for row in completions for completion in row]
     return [None if episode is None else episode.reward for episode in episodes]
 
@@ -16,7 +16,9 @@ def episode_rewards(completions: Sequence[Sequence[Completion]]) -> list[float |
 def episode_grades(
     terms: Sequence[RewardTerm], grades: Sequence[Grade], completions: Sequence[Sequence[Completion]]
 ) -> list[Grade]:
-    """The grades; where the environment rewards, those with at least the reward `success` are right."""
+    """Return the grades; if the environment gives rewards, completions with at least `success` are
+    correct.
+    """
     term = next((term for term in terms if isinstance(term, EnvironmentReward)), None)
     if term is None:
         return list(grades)

@@ -18,11 +18,11 @@ def completion_flags(
     is_correct: bool | None,
     expects_think: bool,
 ) -> tuple[str, ...]:
-    r"""The flags of a completion, always in this order.
+    r"""Return the flags of a completion, always in this order.
 
-    truncated: cut at the length cap. wrong: graded and not correct. unparsed: no complete \boxed{}.
-    no_think: a run that rewards thinking tags got none, or only one of the pair. repetitive: the end repeats
-    itself. language: most letters are not of the prompt's script. unscored: a reward had no value for it.
+    truncated: cut at the length limit. wrong: graded and not correct. unparsed: no complete \boxed{}.
+    no_think: thinking tags are rewarded but missing or unpaired. repetitive: the end repeats itself.
+    language: most letters are not of the prompt's script. unscored: a reward had no value for it.
     """
     raised = {
         "truncated": is_truncated,

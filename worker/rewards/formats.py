@@ -1,4 +1,4 @@
-"""Reading a completion's form: its boxed answer and its thinking tags."""
+"""Parsing of a completion's format: its boxed answer and its thinking tags."""
 
 import re
 from typing import Literal
@@ -10,7 +10,7 @@ _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
 def lenient_answer(text: str) -> str:
-    r"""The boxed answer, else the last number, else the whole text (the book's evaluation script)."""
+    r"""Return the boxed answer, else the last number, else the whole text (the book's evaluation script)."""
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed
@@ -19,16 +19,16 @@ def lenient_answer(text: str) -> str:
 
 
 def boxed_format(text: str) -> float:
-    r"""1 when the last \boxed{} is complete and holds something, else 0."""
+    r"""Return 1 if the last \boxed{} is complete and holds something, else 0."""
     return float(has_braced_box(text) and bool(last_boxed(text)))
 
 
 def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool = False) -> float:
-    """1 when the completion reasons inside tags, else 0; `is_opened`: the prompt ends with the first <think>.
+    """Return 1 if the completion reasons inside tags, else 0; `is_opened`: the prompt ends with <think>.
 
-    book: the first <think> stands before the first </think>, wherever they are and however often they come
-    again (Raschka, section 7.6). A policy that repeats empty tags for ever gets it too.
-    strict: the text begins with <think>, has each tag exactly once, and goes on after </think>.
+    book: the first <think> is before the first </think>, wherever they are and however often they are
+    repeated (Raschka, section 7.6). A policy that repeats empty tags forever passes too. strict: the text
+    begins with <think>, has each tag exactly once, and continues after </think>.
     """
     text = with_opened(text) if is_opened else text
     opened, closed = text.find(OPEN), text.find(CLOSE)

@@ -1,8 +1,8 @@
-"""A language model's grades, by `/chat/completions` of an OpenAI-compatible server.
+"""Grades of a language model, by `/chat/completions` of an OpenAI-compatible server.
 
-The completion is hostile: it may hold a grade, or instructions to the judge. It stands between marks that it
-cannot foresee, since they are a hash of itself, and only the judge's own answer is read. A judge can still be
-talked into a grade: that risk remains.
+The completion is untrusted: it may contain a grade, or instructions to the judge. It is enclosed in marks
+that it cannot predict, since they are its own hash, and only the judge's answer is read. A judge can still be
+persuaded to give a grade; that risk remains.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ NUMBER_FORM = f"Explain briefly, then end with one number {SCALE}, and nothing e
 
 FIELD = re.compile(r"\{(\w{1,64})\}")
 CONTROL = re.compile(r"(?i)<(?=\||/?s>|(?:start|end)_of_turn>|/?think>)|\[(?=/?INST\])")
-"""Beginnings of the control tokens of chat templates, which a server would read as such."""
+"""Prefixes of chat templates' control tokens, which a server would interpret as such."""
 
 NUMBER = re.compile(r"(?<![\w./+-])[+-]?\d+(?:\.\d+)?(?=[\s.*]*$)")
-"""At the end, and not the 10 of 8/10."""
+"""Number at the end of a text, but not the 10 of 8/10."""
 
 
 class Judge:
-    """Asks the judge for the grades of one term."""
+    """Requests the judge's grades for one term."""
 
     def __init__(self, term: JudgeReward, settings: Settings) -> None:
         self.term = term
@@ -52,7 +52,7 @@ class Judge:
         )
 
     def values(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | NoScore]:
-        """A reward from 0 to 1 per (prompt, completion text), or why there is none; 0 without any step."""
+        """Return a reward from 0 to 1 per (prompt, completion text), or the error; 0 if there is no step."""
         steps = [split_steps(text, self.term.delimiter) if self._is_by_step else [text] for _, text in pairs]
         asked = [at for at, pieces in enumerate(steps) if pieces]
         answers = self.endpoint.ask_all([self._body(pairs[at][0], steps[at]) for at in asked])
@@ -118,7 +118,7 @@ class Judge:
         return {"type": "json_schema", "json_schema": {"name": "grade", "strict": True, "schema": schema}}
 
     def _grades(self, answer: Any) -> list[float]:
-        """The grades in the judge's answer; nothing else in it counts."""
+        """Return the grades in the judge's answer; its other content is ignored."""
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"]

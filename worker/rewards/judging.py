@@ -1,6 +1,6 @@
-"""Operations that judge completions and draw questions, each done in a sandboxed process.
+"""Operations that judge completions and generate questions, each in a sandboxed process.
 
-They import no torch, and each library only when a request needs it.
+They do not import torch, and import each library only when a request needs it.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from backend.base.sandbox.operation import Operation, Request
 
 @cache
 def warm_mathematics() -> None:
-    """Import math-verify and sympy, and let them fill their tables: else each fork would do it again."""
+    """Import math-verify and sympy and fill their tables, so that forks need not repeat it."""
     from worker.rewards.mathematics import is_equal
 
     for expected, answer in WARMING:
@@ -41,7 +41,7 @@ WARMING = (
     ("(3, -4)", "(3,-4.5)"),
     (r"x^2+\sin(\pi)", "x^2 + e^{0}"),
 )
-"""Pairs of answers of ours whose comparison goes through most of what a comparison can need."""
+"""Pairs of answers whose comparison covers most of the code that comparisons need."""
 
 
 def equal_mathematics(request: Request) -> bool:
@@ -54,21 +54,21 @@ def equal_mathematics(request: Request) -> bool:
 
 
 def import_gym(_request: Request) -> None:
-    """The library reasoning_gym."""
+    """Import the library reasoning_gym."""
     importlib.import_module("worker.rewards.reasoning_gym.entries").library()
 
 
 def make_gym_entry(request: Request) -> None:
-    """The entry that an answer belongs to, kept for the next answers to it."""
+    """Create the entry of an answer, kept for later answers to it."""
     from worker.rewards.reasoning_gym.entries import entry_at
 
     import_gym(request)
-    with contextlib.suppress(Exception):  # `gym_score` meets it again and says so
+    with contextlib.suppress(Exception):  # `gym_score` hits the same error and reports it
         entry_at(request["task"], request["config"], request["seed"], request["offset"])
 
 
 def gym_question(request: Request) -> dict[str, str]:
-    """Question and answer of a reasoning_gym task at a seed and an offset."""
+    """Return question and answer of a reasoning_gym task at a seed and an offset."""
     from worker.rewards.reasoning_gym.entries import entry_at
 
     entry = entry_at(request["task"], request["config"], request["seed"], request["offset"])
@@ -76,7 +76,7 @@ def gym_question(request: Request) -> dict[str, str]:
 
 
 def gym_score(request: Request) -> float:
-    """The task's own score of an answer, 0..1."""
+    """Return the task's own score of an answer, 0..1."""
     from worker.rewards.reasoning_gym.entries import score_at
 
     position = request["task"], request["config"], request["seed"], request["offset"]

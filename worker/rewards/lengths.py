@@ -1,14 +1,14 @@
-"""A reward for being shorter than the other completions of a group."""
+"""Reward for being shorter than the other completions of a group."""
 
 from collections.abc import Sequence
 
 
 def group_length_rewards(lengths: Sequence[int], correct: Sequence[bool | None]) -> list[float | None]:
-    """Relative brevity of the G completions of a group; lengths are in tokens.
+    """Return the relative brevity of the G completions of a group; lengths are in tokens.
 
         lambda = 0.5 - (L - min L) / (max L - min L);  lambda where correct, min(0, lambda) where not
 
-    0 where all are equally long; None if nobody knows what is correct.
+    The reward is 0 if all are equally long, and None if correctness is unknown.
     Source: Kimi k1.5, arXiv:2501.12599, section 2.3.3.
     """
     shortest, span = min(lengths), max(lengths) - min(lengths)

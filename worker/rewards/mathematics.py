@@ -1,8 +1,8 @@
-"""Equality of mathematical answers by math-verify. It may hang: only the checking process calls it.
+"""Equality of mathematical answers by math-verify. It may hang, so only the checking process calls it.
 
-math-verify finds formulas by grammars of its own, but gives what they let through (arithmetic, and each
-single number by way of sympy's `Number`) to sympy's `parse_expr`, which evaluates text as Python code. While
-answers are compared, our parser stands in its place: what it does not know is no mathematics.
+math-verify finds formulas with its own grammars, but passes what they accept (arithmetic, and each single
+number through sympy's `Number`) to sympy's `parse_expr`, which evaluates text as Python code. While answers
+are compared, our parser replaces it, and text that the parser does not know is not mathematics.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Any
 
 import math_verify.parser
 import sympy
-import sympy.physics.units  # simplify() imports it, and it has names of its own to read then
+import sympy.physics.units  # simplify() imports it, and it then has names to parse
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 from math_verify.grader import is_relation
 from sympy import FiniteSet
@@ -24,13 +24,14 @@ from worker.rewards.reasoning_gym.expressions import NotExpression, read_express
 from worker.rewards.spelling import for_algebra, with_exact_decimals
 
 NORMALIZATION = replace(LatexExtractionConfig().normalization_config, units=False)
-"""Units are dropped before: among the library's are single letters, which are variables."""
+"""Normalization without units, which are removed before: the library's units include single letters, which
+are variables."""
 EXTRACTION = [
     LatexExtractionConfig(boxed_match_priority=0, normalization_config=NORMALIZATION),
     ExprExtractionConfig(),
 ]
 EVALUATING = (sympy_parser, math_verify.parser)
-"""Where `parse_expr` is looked up; sympy's `sympify` takes it from the first."""
+"""Modules in which `parse_expr` is looked up; sympy's `sympify` uses the first one."""
 
 
 def is_equal(*, expected: str, answer: str, is_ordered: bool = False) -> bool:
@@ -63,7 +64,7 @@ def _is_equal(expected: str, answer: str) -> bool:
 
 
 def _solution_set(value: Any) -> Any:
-    """The union of the intervals that a list of inequalities of one variable names: x < 0 or x > 1."""
+    """Return the union of the intervals of inequalities of one variable: x < 0 or x > 1."""
     if isinstance(value, FiniteSet) and len(value.free_symbols) == 1 and all(map(is_relation, value.args)):
         return sympy.Union(*[relation.as_set() for relation in value.args])
     return value
@@ -75,7 +76,7 @@ def _parsed(text: str) -> Any:
 
 @contextmanager
 def without_evaluator() -> Iterator[None]:
-    """No text becomes code inside of this."""
+    """Prevent the evaluation of text as code within."""
     before = [module.parse_expr for module in EVALUATING]
     try:
         for module in EVALUATING:
@@ -90,4 +91,4 @@ def _read(text: str, *_: Any, **__: Any) -> Any:
     try:
         return read_expression(text, NUMBERS)
     except NotExpression as error:
-        raise SyntaxError(str(error)) from error  # what callers of parse_expr expect
+        raise SyntaxError(str(error)) from error  # the error that callers of parse_expr expect

@@ -11,21 +11,21 @@ from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
 from worker.prompt import Prompt
 
 MAX_WORDS = 200
-"""Characters of the error of one completion among many."""
+"""Maximum length of the error of one completion among many, in characters."""
 
 RESERVED = ("prompts", "completions", "completion_ids")
 
 
 @lru_cache(maxsize=8)
 def load_reward(name: str) -> Any:
-    """The plugin's function, imported once."""
+    """Return the plugin's function, imported once."""
     return load_plugin(find_plugin(REWARDS_GROUP, name))
 
 
 def kind_of(request: Request) -> Literal["single", "async", "batch"]:
-    """The form of a function: of one completion, of one and awaited, or of a batch.
+    """Return the form of a function: for one completion, for one and async, or for a batch.
 
-    A function of a batch is known, as in TRL, by a parameter named `completions`.
+    A batch function is recognized, as in TRL, by a parameter named `completions`.
     """
     function = load_reward(request["entry_point"])
     if "completions" in inspect.signature(function).parameters:
@@ -34,18 +34,18 @@ def kind_of(request: Request) -> Literal["single", "async", "batch"]:
 
 
 def call_single(request: Request) -> Any:
-    """The value of one completion."""
+    """Return the value of one completion."""
     function = load_reward(request["entry_point"])
     return _plain(function(Prompt(**request["prompt"]), request["text"], **request["params"]))
 
 
 def call_async(request: Request) -> list[Any]:
-    """{"value": ...} or {"error": "..."} for each completion; so many are awaited at a time."""
+    """Return {"value": ...} or {"error": "..."} for each completion, with limited concurrency."""
     return asyncio.run(_gathered(request))
 
 
 def call_batch(request: Request) -> Any:
-    """The values of all completions, by one call with TRL's arguments."""
+    """Return the values of all completions, by one call with TRL's arguments."""
     function = load_reward(request["entry_point"])
     prompts = [Prompt(**prompt) for prompt in request["prompts"]]
     texts: Sequence[Any] = request["texts"]
@@ -94,14 +94,14 @@ def _is_async(function: Any) -> bool:
 
 
 def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
-    """A list for each column of the dataset, with None if a row lacks it; `answer` is one of them."""
+    """Return a list for each column of the dataset, including `answer`, with None if a row lacks it."""
     rows = [{**prompt.columns, "answer": prompt.answer, "domain": prompt.domain} for prompt in prompts]
     names = {name: None for row in rows for name in row if name not in RESERVED}
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _accepted(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a function takes: all of them with `**kwargs`."""
+    """Return the arguments that a function accepts: all of them with `**kwargs`."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return dict(arguments)
@@ -109,7 +109,7 @@ def _accepted(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON knows it: also those of numpy and torch."""
+    """Convert a value to JSON types, also values of numpy and torch."""
     for name in ("tolist", "item"):
         if hasattr(value, name):
             return getattr(value, name)()

@@ -1,4 +1,4 @@
-"""Rewards of a user's own: entry points of the group `grpolab.rewards`, called in a sandbox of their own.
+"""Reward plugins: entry points of the group `grpolab.rewards`, called in their own sandbox.
 
     def brevity(prompt: Prompt, completion_text: str, *, limit: int = 100) -> float | None:
         return float(len(completion_text) <= limit)
@@ -6,14 +6,14 @@
     def accuracy(completions: list[str], answer: list[str], **columns) -> list[float | None]:
         return [float(found == right) for found, right in zip(completions, answer)]
 
-Both may be `async`. None means that the completion could not be scored: it takes no part in the update. A
-call that raises, hangs, ends its process or returns no number leaves its completions unscored too; several in
-a row end the run.
+Both may be `async`. None means that the completion could not be scored and is left out of the update. If a
+call raises, hangs, ends its process or returns no number, its completions are unscored too. Several such
+calls in a row end the run.
 
-The module is imported once; each call is a fork of it, so what one call changes is gone at the next. The
-completions of a batch share a fork, and so do those of an `async` function.
-It sees the interpreter, its packages and its own code: no network, no other file and no variable, unless the
-operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
+The module is imported once. Each call is a fork of it, so changes by one call are gone at the next. The
+completions of a batch share a fork, and so do the completions of an `async` function.
+The plugin sees the interpreter, its packages and its own code: no network, no other file and no variable,
+unless the operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
 """
 
 import math
@@ -38,16 +38,16 @@ from worker.rewards.steps import AGGREGATES
 CALLS = "worker.rewards.plugin_calls"
 
 MAX_IN_A_ROW = 5
-"""Failed calls without a good one between them until the run fails: the plugin itself is broken then."""
+"""Number of consecutive failed calls after which the run fails, because the plugin itself is broken."""
 
 
 class PluginTerm:
-    """The parent's side of one plugin reward: ask the process, judge the answer."""
+    """Parent side of one reward plugin: calls the process and checks the answers."""
 
     def __init__(self, term: PluginReward) -> None:
         self.term = term
         self.failures = 0
-        """Completions that a failed call left unscored so far."""
+        """Number of completions that failed calls left unscored so far."""
         self.last_failure = ""
         self._in_a_row = 0
         self._kind = ""
@@ -62,11 +62,11 @@ class PluginTerm:
     def rewards(
         self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]] = ()
     ) -> list[float | None]:
-        """One value per (prompt, completion text), None if the call failed.
+        """Return one value per (prompt, completion text), None if the call failed.
 
-        A function of a batch also gets the completions' `token_ids`, if it asks for `completion_ids`.
+        A batch function also gets the completions' `token_ids`, if it asks for `completion_ids`.
 
-        Raises PluginFailed when the plugin cannot be called at all, or fails time after time.
+        Raises PluginFailed if the plugin cannot be called at all, or fails repeatedly.
         """
         if not pairs:
             return []
@@ -88,7 +88,7 @@ class PluginTerm:
         return self._sandbox.ask(op, seconds=seconds, **common, **request)
 
     def _single_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
-        """The function's values, or the error of a call; each call is a fork of its own."""
+        """Yield the function's values, or the error of a call; each call is a separate fork."""
         return self._sandbox.ask_each(
             "single",
             [{"prompt": asdict(prompt), "text": text} for prompt, text in pairs],
@@ -99,7 +99,7 @@ class PluginTerm:
         )
 
     def _async_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
-        """The same of an `async` function: one fork awaits all of them."""
+        """Yield the values of an `async` function, or errors; one fork awaits all calls."""
         term = self.term
         try:
             reply = self._ask(
@@ -125,7 +125,7 @@ class PluginTerm:
     def _batch_rewards(
         self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]]
     ) -> list[float | None]:
-        """The values of one call of a function of a batch; it fails as a whole."""
+        """Return the values of one call of a batch function, which fails as a whole."""
         try:
             reply = self._ask(
                 "batch",
@@ -175,7 +175,7 @@ class PluginTerm:
 
 
 def _listed(reply: Any, count: int) -> list[Any]:
-    """A list of `count` values; ValueError when it is anything else."""
+    """Check that a reply is a list of `count` values. Raises ValueError if it is not."""
     if isinstance(reply, list) and len(reply) == count:
         return reply
     got = f"{len(reply)} of them" if isinstance(reply, list) else f"{reply!r:.100}"
@@ -183,16 +183,16 @@ def _listed(reply: Any, count: int) -> list[Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A plugin's value; ValueError when it is no finite number."""
+    """Check a plugin's value. Raises ValueError if it is not a finite number."""
     if value is None:
         return None
-    if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:  # also of 10**400
+    if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:  # also for 10**400
         return float(value)
     raise ValueError(f"expected a finite number or None, got {value!r:.100}")
 
 
 def _module_of(name: str) -> str:
-    """The module of a plugin; "" when it is not installed, which its first call then says."""
+    """Return the module of a plugin; "" if it is not installed, which its first call reports."""
     try:
         return find_plugin(REWARDS_GROUP, name).module
     except ValueError:

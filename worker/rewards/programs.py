@@ -1,8 +1,7 @@
-"""Operations that run programs of completions, and tests of datasets, each in a sandboxed process of its
-own.
+"""Operations that run programs of completions, and tests of datasets, each in its own sandboxed process.
 
-A program never meets the expected results: its output, and the values that its functions return, are judged
-outside. Values travel as plain data (numbers, text, lists, tuples, sets, dicts) in JSON.
+A program never sees the expected results. Its output, and the values that its functions return, are checked
+outside. Values are sent as plain data (numbers, text, lists, tuples, sets, dicts) in JSON.
 """
 
 import ast
@@ -17,7 +16,7 @@ from typing import Any
 from backend.base.sandbox.operation import Operation, Request
 
 MODULES = ("solution", "main", "submission")
-"""Modules from which tests import the program's functions."""
+"""Names of modules from which tests import the program's functions."""
 
 
 class CallNeeded(BaseException):
@@ -25,7 +24,7 @@ class CallNeeded(BaseException):
 
 
 def run_program(request: Request) -> int:
-    """Run a program on this process's standard input and output; its exit code."""
+    """Run a program on this process's standard input and output; return its exit code."""
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["program.py"]
     code = 0
@@ -48,7 +47,7 @@ def interpret(request: Request) -> int:
         tree = ast.parse(request["program"])
         last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
         exec(compile(tree, "<completion>", "exec"), namespace)  # noqa: S102 - as above
-        # as a prompt of Python does: the value of an expression is printed, unless it is None
+        # as in interactive Python, the value of an expression is printed unless it is None
         exec(compile(ast.Interactive(last), "<completion>", "single"), namespace)  # noqa: S102 - as above
     except SystemExit as error:
         code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
@@ -60,7 +59,7 @@ def interpret(request: Request) -> int:
 
 
 def call_function(request: Request) -> dict[str, Any]:
-    """{"value": ...} of a function of the program, or {"raised": "ValueError"}."""
+    """Return {"value": ...} of a function of the program, or {"raised": "ValueError"}."""
     sys.stdin, sys.argv = io.StringIO(), ["program.py"]
     namespace = _execute(request["program"], "__program__")
     function = _function(namespace, request["function"])
@@ -74,7 +73,7 @@ def call_function(request: Request) -> dict[str, Any]:
 
 
 def examine(request: Request) -> dict[str, Any]:
-    """{"passed": ...} of a test, or {"call": ...} of the program that it needs first.
+    """Return {"passed": ...} of a test, or {"call": ...} of the program that it needs first.
 
     Names that the test does not define are functions of the program. A test that calls none of them fails.
     """
@@ -135,7 +134,7 @@ def _outcome(outcome: Mapping[str, Any]) -> Any:
 
 
 def _exception(name: str) -> Exception:
-    """An exception of the class that the program raised, where it is a built-in one."""
+    """Create an exception of the class that the program raised, if it is a built-in one."""
     kind = getattr(builtins, name, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return kind()
@@ -149,7 +148,7 @@ def _execute(program: str, name: str) -> dict[str, Any]:
 
 
 def _function(namespace: Mapping[str, Any], name: str) -> Any:
-    """A function of the program, or a method of its class `Solution`."""
+    """Return a function of the program, or a method of its class `Solution`."""
     if name in namespace:
         return namespace[name]
     return getattr(namespace["Solution"](), name)
@@ -159,7 +158,7 @@ CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozens
 
 
 def encoded(value: Any) -> Any:
-    """Plain data as JSON; TypeError for anything else."""
+    """Convert plain data to JSON. Raises TypeError for anything else."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):
@@ -171,14 +170,14 @@ def encoded(value: Any) -> Any:
         return {"bytes": value.hex()}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
-    for name in ("item", "tolist"):  # of numpy
+    for name in ("item", "tolist"):  # methods of numpy values
         if hasattr(value, name) and (name == "tolist" or getattr(value, "size", 0) == 1):
             return encoded(getattr(value, name)())
     raise TypeError(f"expected plain data, got {type(value).__name__}")
 
 
 def decoded(value: Any) -> Any:
-    """The data that `encoded` wrote; ValueError or TypeError for anything else."""
+    """Decode the data that `encoded` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(value, dict):
         return value
     [(kind, items)] = value.items()
@@ -196,7 +195,7 @@ def decoded(value: Any) -> Any:
 
 
 def read_ended(reply: Any) -> tuple[str, int]:
-    """Output and exit code of a program that a sandboxed process ran; ValueError for anything else."""
+    """Return output and exit code of a sandboxed program. Raises ValueError for anything else."""
     match reply:
         case {"output": str(output), "code": int(code)}:
             return output, code

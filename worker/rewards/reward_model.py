@@ -1,7 +1,7 @@
 """Scores of a reward model, by the route `/pooling` of vLLM, whose server applies the model's chat template.
 
-A model that scores the conversation answers with one number; one that scores each token with one number per
-token, of which the last one counts.
+A model that scores the conversation returns one number. A model that scores each token returns one number per
+token, and the last one counts.
 """
 
 import math
@@ -16,7 +16,7 @@ from worker.rewards.steps import AGGREGATES, split_steps
 
 
 class RewardModel:
-    """Asks the reward model for the scores of one term."""
+    """Requests the reward model's scores for one term."""
 
     def __init__(self, term: RewardModelReward, settings: Settings) -> None:
         self.term = term
@@ -31,9 +31,10 @@ class RewardModel:
         )
 
     def values(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | NoScore]:
-        """A reward per (prompt, completion text), or why there is none.
+        """Return a reward per (prompt, completion text), or the error.
 
-        By step, each beginning of the completion that ends with a step is scored; without any step it is 0.
+        For rewards by step, each prefix of the completion that ends with a step is scored; without any step
+        it is 0.
         """
         texts = [self._beginnings(text) for _, text in pairs]
         bodies = [

@@ -1,4 +1,4 @@
-"""Scores of completions: each reward term, their weighted sum, and who is right."""
+"""Scores of completions: each reward term, their weighted sum, and correctness."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,11 +37,11 @@ Values = list[float | None]
 
 
 class Scorer:
-    """The reward of a run. Close it when the run ends: it may own processes.
+    """The reward of a run. Close it when the run ends, because it may own processes.
 
-    A term with a domain counts for prompts of that domain only and replaces the term of the same name without
-    one. A completion for which any term is None is not scored: its reward is None. Whether the answer is
-    right is always found out, also when no term rewards it.
+    A term with a domain applies only to prompts of that domain and replaces the term of the same name without
+    one. If any term is None, the completion is not scored and its reward is None. Correctness is always
+    determined, even if no term rewards it.
     """
 
     def __init__(self, terms: Sequence[RewardTerm], *, processes: int = 0, opens_think: bool = False) -> None:
@@ -58,24 +58,24 @@ class Scorer:
             if isinstance(term, JudgeReward | RewardModelReward)
         }
         self._turn = Lock()
-        """Held while something is scored: evaluations and rollouts that run ahead take turns."""
+        """Lock held while something is scored, so that evaluations and rollouts that run ahead take turns."""
         self.opens_think = opens_think
         """Whether the chat template ends every prompt with <think>."""
         self.expects_think = any(isinstance(term, ThinkFormatReward) for term in terms)
 
     @property
     def timeouts(self) -> int:
-        """Answers that took too long to check so far; each was graded wrong."""
+        """Number of answers that took too long to check so far; each was graded wrong."""
         return self._checkers.timeouts
 
     @property
     def failures(self) -> int:
-        """Completions that a failed plugin, judge or reward model left unscored so far."""
+        """Number of completions that a failed plugin, judge or reward model left unscored so far."""
         return sum(term.failures for term in self._calling)
 
     @property
     def last_failure(self) -> str:
-        """The error of the last failed call."""
+        """Error of the last failed call."""
         return next((term.last_failure for term in self._calling if term.last_failure), "")
 
     @property
@@ -83,14 +83,14 @@ class Scorer:
         return [*self._plugins.values(), *self._served.values()]
 
     def take_metrics(self) -> dict[str, float]:
-        """judge/* since the last call: what asking servers cost; empty for a run that asks none."""
+        """Return judge/* since the last call: the cost of server requests; empty if there are none."""
         return served_metrics([term.take_usage() for term in self._served.values()])
 
     def score(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
-        """One group per prompt: raw terms, weighted reward and correctness of its G completions.
+        """Return one group per prompt: raw terms, weighted reward and correctness of its G completions.
 
-        Raises PluginFailed when a user's own reward cannot be called, or fails time after time, and
-        RewardServerFailed when a judge or reward model scores nothing.
+        Raises PluginFailed if a reward plugin cannot be called, or fails repeatedly, and
+        RewardServerFailed if a judge or reward model scores nothing.
         """
         groups: dict[int, Group] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
@@ -103,7 +103,7 @@ class Scorer:
         return [groups[index] for index in range(len(prompts))]
 
     def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
-        """1 where a text's answer is right, else 0; None if nothing is known to compare it with."""
+        """Return 1 if a text's answer is correct, else 0; None if there is nothing to compare with."""
         grades: dict[int, Grade] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
             places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
@@ -114,18 +114,18 @@ class Scorer:
         return [_correctness(grades[index]) for index in range(len(prompts))]
 
     def votes(self, prompt: Prompt, texts: Sequence[str]) -> list[str | None]:
-        """The answer of each text in one spelling, by which texts agree; None: it gives none."""
+        """Return the answer of each text in one spelling, for majority votes; None if it gives none."""
         extract = EXTRACTIONS[self._grader(self._of(prompt.domain)).term.extraction]
         return [spelled_alike(extract(text) or "") for text in texts]
 
     def weights(self, domain: str) -> dict[str, float]:
-        """Factor of each term, by its label, for prompts of a domain."""
+        """Return the factor of each term, by its label, for prompts of a domain."""
         return {term.label: term.weight for term in self._of(domain)}
 
     def flags(
         self, prompt: Prompt, completion: Completion, correctness: float | None, *, reward: float | None
     ) -> tuple[str, ...]:
-        """The flags of a conspicuous completion: see completion_flags."""
+        """Return the flags of a conspicuous completion: see completion_flags."""
         return completion_flags(
             with_opened(completion.text) if self.opens_think else completion.text,
             prompt=prompt.text,
@@ -154,7 +154,7 @@ class Scorer:
         terms = self._of(domain)
         grades, code = self._graded(terms, pairs)
         grades = episode_grades(terms, grades, completions)
-        with ThreadPoolExecutor(max(1, len(terms))) as pool:  # most of them wait for other processes
+        with ThreadPoolExecutor(max(1, len(terms))) as pool:  # most terms wait for other processes
             columns = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
             values = {term.label: column for term, column in zip(terms, columns, strict=True)}
         weights = self.weights(domain)
@@ -185,7 +185,7 @@ class Scorer:
         return Grader(next(correctness_terms, CorrectnessReward()), self._checkers)
 
     def _graded(self, terms: Sequence[RewardTerm], pairs: Sequence[Pair]) -> tuple[list[Grade], Values]:
-        """The grade of each completion, and the score of its program; a row's tests decide about both."""
+        """Return the grade of each completion and the score of its program; a row's tests decide both."""
         grades = self._grader(terms).grades(pairs)
         term = next((term for term in terms if isinstance(term, CodeReward)), None)
         if term is None:
@@ -235,7 +235,7 @@ def _correctness(grade: Grade) -> float | None:
 def weighted_sums(
     values: Mapping[str, Sequence[float | None]], weights: Mapping[str, float], *, count: int
 ) -> Values:
-    """The reward of `count` completions; None if any term is None, or if no term applies at all."""
+    """Return the reward of `count` completions; None if any term is None, or if no term applies."""
     rows = [[(column[at], weights[label]) for label, column in values.items()] for at in range(count)]
     return [_weighted_sum(row) for row in rows]
 
@@ -258,7 +258,7 @@ def _is_required(term: RewardTerm) -> bool:
 
 
 def _missed(required: Sequence[Values], *, count: int) -> list[bool]:
-    """Which of `count` completions lack something that is required: 0 or less of it."""
+    """Return which of `count` completions missed a required term, with a value of 0 or less."""
     return [any(value is not None and value <= 0 for value in row) for row in _rows(required, count)]
 
 
@@ -267,12 +267,12 @@ def _rows(columns: Sequence[Values], count: int) -> list[list[float | None]]:
 
 
 def _unless(missed: Sequence[bool], values: Values) -> Values:
-    """The values with 0 where something required was missed; None stays."""
+    """Return the values with 0 for completions that missed a required term; None stays."""
     return [0.0 if gone and value is not None else value for gone, value in zip(missed, values, strict=True)]
 
 
 def _when_correct(values: Values, grades: Sequence[Grade]) -> Values:
-    """The values of correct completions, 0 for the others; None if either is unknown."""
+    """Return the values of correct completions, 0 for the others; None if either is unknown."""
     return [
         None if value is None or grade.is_correct is None else value * grade.is_correct
         for value, grade in zip(values, grades, strict=True)

@@ -1,6 +1,4 @@
-"""Rewards that a server of the operator's gives: its bookkeeping, the same for a judge and for a reward
-model.
-"""
+"""Rewards from the operator's server: shared bookkeeping of judges and reward models."""
 
 from collections.abc import Sequence
 
@@ -15,10 +13,10 @@ SERVERS = {"judge": "JUDGE_URL", "reward_model": "REWARD_MODEL_URL"}
 
 
 class ServedTerm:
-    """One term that asks a server.
+    """One reward term that asks a server.
 
-    A completion that the server did not score in all its tries is left unscored and counted. A batch of
-    which it scored none ends the run: the server is down, or answers nonsense.
+    A completion that the server did not score in all its tries is left unscored and counted. A batch without
+    any score ends the run, because the server is down or returns nonsense.
     """
 
     def __init__(self, term: JudgeReward | RewardModelReward, settings: Settings) -> None:
@@ -26,9 +24,9 @@ class ServedTerm:
             raise RewardServerFailed(f"the reward {term.name} asks a server, and {setting} is not set here")
         self.term = term
         self.prices = settings.served_prices[term.name]
-        """Of a million tokens that the server reads, and of a million that it writes."""
+        """Prices per million tokens that the server reads, and per million that it writes."""
         self.failures = 0
-        """Completions that were left unscored so far."""
+        """Number of completions left unscored so far."""
         self.last_failure = ""
         self._asked = (
             judge.Judge(term, settings)
@@ -38,11 +36,11 @@ class ServedTerm:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The server's route."""
+        """Return the server's route."""
         return self._asked.endpoint
 
     def take_usage(self) -> Usage:
-        """The counts since the last call."""
+        """Return the counts since the last call."""
         usage, self.endpoint.usage = self.endpoint.usage, Usage()
         read, written = self.prices
         if read or written:
@@ -50,9 +48,9 @@ class ServedTerm:
         return usage
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """One value per (prompt, completion text), None if the server gave none.
+        """Return one value per (prompt, completion text), None if the server gave none.
 
-        Raises RewardServerFailed when it scored no completion at all.
+        Raises RewardServerFailed if the server scored no completion at all.
         """
         scores = self._asked.values(pairs)
         failed = [value for value in scores if isinstance(value, NoScore)]
@@ -67,7 +65,7 @@ class ServedTerm:
 
 
 def served_metrics(usages: Sequence[Usage]) -> dict[str, float]:
-    """judge/* of one step; empty if no server was asked."""
+    """Return judge/* of one step; empty if no server was asked."""
     requests = sum(usage.requests for usage in usages)
     if not requests:
         return {}

@@ -1,4 +1,4 @@
-r"""One spelling for answers that differ only in how they are written.
+r"""Normalized spelling of answers that differ only in how they are written.
 
 - Of LaTeX only what a reader sees counts: no colours, fonts, `\left` or `\text`, no invisible characters and
   no marks of a chat template; every space is one space, and groups of three digits are one number.
@@ -74,11 +74,11 @@ _NO_UNITS = re.compile(
     r"|modulo|choose|base|less|more|than|remainder|sqrt|sinh|cosh|tanh|root|infinity|not|negative|zero)\b",
     re.IGNORECASE,
 )
-"""Words behind a number that change its value."""
+"""Words after a number that change its value."""
 
 
 def visible(answer: str) -> str:
-    """What a reader sees of an answer, with one kind of space, minus sign and raised digits."""
+    """Return the visible text of an answer, with one kind of space, minus sign and raised digits."""
     text = _COLOUR.sub("", _INVISIBLE.sub("", _SPECIAL.sub("", answer)))
     text = _RAISED.sub(_raised, _BLANK.sub(" ", text)).translate(_SIGNS).strip().removesuffix(r"\\")
     text = _OUTER_BRACES.sub(r"\1", text) if _OUTER_BRACES.fullmatch(text) else text
@@ -86,9 +86,9 @@ def visible(answer: str) -> str:
 
 
 def bare(answer: str, *, is_number: bool = False) -> str:
-    """What is visible of an answer without the label of a choice and without units.
+    """Return the visible text of an answer without choice label and units.
 
-    `is_number`: it is compared with a number, so that one letter behind it can only be a unit.
+    `is_number`: it is compared with a number, so a single letter after it can only be a unit.
     """
     text = without_label(visible(answer))
     for pattern in (_WRAPPED_UNIT, _UNIT_OF_NUMBER if is_number else _UNIT):
@@ -97,13 +97,13 @@ def bare(answer: str, *, is_number: bool = False) -> str:
 
 
 def without_label(text: str) -> str:
-    r"""The visible text behind the label of a choice: `12` of `\textbf{(B)} 12`."""
+    r"""Return the visible text after the label of a choice: `12` of `\textbf{(B)} 12`."""
     label = _LABEL.match(unwrapped(text))
     return unwrapped(text)[label.end() :] if label else text
 
 
 def normalised(answer: str) -> str:
-    """One spelling for formulas that differ only in LaTeX, spaces or case."""
+    """Return one spelling for formulas that differ only in LaTeX, spaces or case."""
     text = unwrapped(visible(answer))
     # a space between digits means something
     text = _SPACE.sub("", _MIXED.sub(r"(\1+\2)", _DROPPED.sub("", text)))
@@ -115,14 +115,16 @@ def normalised(answer: str) -> str:
 
 
 def as_text(answer: str) -> str:
-    """One spelling for words, which keep the spaces between them."""
+    """Return one spelling for words, which keep the spaces between them."""
     text = _DROPPED.sub("", unwrapped(visible(answer)))
     text = _SPACES_OF_TEXT.sub("", " ".join(text.split()))
     return text.replace("{", "").replace("}", "").casefold().removesuffix(".")
 
 
 def for_algebra(answer: str) -> str:
-    """The answer in the LaTeX that computer algebra reads: no raised digits, `1e3`, `**` or mixed numbers."""
+    """Return the answer in LaTeX for computer algebra, without raised digits, `1e3`, `**` or mixed
+    numbers.
+    """
     text = visible(answer).translate(_SYMBOLS)
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text.replace("**", "^"))
     text = _REPEATING.sub(_repeating, text)
@@ -130,12 +132,12 @@ def for_algebra(answer: str) -> str:
 
 
 def with_exact_decimals(text: str) -> str:
-    """Decimals of a formula as fractions, which computer algebra compares exactly: 0.5 is 5/10."""
+    """Convert decimals of a formula to fractions, which are compared exactly: 0.5 is 5/10."""
     return _DECIMAL.sub(_fraction, text)
 
 
 def unwrapped(text: str) -> str:
-    r"""A text without `\text{}` and its like around words; two of them may be nested."""
+    r"""Return a text without `\text{}` and similar commands around words; two may be nested."""
     return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text)).strip()
 
 
@@ -154,7 +156,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _repeating(match: re.Match[str]) -> str:
-    """1.2(34 repeating) is (1234 - 12) / 990."""
+    """Convert a repeating decimal: 1.2(34 repeating) is (1234 - 12) / 990."""
     digits, period = f"{match[1]}{match[2]}", match[3]
     return f"\\frac{{{int(digits + period) - int(digits or 0)}}}{{{'9' * len(period)}{'0' * len(match[2])}}}"
 

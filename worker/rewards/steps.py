@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 MAX_STEPS = 256
-"""A longer completion is split into as many; what follows belongs to the last one."""
+"""Maximum number of steps of a completion; any further text belongs to the last step."""
 
 
 def _sum(scores: Sequence[float]) -> float:
@@ -21,11 +21,11 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "product": math.prod,
     "sum": _sum,
 }
-"""Of finite scores; infinite where they leave the range of floats."""
+"""Aggregates of finite scores; infinite if they leave the range of floats."""
 
 
 def split_steps(text: str, delimiter: str) -> list[str]:
-    """The steps of a completion without surrounding space; blank ones are left out."""
+    """Return the steps of a completion without surrounding space; blank ones are left out."""
     pieces = [piece.strip() for piece in text.split(delimiter)]
     steps = [piece for piece in pieces if piece]
     return (

@@ -3,8 +3,8 @@
     learner     ... step k ............. publish(k) ... step k + 1 ............. publish(k + 1)
     producer    batch k + 1 ..... batch k + 2 ..... waits until batch k + 3 would not be too old
 
-Batch k trains in step k, which begins with the weights of version k - 1. It is sampled by the newest weights
-there are, and begun only when those are at most `ahead` versions older than that.
+Batch k trains in step k, which begins with the weights of version k - 1. The batch is sampled with the newest
+weights available, and only started when they are at most `ahead` versions older than version k - 1.
 """
 
 import threading
@@ -25,17 +25,17 @@ from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.pool import group_documents, group_tensors, groups_of
 
 ASK_SECONDS = 0.1
-"""Time between two questions whether the next batch is still wanted."""
+"""Seconds between two checks whether the next batch is still wanted."""
 
 CLOSING_SECONDS = 60.0
-"""Time that a batch has to be given up when the run ends."""
+"""Seconds that a batch gets to be cancelled when the run ends."""
 
 
 class RolloutsAhead:
     """The thread that samples and scores, and the batches that wait to be trained.
 
-    Each batch has a random generator of its own. A checkpoint holds the batches that wait, so a resumed run
-    trains on each prompt once and in order; a batch that was being sampled is sampled again.
+    Each batch has its own random generator. A checkpoint holds the waiting batches, so a resumed run trains
+    on each prompt once and in order. A batch that was being sampled is sampled again.
     """
 
     def __init__(self, engine: Engine, collector: Collector, *, ahead: int, seed: int) -> None:
@@ -49,7 +49,7 @@ class RolloutsAhead:
         self._thread: threading.Thread | None = None
 
     def start(self, step: int, cursor: int, is_unwanted: Callable[[], bool]) -> None:
-        """Sample the batches of all steps behind `step`, but for those that wait; `cursor` counts prompts."""
+        """Sample the batches of all steps after `step`, except waiting ones; `cursor` counts prompts."""
         cursor = self.waiting[-1].cursor if self.waiting else cursor
         self.engine.is_unwanted = lambda: self._closing or is_unwanted()
         first = step + len(self.waiting) + 1
@@ -66,7 +66,9 @@ class RolloutsAhead:
             self._changed.notify_all()
 
     def take(self, is_unwanted: Callable[[], bool]) -> Collected:
-        """The next batch in order, once it is there; raises what its sampling raised, and Interrupted."""
+        """Return the next batch in order, once it is there; raises errors of its sampling, and
+        Interrupted.
+        """
         with self._changed:
             while not self.waiting:
                 if self._failure is not None:
@@ -78,7 +80,7 @@ class RolloutsAhead:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While a checkpoint is written: what waits now is its state, whatever is added meanwhile."""
+        """Freeze the stored state to the batches that wait now, while a checkpoint is written."""
         with self._changed:
             self._held = list(self.waiting)
         try:
@@ -87,7 +89,7 @@ class RolloutsAhead:
             self._held = None
 
     def close(self) -> None:
-        """Give up the batch that is being sampled."""
+        """Cancel the batch that is being sampled."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -106,13 +108,13 @@ class RolloutsAhead:
                     self._changed.notify_all()
         except Interrupted:
             return
-        except Exception as failure:  # noqa: BLE001 - the learner raises it when it wants the batch
+        except Exception as failure:  # noqa: BLE001 - the learner raises it when it needs the batch
             with self._changed:
                 self._failure = failure
                 self._changed.notify_all()
 
     def _await_weights(self, number: int) -> tuple[int, Policy] | None:
-        """The newest weights, once they are new enough for a batch; None: the run ends."""
+        """Return the newest weights once they are new enough for a batch; None if the run ends."""
         with self._changed:
             while not self._closing:
                 if self._published is not None and self._published[0] >= number - 1 - self.ahead:
@@ -143,12 +145,12 @@ class RolloutsAhead:
 
 
 def batch_seed(seed: int, number: int) -> int:
-    """Seed of a batch: 56 bits."""
+    """Return the seed of a batch, 56 bits."""
     return int.from_bytes(sha256(f"{seed}/batch/{number}".encode()).digest()[:7])
 
 
 def age_metrics(collected: Collected, *, version: int) -> dict[str, float]:
-    """sampling/staleness*: how many versions older than `version` what wrote the completions was."""
+    """Return sampling/staleness*: how many versions older than `version` the sampling weights were."""
     ages = [version - completion.version for group in collected.groups for completion in group.completions]
     return {"sampling/staleness": fmean(ages), "sampling/staleness_max": max(ages)} if ages else {}
 

@@ -1,4 +1,4 @@
-"""The likeliest tokens at each place of a completion, collected while a batch is sampled."""
+"""The likeliest tokens at each position of a completion, collected while a batch is sampled."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ class AlternativesLog(NamedTuple):
     def blank(
         cls, count: int, *, tokens: int, rows: int, vocabulary: int, device: torch.device
     ) -> "AlternativesLog":
-        """Room for `count` alternatives at each token of all rows; a small vocabulary has fewer."""
+        """Create a log for `count` alternatives per token of all rows, or fewer if the vocabulary is
+        smaller.
+        """
         shape = (tokens, rows, min(count, vocabulary))
         return cls(
             torch.zeros(shape, dtype=torch.int32, device=device),
@@ -29,13 +31,13 @@ class AlternativesLog(NamedTuple):
         )
 
     def add(self, logprobs: Tensor, unfinished: UnfinishedRows, *, step: int) -> None:
-        """Note the likeliest of the log-probabilities (U, V) that token `step` is drawn from."""
+        """Record the likeliest of the log-probabilities (U, V) from which token `step` is sampled."""
         values, ids = logprobs.topk(self.ids.shape[-1], dim=-1)
         self.ids[step].index_copy_(0, unfinished.rows, ids.to(torch.int32).index_select(0, unfinished.reads))
         self.logprobs[step].index_copy_(0, unfinished.rows, values.float().index_select(0, unfinished.reads))
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[Alternatives]:
-        """The alternatives at each token of completions of these lengths."""
+        """Return the alternatives at each token of completions of these lengths."""
         ids, logprobs = (tensor.transpose(0, 1).cpu().numpy() for tensor in self)
         return [
             Alternatives(ids[row, :length].copy(), logprobs[row, :length].copy())

@@ -1,4 +1,4 @@
-"""The policy that samples: the learner's own, one in another precision, or one that is some steps behind."""
+"""The policy that samples: the learner's policy, a copy in another precision, or older weights."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -18,8 +18,9 @@ from worker.policy.model import Policy
 class Behaviour:
     """The weights that sample, and their precision.
 
-    With staleness n it keeps the weights that the last n steps began with: state, n copies of the weights in
-    memory and in every checkpoint. Until n steps are done the oldest ones are those the run began with.
+    With staleness n it keeps the weights with which the last n steps began: n copies of the weights, in
+    memory and in every checkpoint. Until n steps are done, the oldest weights are those with which the run
+    began.
     """
 
     def __init__(self, sampling: SamplingConfig) -> None:
@@ -28,14 +29,14 @@ class Behaviour:
 
     @property
     def age(self) -> int:
-        """The age of the sampling weights, in steps."""
+        """Age of the sampling weights, in steps."""
         return len(self.past)
 
     def policy(self, present: Policy) -> Policy:
-        """The policy that samples a step which `present` begins; good until its weights change."""
+        """Return the policy that samples a step begun by `present`; valid until its weights change."""
         model = with_weights(present.model, self.past[0]) if self.past else present.model
         if self.precision != "policy" and is_adapted(model):
-            model = merged_copy(model)  # rounded as one, as an engine that serves the policy does
+            model = merged_copy(model)  # rounded as a whole, as an engine that serves the policy does
         if self.precision == "int8":
             model = int8_copy(model)
         elif self.precision == "bfloat16" and model.dtype != torch.bfloat16:
@@ -43,7 +44,7 @@ class Behaviour:
         return present if model is present.model else replace(present, model=model)
 
     def remember(self, present: Policy) -> None:
-        """Keep the weights that a step begins with, before they change, for later steps."""
+        """Keep the weights with which a step begins, before they change, for later steps."""
         if self.staleness:
             self.past.append(copied_weights(present.model))
 
@@ -60,7 +61,9 @@ class Behaviour:
         }
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """See Stateful; clones, because memory aligned as in a file changes the last bits of sums."""
+        """See Stateful; copies the tensors, because memory aligned as in a file changes the last bits
+        of sums.
+        """
         self.past.clear()
         for version in range(values["versions"]):
             prefix = f"{version}/"

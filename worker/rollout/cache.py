@@ -1,4 +1,4 @@
-"""Cache of a model's past that is written in place."""
+"""Key/value cache of a model that is written in place."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 
 def growing_cache(config: PretrainedConfig, *, rows: int, tokens: int) -> DynamicCache:
-    """A cache with the kind of layer that each layer of the model needs, for so many rows of so many tokens.
+    """Create a cache with the layer types that the model needs, for `rows` rows of `tokens` tokens.
 
-    transformers joins the keys and values of attention with those of each new token, and copies all of them
-    when rows are chosen; here they are written into room that is there from the start, and only rows that
-    change are copied. The states of recurrent layers do not grow: those layers stay as they are, also where
-    attention stands beside a state in one layer (Falcon-H1).
+    transformers concatenates the keys and values of attention with those of each new token, and copies all of
+    them when rows are selected. Here they are written into buffers allocated in advance, and only rows that
+    change are copied. The states of recurrent layers do not grow, so those layers are unchanged, also if a
+    layer combines attention with a state (Falcon-H1).
     """
     cache = DynamicCache(config=config)
     cache.layers = [_in_place(layer, rows, tokens) for layer in cache.layers]
@@ -30,7 +30,9 @@ def _in_place(layer: Any, rows: int, tokens: int) -> Any:
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values (B, heads, S, D) of a layer, at the beginning of buffers for `rows` of `tokens`."""
+    """Keys and values (B, heads, S, D) of a layer, at the start of buffers for `rows` rows of `tokens`
+    tokens.
+    """
 
     def __init__(self, rows: int, tokens: int) -> None:
         super().__init__()
@@ -39,7 +41,7 @@ class GrowingLayer(DynamicLayer):
         self.values: Tensor
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Append keys and values (B, heads, N, D); returns all of them."""
+        """Append keys and values (B, heads, N, D) and return all of them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self._keys, self._values = (
@@ -60,7 +62,7 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Let row i go on as row `beam_idx[i]` (B,), which may be fewer or more rows than there were."""
+        """Let row i continue as row `beam_idx[i]` (B,), which may be fewer or more rows than before."""
         if not self.get_seq_length():
             return
         total = self.keys.shape[-2]
@@ -75,10 +77,12 @@ class GrowingLayer(DynamicLayer):
 
 
 class SlidingLayer(DynamicSlidingWindowLayer):
-    """The newest keys and values (B, heads, S, D) of a sliding window, in buffers a quarter longer than it.
+    """Newest keys and values (B, heads, S, D) of a sliding window, in buffers a quarter longer than the
+    window.
 
-    They stand in the order of the tokens, so attention sums them as it sums transformers' own. Where a buffer
-    ends, its newest tokens move to its beginning: about four are copied for each token, not the window.
+    They are kept in token order, so attention sums them in the same order as in transformers. When a buffer
+    is full, its newest tokens move to its start: about four tokens are copied per token, not the whole
+    window.
     """
 
     def __init__(self, window: int, rows: int, tokens: int) -> None:
@@ -86,12 +90,12 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         self.rows, self.most = rows, window + window // 4
         self.room = min(tokens, self.most)
         self.end = 0
-        """Tokens of the buffers behind which the next ones go."""
+        """Number of tokens in the buffers, after which the next ones are written."""
         self.keys: Tensor
         self.values: Tensor
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Append keys and values (B, heads, N, D); returns those that the N tokens may attend to."""
+        """Append keys and values (B, heads, N, D) and return those that the N tokens may attend to."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self._keys, self._values = (
@@ -118,7 +122,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         return self._keys[:rows, :, first : self.end], self._values[:rows, :, first : self.end]
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Let row i go on as row `beam_idx[i]` (B,), which may be fewer or more rows than there were."""
+        """Let row i continue as row `beam_idx[i]` (B,), which may be fewer or more rows than before."""
         if not self.get_seq_length():
             return
         retained = self.keys.shape[-2]
@@ -129,12 +133,12 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         self._show(len(beam_idx), retained)
 
     def _begin_with(self, keys: Tensor, values: Tensor) -> None:
-        """Let the buffers begin with some keys and values; new buffers where these have no room for them."""
+        """Put keys and values at the start of the buffers; allocate new buffers if they do not fit."""
         rows, self.end = len(keys), keys.shape[-2]
         if self.room > self._keys.shape[-2]:
             self._keys, self._values = (moved(states, self.rows, self.room) for states in (keys, values))
         else:
-            self._keys[:rows, :, : self.end] = keys.clone()  # they may lie in the buffer itself
+            self._keys[:rows, :, : self.end] = keys.clone()  # they may be part of the buffer itself
             self._values[:rows, :, : self.end] = values.clone()
         self._show(rows, self.end)
 
@@ -145,7 +149,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
 
 
 def chosen(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
-    """A buffer whose row i holds some tokens of what was row `sources[i]`: the same one where it has room."""
+    """Return a buffer whose row i holds tokens of the former row `sources[i]`; reuses it if they fit."""
     if len(sources) > len(buffer):
         room = room_for(buffer, len(sources), buffer.shape[-2])
         room[: len(sources), :, tokens] = buffer[sources][:, :, tokens]
@@ -157,14 +161,14 @@ def chosen(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
 
 
 def moved(states: Tensor, rows: int, tokens: int) -> Tensor:
-    """A buffer that begins with some keys or values."""
+    """Return a buffer that starts with the given keys or values."""
     room = room_for(states, rows, tokens)
     room[: len(states), :, : states.shape[-2]] = states
     return room
 
 
 def room_for(states: Tensor, rows: int, tokens: int) -> Tensor:
-    """A buffer for keys or values like `states`, with room for so many rows and tokens, or theirs if more."""
+    """Allocate a buffer for keys or values like `states`, at least as large as `states`."""
     state_rows, heads, length, width = states.shape
     size = max(rows, state_rows), heads, max(tokens, length), width
     return torch.empty(size, dtype=states.dtype, device=states.device)

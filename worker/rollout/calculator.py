@@ -9,17 +9,17 @@ from typing import Any
 MAX_CHARACTERS = 200
 
 MAX_BITS = 4096
-"""Of a numerator or a denominator, at any place of the computation."""
+"""Maximum bits of a numerator or denominator, at any point of the computation."""
 
 WRITTEN_AS = str.maketrans({"×": "*", "÷": "/", "−": "-", "^": "**"})
 
 
 class BadExpression(Exception):
-    """The text is no arithmetic, or its value is too large."""
+    """The text is not arithmetic, or its value is too large."""
 
 
 def calculated(expression: str) -> str:
-    """The value of an expression: a whole number, or a decimal of 12 digits.
+    """Return the value of an expression: a whole number, or a decimal of 12 digits.
 
     >>> calculated("12*(3+4)"), calculated("1/3")
     ('84', '0.333333333333')
@@ -65,7 +65,7 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
-    """A whole power; refused before it is computed where it would be too long."""
+    """Return a whole power; refuse it before it is computed if it would be too long."""
     if exponent.denominator != 1:
         raise ValueError("expected a whole exponent")
     if _bits(base) * abs(exponent.numerator) > MAX_BITS and abs(base) != 1 and base:

@@ -1,4 +1,4 @@
-"""The groups of a step: sample, score, filter, and sample again where the config wants a full step."""
+"""The groups of a step: sample, score, filter, and sample again if the config requires a full step."""
 
 import math
 import time
@@ -40,39 +40,40 @@ from worker.types import Completion, Group
 
 LENGTH = LengthReward.model_fields["name"].default
 LENGTH_PENALTY = "length_penalty"
-"""Name of the term that length adds to the reward."""
+"""Name of the reward term of the length penalty."""
 
 
 @dataclass(slots=True)
 class Collected:
-    """The groups and counts of one step's sampling."""
+    """Groups and counts of one step's sampling."""
 
     groups: list[Group] = field(default_factory=list)
-    """Every group: those that waited for this step, then those it sampled."""
+    """All groups: first those carried over to this step, then those it sampled."""
     carried: list[int] = field(default_factory=list)
-    """Positions in `groups` of those that the step before sampled."""
+    """Positions in `groups` of groups that the previous step sampled."""
     trained: list[int] = field(default_factory=list)
-    """Positions in `groups` of those that train, at most prompts_per_step of them."""
+    """Positions in `groups` of groups that train, at most prompts_per_step of them."""
     left_out: dict[int, str] = field(default_factory=dict)
-    """Position in `groups` -> reason why it does not train: see backend.rollouts.marks."""
+    """Reason why a group does not train, by position in `groups`: see backend.rollouts.marks."""
     batches: int = 0
-    """Generation batches."""
+    """Number of generation batches."""
     informative: int = 0
-    """Groups that the filter let through, surplus ones included."""
+    """Number of groups that passed the filter, including surplus ones."""
     is_short: bool = False
     """Whether refilling could not fill the step."""
     cursor: int = 0
-    """Prompts taken since the run began."""
+    """Number of prompts used since the run began."""
     may_carry: bool = False
-    """Whether groups may wait from one step to the next."""
+    """Whether groups may be carried over from one step to the next."""
     compared: int = 0
-    """Groups that this step sampled in which several completions have a reward."""
+    """Number of groups sampled in this step in which several completions have a reward."""
     equal: int = 0
-    """Those of them whose rewards are all equal, judged as the zero-variance filter judges."""
+    """Number of the `compared` groups whose rewards are all equal, judged as the zero-variance filter
+    does."""
     greedy_tokens: int = 0
-    """Tokens of the greedy completions that are baselines."""
+    """Number of tokens of the greedy baseline completions."""
     is_shaped: bool = False
-    """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
+    """Whether a reward may depend on more than the weighted terms: on length, or on a required term."""
     opens_think: bool = False
     """Whether the chat template ends every prompt with <think>."""
     has_tools: bool = False
@@ -82,22 +83,22 @@ class Collected:
 
     @property
     def training(self) -> list[Group]:
-        """The groups that train."""
+        """Groups that train."""
         return [self.groups[index] for index in self.trained]
 
     @property
     def sampled(self) -> list[Group]:
-        """The groups that this step sampled."""
+        """Groups that this step sampled."""
         waited = set(self.carried)
         return [group for index, group in enumerate(self.groups) if index not in waited]
 
     def judge(self, count: int, informative: Sequence[int], reason: str) -> None:
-        """Let some of the next `count` groups train; `reason` leaves out the others."""
+        """Mark which of the next `count` groups train; the others are left out for `reason`."""
         self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
         self.trained += [len(self.groups) + at for at in informative]
 
     def add(self, epoch: "Collected") -> None:
-        """Append what a further epoch sampled of the same prompts."""
+        """Append the samples of a further epoch of the same prompts."""
         self.carried += [len(self.groups) + index for index in epoch.carried]
         self.trained += [len(self.groups) + index for index in epoch.trained]
         self.left_out |= {len(self.groups) + index: reason for index, reason in epoch.left_out.items()}
@@ -114,7 +115,7 @@ class Collected:
 
     @property
     def tokens(self) -> int:
-        """Generated tokens, those of groups that do not train and of greedy baselines included."""
+        """Number of generated tokens, including groups that do not train and greedy baselines."""
         drawn = sum(completion.written for group in self.sampled for completion in group.completions)
         return drawn + self.greedy_tokens
 
@@ -135,11 +136,11 @@ class Collector:
         self.reason = "equal" if isinstance(config.filters.groups, ZeroVarianceFilter) else "accuracy"
 
     def collect(self, sampler: Samples, generator: torch.Generator, *, cursor: int) -> Collected:
-        """The groups of one step (or epoch, when each samples afresh), beginning with prompt number `cursor`.
+        """Return the groups of one step, or of one epoch if each epoch samples anew.
 
-        Refilling goes on until prompts_per_step groups are informative or the tries are spent. What was found
-        too much is recorded and waits for the next step (active) or never trains (dynamic). An interrupted
-        collection leaves the pool as it was.
+        `cursor` is the number of the first prompt. Refilling continues until prompts_per_step groups are
+        informative or the tries are used up. Surplus groups are recorded and wait for the next step (active)
+        or never train (dynamic). An interrupted collection leaves the pool unchanged.
         """
         needed = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
@@ -203,14 +204,14 @@ class Collector:
     def _greedy(
         self, sampler: Samples, prompts: Sequence[Prompt], generator: torch.Generator
     ) -> list[list[Completion]]:
-        """One greedy completion of each prompt, where that is the baseline; else nothing."""
+        """Sample one greedy completion of each prompt if that is the baseline; else return nothing."""
         if not isinstance(self.config.objective.advantage, GreedyBaseline):
             return []
         decoding = Decoding(self.config.sampling.max_new_tokens, temperature=0.0)
         return draw(sampler, self.episodes, prompts, 1, decoding, generator)
 
     def _baselines(self, prompts: Sequence[Prompt], greedy: list[list[Completion]]) -> list[float | None]:
-        """The rewards of the greedy completions, shaped as those of the groups."""
+        """Return the rewards of the greedy completions, shaped like those of the groups."""
         if not greedy:
             return []
         groups = self.scorer.score(prompts, greedy)
@@ -218,9 +219,9 @@ class Collector:
         return [group.rewards[0] for group in shaped(groups, self.config.length, max_new_tokens=limit)]
 
     def _informative(self, groups: Sequence[Group]) -> list[int]:
-        """Positions of the groups that the filter lets through, judged before length changes any reward.
+        """Return the positions of the groups that pass the filter, before length changes any reward.
 
-        A length term takes no part either: it would make a group of equal answers look informative.
+        Length terms are ignored too, because they would make a group of equal answers look informative.
         """
         rule = self.config.filters.groups
         if isinstance(rule, ZeroVarianceFilter):
@@ -241,7 +242,7 @@ def _without_length(group: Group) -> Sequence[float | None]:
 
 
 def shaped(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
-    """The groups with what length does to their rewards; a penalty is also kept as a term of its own."""
+    """Apply the length config to the rewards of groups; a penalty is also kept as a separate term."""
     truncated, penalty = length.truncated, length.penalty
     if isinstance(truncated, ScaleTruncatedReward):
         groups = [_with_scaled(group, truncated.factor) for group in groups]
@@ -264,13 +265,13 @@ def _with_scaled(group: Group, factor: float) -> Group:
 def _scaled(
     values: Sequence[float | None], cut: Tensor, factor: float, *, sign: int
 ) -> tuple[float | None, ...]:
-    """A term as `sign` of its weight lets it count: what it takes off the reward stays."""
+    """Return a term as the `sign` of its weight counts it: deductions from the reward stay."""
     term, has_value = tensors([values])
     return _listed(sign * shaping.truncated_scaled(sign * term, cut, factor=factor), has_value)
 
 
 def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
-    """The penalty where the completion has a reward to lose; a missed required term has taken it all."""
+    """Apply the penalty if the completion has a reward to lose; a missed required term leaves none."""
     rewards, scored = tensors([group.rewards])
     lengths = torch.tensor([[completion.written for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
@@ -294,7 +295,7 @@ def _listed(rewards: Tensor, scored: Tensor) -> tuple[float | None, ...]:
 
 
 def reward_terms(groups: Sequence[Group]) -> RewardTerms:
-    """Every counted reward term of P groups apart; a group without some term has weight 0 there."""
+    """Return every counted reward term of P groups separately; a missing term has weight 0 in its group."""
     names = sorted({name for group in groups for name in group.counted})
     nothing = (None,) * len(groups[0].completions)
     values = torch.zeros(len(names), len(groups), len(nothing), dtype=torch.float64)
@@ -307,13 +308,13 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
 
 
 def greedy_rewards(groups: Sequence[Group]) -> Tensor:
-    """(P,) rewards of the groups' greedy completions in float64, NaN if there is none."""
+    """Return the rewards (P,) of the groups' greedy completions in float64, NaN if there is none."""
     rewards = [math.nan if group.greedy_reward is None else group.greedy_reward for group in groups]
     return torch.tensor(rewards, dtype=torch.float64)
 
 
 def tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:
-    """Values (P, G) in float64 with 0 for None, and a mask that is False there."""
+    """Return values (P, G) in float64 with 0 for None, and a mask that is False for None."""
     values = [[0.0 if value is None else value for value in row] for row in rows]
     scored = [[value is not None for value in row] for row in rows]
     return torch.tensor(values, dtype=torch.float64), torch.tensor(scored)

@@ -1,13 +1,13 @@
-"""The colocated engine: a vLLM server that the trainer starts beside itself, on its own device.
+"""The colocated engine: a vLLM server that the trainer starts on the device that the trainer uses.
 
     check             start, then sleep
     sync              wake the weights, send the policy's, wake the keys and values
     sample, generate  as at any other server, through a unix socket
     rest              sleep while the policy learns
 
-All weights are sent before each step, so they are dropped in sleep (level 2); the frozen ones under an
-adapter are kept in the host's memory (level 1). Only vLLM for CUDA can sleep. A server that dies is started
-once more for each batch, and gets the weights again.
+All weights are sent before each step, so they are dropped in sleep (level 2). The frozen weights under an
+adapter are kept in the host's memory (level 1). Only vLLM for CUDA can sleep. A server that dies is restarted
+once per batch, and receives the weights again.
 """
 
 import logging
@@ -42,16 +42,17 @@ logger = logging.getLogger(__name__)
 TITLE = "vLLM beside the trainer"
 
 DYING_SECONDS = 3.0
-"""A server that fails to answer may be about to end: the process of its engine ends before its first one."""
+"""Seconds to wait for a server that fails to answer to end: its engine's process ends before its first
+one."""
 
 SOCKET_BYTES = 107
-"""Longest path of a unix socket on Linux."""
+"""Maximum length of a unix socket's path on Linux, in bytes."""
 
 Result = TypeVar("Result")
 
 
 class ColocatedEngine:
-    """Samples with a vLLM server of its own, whose weights follow the policy's."""
+    """Samples with its own vLLM server, whose weights follow the policy's."""
 
     def __init__(
         self,
@@ -64,7 +65,9 @@ class ColocatedEngine:
         attempt: int,
         most_tokens: int,
     ) -> None:
-        """`model` is the directory of the policy's files, `most_tokens` what one answer may have."""
+        """Create the engine; `model` is the directory of the policy's files, `most_tokens` an answer's
+        limit.
+        """
         self.config, self.policy, self.settings, self.model = config, policy, settings, model
         self.is_unwanted: Callable[[], bool] = lambda: False
         self.can_sleep = policy.model.device.type == "cuda"
@@ -98,7 +101,7 @@ class ColocatedEngine:
         self._version = -1
 
     def check(self) -> str:
-        """See Engine: start the server, which serves the policy, and let it sleep until the first step."""
+        """See Engine. Starts the server, which serves the policy, and lets it sleep until the first step."""
         if not self.settings.engine_python:
             raise EngineFailed("sampling.engine is colocated, and ENGINE_PYTHON is not set here")
         started = time.perf_counter()
@@ -135,7 +138,7 @@ class ColocatedEngine:
         *,
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
-        """See Samples; a server that dies is started once more, and draws the same again."""
+        """See Samples. A server that dies is restarted once, and samples the same completions again."""
         state = generator.get_state()
 
         def draw() -> list[list[Completion]]:
@@ -153,7 +156,7 @@ class ColocatedEngine:
         *,
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """See Samples; as `sample`."""
+        """See Samples. A server that dies is handled as in `sample`."""
         state = generator.get_state()
 
         def draw() -> list[list[Completion]]:
@@ -163,7 +166,7 @@ class ColocatedEngine:
         return self._surviving(draw)
 
     def rest(self) -> None:
-        """See Engine: sleep, where vLLM can; one that has died meanwhile is noticed at the next `sync`."""
+        """See Engine. Lets vLLM sleep if it can; a server that has died is noticed at the next `sync`."""
         self._may_restart = True
         if not self.can_sleep or self.is_asleep:
             return
@@ -177,7 +180,7 @@ class ColocatedEngine:
             self.server.forget_sent()
 
     def take_metrics(self) -> dict[str, float]:
-        """See Engine: those of a server, and how often and how long this one was started and woken."""
+        """See Engine. Adds how often and how long this server was started and woken."""
         engine_metrics = {
             "sampling/engine_restarts": self.restarts,
             "time/engine_sleep_seconds": self.sleep_seconds,
@@ -203,12 +206,12 @@ class ColocatedEngine:
         return self.process
 
     def _release_reserve(self) -> None:
-        """Give back the memory of the GPU that the trainer's allocator holds without need."""
+        """Release the GPU memory that the trainer's allocator holds unused."""
         if self.policy.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _send(self) -> None:
-        """Bring the weights to the server, unless it has them, and have it awake with them."""
+        """Wake the server and send it the weights, unless it has them."""
         if not self.is_asleep:
             self.server.sync(self._version, self.policy)
             return
@@ -224,7 +227,7 @@ class ColocatedEngine:
         self.sleep_seconds += time.perf_counter() - started
 
     def _surviving(self, do: Callable[[], Result]) -> Result:
-        """The result of `do` with the present weights; a server that is dead is started again."""
+        """Return the result of `do` with the current weights; restart the server if it is dead."""
         while True:
             try:
                 if self._is_running():
@@ -249,19 +252,19 @@ class ColocatedEngine:
         self._start(command)
 
     def _has_died(self) -> bool:
-        """Whether the server has ended, or does so in a moment."""
+        """Whether the server has ended, or will end in a moment."""
         return self.process is not None and self.process.ends_within(DYING_SECONDS)
 
     def _is_running(self) -> bool:
         return self.process is not None and self.process.is_running()
 
     def _is_given_up(self) -> bool:
-        """Whether nobody waits for answers: the run is to end, or the server is dead and will give none."""
+        """Whether no answer is wanted or possible: the run is asked to end, or the server is dead."""
         return self.is_unwanted() or not self._is_running()
 
 
 def _private_directory(run_id: str) -> Path:
-    """A directory for sockets that only this user can open; those of killed attempts are removed."""
+    """Create a socket directory that only this user can open; remove those of killed attempts."""
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"grpolab-{run_id}-*"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Check of a policy before it trains: decoding from a cache gives what one forward over the text gives."""
+"""Check of a policy before training: decoding from a cache matches one forward pass over the text."""
 
 import torch
 from torch import Tensor
@@ -12,25 +12,25 @@ from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.lean_decoder import LeanDecoder
 
 DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.2}
-"""Largest distance of both logits, as a share of their size; in bfloat16 a token may meet other experts."""
+"""Maximum distance of the logits, relative to their size; in bfloat16 a token may meet other experts."""
 
 LENGTHS = (8, 5)
-"""Tokens of the prompts, of which the shorter one is padded."""
+"""Numbers of tokens of the prompts. The shorter prompt is padded."""
 
 MORE = 3
-"""Tokens that are decoded behind them."""
+"""Number of tokens decoded after the prompts."""
 
 
 @torch.inference_mode()
 def check_decoder(policy: Policy, *, name: str) -> None:
-    """Raise InvalidConfig for a policy that cannot be decoded, or not to the logits that it learns from."""
+    """Raise InvalidConfig if a policy cannot be decoded, or gives other logits than it learns from."""
     model = policy.model
     decoder = decoder_for(model)
     if isinstance(decoder, LeanDecoder):
         return
     try:
         error = _deviation(model, decoder)
-    except Exception as why:  # an architecture fails in whatever way it likes
+    except Exception as why:  # an architecture may raise anything
         if is_memory_error(why):
             raise
         raise _invalid(model, name, f"cannot be decoded with a cache ({type(why).__name__})") from why
@@ -40,7 +40,7 @@ def check_decoder(policy: Policy, *, name: str) -> None:
 
 
 def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
-    """The larger of the deviations of two completions, one behind each prompt."""
+    """Return the larger of the deviations of two completions, one for each prompt."""
     count, longest = model.get_input_embeddings().weight.shape[0], max(LENGTHS)
     texts = [
         [(7 * row + 3 * position) % count for position in range(length)] for row, length in enumerate(LENGTHS)
@@ -62,7 +62,9 @@ def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
 
 
 def _distance(model: PreTrainedModel, text: list[int], logits: Tensor) -> float:
-    """Distance of logits (V,) after a text from those of one forward over it, as a share of their size."""
+    """Return the distance of logits (V,) after a text from those of one forward pass, relative to their
+    size.
+    """
     output = model.get_decoder()(input_ids=torch.tensor([text], device=model.device), use_cache=False)
     real = head_of(model)(output.last_hidden_state[0, -1])
     return float((logits - real).norm() / real.norm())

@@ -1,7 +1,7 @@
 """Decoding with a key/value cache: a generic path for any causal LM, a lean one for the Llama family.
 
-On a GPU the lean one replays CUDA graphs. All speak the same small language: `prefill` the prompts once,
-`select` rows (copies of a prompt, forks, the rows that go on), `step` with the newest token of every row.
+On a GPU the lean path replays CUDA graphs. All decoders share an interface: `prefill` the prompts once,
+`select` rows (copies of a prompt, forks, unfinished rows), `step` with the newest token of every row.
 """
 
 from typing import Protocol
@@ -18,16 +18,16 @@ from worker.rollout.lean_decoder import LeanDecoder, position_ids
 
 
 class Decoder(Protocol):
-    """Decodes a batch of rows; logits are float32."""
+    """Decodes a batch of rows. Logits are float32."""
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
-        """Read left-padded prompts (P, S) and return the logits (P, V) after each of them."""
+        """Prefill left-padded prompts (P, S) and return the logits (P, V) after each of them."""
         ...
 
     def select(self, sources: Tensor) -> None:
-        """Let row i continue what row `sources[i]` (B,) has read so far.
+        """Let row i continue the text of row `sources[i]` (B,).
 
-        A row that is a source keeps its place, sources[i] == i, unless its place is not among the new rows.
+        A source row keeps its place, sources[i] == i, unless its place is not among the new rows.
         """
         ...
 
@@ -37,14 +37,14 @@ class Decoder(Protocol):
 
 
 def decoder_for(model: PreTrainedModel) -> Decoder:
-    """The fastest decoder that is exact for this model."""
+    """Return the fastest decoder that is exact for this model."""
     if not is_lean(model):
         return GenericDecoder(model)
     return GraphDecoder(model) if has_graphs(model) else LeanDecoder(model)
 
 
 class GenericDecoder:
-    """Decoding through the model's own layers, whatever they keep of the past: keys and values, or states."""
+    """Decoder that uses the model's own layers, whether they cache keys and values or states."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.body, self.head = model.get_decoder(), head_of(model)
@@ -71,7 +71,7 @@ class GenericDecoder:
         return logits
 
     def _read(self, ids: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
-        """Logits (B, V) after the last of some tokens, which enter the cache."""
+        """Return the logits (B, V) after the last of some tokens, which are added to the cache."""
         output = self.body(
             input_ids=ids,
             attention_mask=mask,

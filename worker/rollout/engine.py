@@ -1,7 +1,7 @@
-"""Engines: they sample completions from token ids, with the weights of a version that they were given.
+"""Engines, which sample completions from token ids with the weights of a given version.
 
-The trainer's own sampler is one (`local_engine`), a server that speaks vLLM's contract another
-(`server_engine`), and the same server as a child of the trainer the third (`colocated_engine`).
+There are three engines: the trainer's own sampler (`local_engine`), a server that speaks vLLM's API
+(`server_engine`), and such a server as a child process of the trainer (`colocated_engine`).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from worker.types import Completion
 
 
 class Interrupted(Exception):
-    """Sampling was given up because nobody wants its result any more."""
+    """Sampling was cancelled because its result is no longer wanted."""
 
 
 class SamplingLike(Protocol):
-    """The fields of a sampling config that decide how tokens are drawn."""
+    """Fields of a sampling config that decide how tokens are sampled."""
 
     @property
     def max_new_tokens(self) -> int: ...
@@ -34,7 +34,7 @@ class SamplingLike(Protocol):
 
 
 class Samples(Protocol):
-    """Something that draws completions of prompts."""
+    """Samples completions of prompts."""
 
     def sample(
         self,
@@ -45,7 +45,7 @@ class Samples(Protocol):
         *,
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
-        """`group_size` completions of every prompt, each behind the beginning of its prompt."""
+        """Sample `group_size` completions of every prompt, each after its prompt's prefilled beginning."""
         ...
 
     def generate(
@@ -57,40 +57,40 @@ class Samples(Protocol):
         *,
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """`group_size` completions of every sequence of token ids.
+        """Sample `group_size` completions of every sequence of token ids.
 
-        What stands behind one of the tokens `stops` is not needed; an engine may go on nevertheless.
+        Tokens after one of the token ids `stops` are not needed, but an engine may return them.
         """
         ...
 
 
 class Engine(Samples, Protocol):
-    """The sampler of a run's steps. Every completion names the weight version that wrote it."""
+    """Sampler of a run's steps. Every completion names the weight version that wrote it."""
 
     is_unwanted: Callable[[], bool]
-    """Asked now and then; once it says yes, sampling raises Interrupted."""
+    """Function that is polled while sampling; once it returns true, sampling raises Interrupted."""
 
     def check(self) -> str:
-        """Find out, before the first step, whether the engine can sample this run; a sentence for its events.
+        """Check before the first step whether the engine can sample this run; return a line for its events.
 
-        Raises EngineFailed where it cannot.
+        Raises EngineFailed if it cannot.
         """
         ...
 
     def sync(self, version: int, policy: Policy) -> None:
-        """Sample with the weights of `policy` from now on: those that `version` steps have made."""
+        """Sample with the weights of `policy` from now on; `version` counts the steps that made them."""
         ...
 
     def rest(self) -> None:
-        """The batch is sampled: give back the memory that sampling takes, until the next `sync`."""
+        """Release the memory of sampling after a batch, until the next `sync`."""
         ...
 
     def take_metrics(self) -> dict[str, float]:
-        """The cost of using the engine since the last call."""
+        """Return metrics of the engine's use since the last call."""
         ...
 
     def close(self) -> None:
-        """Let go of everything outside this process."""
+        """Release everything outside this process."""
         ...
 
 
@@ -100,7 +100,7 @@ def encoded_prompts(
     sampling: SamplingLike,
     beginnings: Sequence[Sequence[int]] = (),
 ) -> list[list[int]]:
-    """Token ids of every prompt with the beginning of its completions, in the policy's form."""
+    """Return the token ids of every prompt with its completions' beginning, in the policy's form."""
     begun = beginnings or [()] * len(prompts)
     return [
         [*policy.encode(prompt, room=len(ids) + sampling.max_new_tokens), *ids]
@@ -111,7 +111,7 @@ def encoded_prompts(
 def completion_of(
     policy: Policy, ids: NDArray[np.int64], logprobs: NDArray[np.float32], *, stopped: bool
 ) -> Completion:
-    """A completion of these tokens; the last of them is a stop token where it `stopped`."""
+    """Return a completion of these tokens; the last of them is a stop token if it `stopped`."""
     pieces = policy.token_texts.pieces(ids.tolist())
     return Completion(
         ids=ids,

@@ -1,4 +1,4 @@
-"""Requests to the servers that sample: many at a time, tried again at the next server, given up on demand."""
+"""Requests to the sampling servers: concurrent, retried at the next server, cancelled on demand."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ from worker.rollout.engine import Interrupted
 logger = logging.getLogger(__name__)
 
 ASK_SECONDS = 0.1
-"""Time between two questions whether the answers are still wanted."""
+"""Seconds between two checks whether the answers are still wanted."""
 
 SHOWN_CHARACTERS = 200
-"""Of what a server says about an error."""
+"""Maximum number of characters shown of a server's error message."""
 
 
 class Rejected(Exception):
-    """A server refused a request in a way that no further try would change."""
+    """A server refused a request in a way that a retry would not change."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -33,22 +33,22 @@ class Rejected(Exception):
 
 
 class BadAnswer(Exception):
-    """An answer that cannot be used; another try may bring a better one."""
+    """An answer that cannot be used; a retry may bring a better one."""
 
 
 class Request(NamedTuple):
-    """One request and what reads its answer."""
+    """One request and the function that reads its answer."""
 
     method: str
     path: str
     body: Mapping[str, Any] | None
     read: Callable[[Any], Any] | None
-    """The value in an answer's JSON; raises BadAnswer. None: the answer is of no interest."""
+    """Function that returns the value in an answer's JSON; raises BadAnswer. None ignores the answer."""
 
 
 @dataclass(slots=True)
 class EngineClient:
-    """The servers that sample."""
+    """Client of the sampling servers."""
 
     urls: Sequence[str]
     api_key: str
@@ -56,17 +56,17 @@ class EngineClient:
     timeout_seconds: float
     retries: int
     most_bytes: int
-    """Of one answer."""
+    """Maximum size of one answer, in bytes."""
     title: str = "ENGINE_URL"
-    """What the servers are called in messages, which do not tell the operator's addresses."""
+    """Name of the servers in messages, which do not reveal the operator's addresses."""
     socket: str = ""
-    """Path of the unix socket that leads to the only server; empty: its address does."""
+    """Path of the unix socket of the only server; "" if it is reached by its address."""
     is_unwanted: Callable[[], bool] = lambda: False
     retried: int = 0
-    """Tries that failed and were followed by another one."""
+    """Number of failed tries that were followed by another one."""
 
     def ask(self, requests: Sequence[Request]) -> list[Any]:
-        """The value of each answer; the requests are dealt out, and what one server fails the next one gets.
+        """Return the value of each answer; requests are distributed, and retried at the next server.
 
         Raises Rejected, EngineFailed after the last try, and Interrupted.
         """
@@ -75,12 +75,12 @@ class EngineClient:
         return asyncio.run(self._all(list(zip(orders, requests, strict=True))))
 
     def ask_each(self, request: Request) -> list[Any]:
-        """Every server's answer to one request: its value, or the Rejected that it is."""
+        """Return every server's answer to one request: its value, or the Rejected that it raised."""
         jobs = [([at], request) for at in range(len(self.urls))]
         return asyncio.run(self._all(jobs, keeps_rejected=True))
 
     def named(self, server: int) -> str:
-        """Name of a server in messages."""
+        """Return the name of a server for messages."""
         return self.title if len(self.urls) == 1 else f"server {server + 1} of {self.title}"
 
     async def _all(
@@ -108,7 +108,7 @@ class EngineClient:
             return await self._watched([answer(places, request) for places, request in jobs])
 
     async def _watched(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-        """The results of all; at the first error, or once nobody wants them, the others are cancelled."""
+        """Return all results; at the first error, or once they are not wanted, cancel the others."""
         tasks = [asyncio.create_task(coroutine) for coroutine in work]
         pending = set(tasks)
         try:
@@ -166,7 +166,7 @@ class EngineClient:
         return f"the engine at {self.named(server)} {error}, asked for {request.path.partition('?')[0]}"
 
     def _words(self, content: bytes) -> str:
-        """What the server says about an error, made harmless: without the key, on one line, cut."""
+        """Return a server's error message, made harmless: without the key, on one line, cut."""
         try:
             answer = _json(content)
             error = answer.get("error", answer) if isinstance(answer, dict) else {}

@@ -1,11 +1,11 @@
-"""Episodes: completions that are sampled in turns, with answers of tools between them.
+"""Episodes: completions sampled in turns, with answers of tools between them.
 
     round 0    all completions, until each ends or has written a call
     tools      answer the calls; the answers are appended as observations
-    round n    those that go on, each from where it stands, until none does
+    round n    continue unfinished completions, until none is left
 
-The random numbers of a round follow from one number of the caller's generator, so a resumed run repeats its
-episodes wherever its tools give the same answers again.
+The random numbers of a round depend on one number of the caller's generator, so a resumed run repeats its
+episodes if its tools give the same answers again.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from worker.types import Completion
 
 
 class Episodes(TurnTaking):
-    """Samples completions in turns with another sampler, and lets tools answer between them."""
+    """Samples completions in turns with another sampler, and lets tools answer between turns."""
 
     def __init__(self, config: ToolUse, policy: Policy) -> None:
-        """Raises InvalidConfig where the policy's chat template has no turn of a tool."""
+        """Create the episodes. Raises InvalidConfig if the policy's chat template has no tool turn."""
         super().__init__(
             policy,
             call_form(config, policy),
@@ -49,11 +49,11 @@ class Episodes(TurnTaking):
         self.toolbox.close()
 
     def take_loss(self) -> str:
-        """See TakesTurns: a tool that fails answers so."""
+        """See TakesTurns. Nothing is lost, because a failed tool answers with its failure."""
         return ""
 
     def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
-        """The prompts with the tools that a chat template shows."""
+        """Return the prompts with the tools that a chat template shows."""
         if self.config.form != "template":
             return list(prompts)
         schemas = tuple(map(tool_schema, self.config.tools))
@@ -67,7 +67,7 @@ class Episodes(TurnTaking):
         sampling: SamplingLike,
         generator: torch.Generator,
     ) -> list[list[Completion]]:
-        """`group_size` completions of every prompt, in the order of the prompts."""
+        """Sample `group_size` completions of every prompt, in the order of the prompts."""
         encoded = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
@@ -103,7 +103,7 @@ class Episodes(TurnTaking):
             episode.call = None
 
     def _take_answer(self, episode: Episode, call: FoundCall, answer: ToolAnswer | None) -> None:
-        """Append the answer whole, or none where no token would be left to go on with."""
+        """Append the whole answer, or nothing if no token would be left to continue."""
         turn = self._turn_of(episode, call)
         if answer is None:
             episode.turns.append(turn)
@@ -114,7 +114,7 @@ class Episodes(TurnTaking):
 
 
 def episodes_of(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
-    """The episodes of a run; None if a completion is one turn."""
+    """Return the episodes of a run; None if a completion is a single turn."""
     match config.environment:
         case NoEnvironment():
             return None
@@ -134,7 +134,7 @@ def draw(
     sampling: SamplingLike,
     generator: torch.Generator,
 ) -> list[list[Completion]]:
-    """`group_size` completions of every prompt, in turns where there are `episodes`."""
+    """Sample `group_size` completions of every prompt, in turns if there are `episodes`."""
     if episodes is None:
         return samples.sample(prompts, group_size, sampling, generator)
     return episodes.sample(samples, prompts, group_size, sampling, generator)

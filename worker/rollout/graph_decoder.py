@@ -1,8 +1,8 @@
-"""Decoding on a GPU by CUDA graphs: the kernels of a token are recorded once and replayed for each token.
+"""Decoding on a GPU with CUDA graphs: the kernels of a token are recorded once and replayed for each token.
 
-A GPU runs the kernels of a token sooner than Python launches them, unless the policy has many billions of
-parameters. A graph has fixed shapes and addresses, so the place of a token is a number in the GPU's memory,
-rows and places are rounded up, and places that no token has reached are masked.
+A GPU runs the kernels of a token faster than Python launches them, unless the policy has many billions of
+parameters. A graph has fixed shapes and addresses. Therefore the position of a token is a number in GPU
+memory, rows and positions are rounded up, and positions that no token has reached are masked.
 """
 
 import logging
@@ -23,16 +23,16 @@ from worker.rollout.lean_decoder import LeanDecoder
 logger = logging.getLogger(__name__)
 
 MIN_PLACES = 64
-"""Places of the cache that a graph attends to at least, and the step in which they grow at first."""
+"""Minimum number of cache positions that a graph attends to, and the step in which they grow at first."""
 
 RECORDING = threading.Lock()
-"""Held while a graph is recorded: by one thread at a time."""
+"""Lock held while a graph is recorded, so that only one thread records at a time."""
 
 
 class Recorder:
-    """The stream and the memory in which a thread records graphs on a device.
+    """CUDA stream and memory pool with which a thread records graphs on a device.
 
-    They stay when the graphs of a call of the sampler are gone, so the next call needs no new memory.
+    Both outlive the graphs of one sampler call, so the next call needs no new memory.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -40,8 +40,10 @@ class Recorder:
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
         self.works = True
-        """Whether no policy was found that cannot be recorded."""
-        self._kept = torch.cuda.CUDAGraph()  # memory is given up with the last of its graphs: this one stays
+        """Whether recording works; False once a policy could not be recorded."""
+        self._kept = (
+            torch.cuda.CUDAGraph()
+        )  # the pool is freed with the last of its graphs, so this one is kept
         try:
             with torch.cuda.stream(self.stream), self.recording(self._kept):
                 torch.zeros(1, device=device)
@@ -50,7 +52,7 @@ class Recorder:
 
     @contextmanager
     def recording(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-        """Record what is launched; RuntimeError for what cannot be recorded."""
+        """Record the kernels launched within. Raises RuntimeError if one cannot be recorded."""
         with RECORDING:
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
@@ -59,14 +61,14 @@ class Recorder:
                 self._end(graph)
 
     def give_up(self, error: RuntimeError) -> None:
-        """Record nothing more in this thread, and say why."""
+        """Stop recording in this thread, and log the reason."""
         self.works = False
         logger.warning("decoding without CUDA graphs: %s", error.__context__ or error)
 
     def _end(self, graph: torch.cuda.CUDAGraph) -> None:
         try:
             graph.capture_end()
-        except RuntimeError:  # which leaves the allocator waiting for the end
+        except RuntimeError:  # the allocator is left waiting for the end
             with suppress(RuntimeError):
                 torch._C._cuda_endAllocateToPool(self.device.index, self.pool)  # noqa: SLF001
             raise
@@ -76,7 +78,7 @@ _threads = threading.local()
 
 
 def recorder_of(device: torch.device) -> Recorder:
-    """This thread's recorder for a device."""
+    """Return this thread's recorder for a device."""
     if not hasattr(_threads, "recorders"):
         _threads.recorders = {}
     recorders: dict[torch.device, Recorder] = _threads.recorders
@@ -86,10 +88,11 @@ def recorder_of(device: torch.device) -> Recorder:
 
 
 class GraphDecoder(LeanDecoder):
-    """LeanDecoder whose steps are graphs, one for each rounded number of rows and of places.
+    """LeanDecoder whose steps are graphs, one for each rounded number of rows and of positions.
 
-    The first token of a pair of numbers runs kernel by kernel, which also prepares what a recording may not
-    (handles and workspaces of libraries); the second records the graph. Without CUDA every token runs so.
+    The first token of each size runs kernel by kernel, which also prepares what may not be recorded (handles
+    and workspaces of libraries). The second token records the graph. Without CUDA every token runs kernel by
+    kernel.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -100,30 +103,30 @@ class GraphDecoder(LeanDecoder):
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
         """See Decoder."""
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph | None] = {}
-        self.logits: Tensor = torch.empty(0)  # those of a batch before give their memory back first
+        self.logits: Tensor = torch.empty(0)  # free the memory of the previous batch first
         self.bias: Tensor = torch.empty(0)
         return super().prefill(ids, mask, max_rows=max_rows, max_new_tokens=max_new_tokens)
 
     def _room(self, tokens: int) -> int:
-        return rounded(tokens, least=MIN_PLACES)  # few sizes, because kernels are planned for each
+        return rounded(tokens, least=MIN_PLACES)  # few sizes, because kernels are planned for each size
 
     def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
         cache = super()._grown(keys, values, max_rows)
-        cache[:, self.rows :] = 0  # masked places hold numbers, as 0 times NaN is NaN
+        cache[:, self.rows :] = 0  # masked positions must be finite, as 0 times NaN is NaN
         cache[:, :, :, self.length :] = 0
         return cache
 
     def _begin(self, mask: Tensor, **_: bool) -> None:
         self.pool = torch.cuda.graph_pool_handle() if self.is_recorded else None
         self.max_rows = self.cache[0].shape[1]
-        self.place = mask.new_full((1,), self.length)  # where the next token is written
+        self.place = mask.new_full((1,), self.length)  # position at which the next token is written
         self.tokens, self.positions = mask.new_zeros(2, self.max_rows)
         self.positions[: self.rows] = mask.sum(dim=1)
         vocabulary_size = self.lean.head.weight.shape[0]
         self.logits = torch.empty(self.max_rows, vocabulary_size, dtype=torch.float32, device=mask.device)
         places = self.max_rows, 1, self.capacity
         dtype = self.model.dtype
-        # added to attention scores: 0 on tokens, lowest on padding and on what no token has reached
+        # added to attention scores: 0 on tokens, lowest on padding and unreached positions
         self.bias = torch.full(places, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
         self.bias[: self.rows, 0, : self.length].masked_fill_(mask.bool(), 0)
 
@@ -146,7 +149,7 @@ class GraphDecoder(LeanDecoder):
         return self.logits[: len(tokens)]
 
     def _on_gpu(self, recorder: Recorder, rows: int, span: int) -> None:
-        """Replay the graph of a token, record it before, or run the token without one."""
+        """Run one token: replay its graph, record the graph first, or launch the kernels directly."""
         graph = self.graphs.get((rows, span))
         if graph is None:
             current = torch.cuda.current_stream(recorder.device)
@@ -164,7 +167,7 @@ class GraphDecoder(LeanDecoder):
             graph.replay()
 
     def _recorded(self, recorder: Recorder, rows: int, span: int) -> torch.cuda.CUDAGraph | None:
-        """The graph of a token; None, from now on, if it cannot be recorded or has no memory."""
+        """Return the graph of a token; None from now on if it cannot be recorded or memory runs out."""
         graph = torch.cuda.CUDAGraph()
         try:
             with recorder.recording(graph):
@@ -177,7 +180,9 @@ class GraphDecoder(LeanDecoder):
         return graph
 
     def _token(self, rows: int, span: int) -> None:
-        """Read `self.tokens` at `self.place` into `self.logits`, and move on; nothing here asks the GPU."""
+        """Process `self.tokens` at `self.place` into `self.logits` and advance, without waiting for the
+        GPU.
+        """
         self.bias[:rows].index_fill_(2, self.place, 0)
         rotations = self.lean.rotations(self.positions[:rows])
         self.logits[:rows] = self._read(self.tokens[:rows], rotations, span)
@@ -185,7 +190,7 @@ class GraphDecoder(LeanDecoder):
         self.positions[:rows] += 1
 
     def _mix(self, layer: LeanLayer, cache: Tensor, queries: Tensor, span: int) -> Tensor:
-        # one kernel in place of six; the query heads that share a key head are the queries of one text
+        # one kernel instead of six; query heads that share a key head become queries of one text
         rows = len(queries)
         queries = queries.reshape(rows, layer.kv_heads, -1, layer.width)
         bias = self.bias[:rows, None, :, :span].expand(-1, layer.kv_heads, queries.shape[2], -1)
@@ -200,7 +205,7 @@ class GraphDecoder(LeanDecoder):
 
 
 def rounded(count: int, *, least: int = 1) -> int:
-    """A count rounded up to a multiple of `least`, and the multiple to three binary digits.
+    """Round a count up to a multiple of `least`, and the multiple to three binary digits.
 
     >>> [rounded(count) for count in (3, 8, 9, 13, 127)]
     [3, 8, 10, 14, 128]
@@ -211,9 +216,9 @@ def rounded(count: int, *, least: int = 1) -> int:
 
 
 def has_graphs(model: PreTrainedModel) -> bool:
-    """Whether the tokens of a model that LeanDecoder can decode are recorded.
+    """Whether graphs are used for a model that LeanDecoder can decode.
 
-    Quantised weights are expanded by kernels of their own, some of which wait for the GPU.
+    Quantized weights are expanded by separate kernels, some of which wait for the GPU.
     """
     return (
         model.device.type == "cuda"

@@ -9,10 +9,10 @@ from worker.policy.lean import LeanLayer, LeanModel
 
 
 class LeanDecoder:
-    """Decoding for the Llama family with a cache that is written in place.
+    """Decoder for the Llama family with a cache that is written in place.
 
-    Keys and values live in one tensor per layer, (2, max_rows, KV heads, S, D) with S the final length; the
-    query heads that share a key head are the rows of one small matrix product, so nothing is repeated.
+    Keys and values are stored in one tensor per layer, (2, max_rows, KV heads, S, D) with S the final length.
+    The query heads that share a key head are the rows of one small matrix product, so nothing is repeated.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -21,7 +21,7 @@ class LeanDecoder:
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
         """See Decoder."""
-        self.cache: list[Tensor] = []  # that of a batch before gives its memory back first
+        self.cache: list[Tensor] = []  # free the memory of the previous batch first
         is_even = bool(mask.all())
         output = self.model(
             input_ids=ids,
@@ -39,12 +39,12 @@ class LeanDecoder:
         return output.logits[:, -1].float()
 
     def _begin(self, mask: Tensor, *, is_even: bool) -> None:
-        """Prepare the tokens behind prompts (P, S)."""
+        """Prepare decoding after prompts (P, S)."""
         self.bias = None if is_even else self._padding_bias(mask)
         self._set_rotations(mask.sum(dim=1)[: 1 if is_even else None])
 
     def _room(self, tokens: int) -> int:
-        """Places of the cache for so many tokens."""
+        """Return the number of cache positions allocated for `tokens` tokens."""
         return tokens
 
     def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
@@ -54,13 +54,13 @@ class LeanDecoder:
         return cache
 
     def _padding_bias(self, mask: Tensor) -> Tensor:
-        """What is added to attention scores, (P, 1, capacity): lowest on padding, else 0."""
+        """Return the bias of attention scores, (P, 1, capacity): lowest on padding, else 0."""
         full_mask = functional.pad(mask.bool(), (0, self.capacity - mask.shape[1]), value=True)
         bias = torch.zeros(full_mask.shape, dtype=self.model.dtype, device=mask.device)
         return bias.masked_fill_(~full_mask, torch.finfo(bias.dtype).min)[:, None]
 
     def _set_rotations(self, first: Tensor) -> None:
-        """Rotations (steps, P, 1, D) of the positions to come after the first (P,); P is 1 when all agree."""
+        """Set rotations (steps, P, 1, D) of the positions from `first` (P,) on; P is 1 if all agree."""
         steps = torch.arange(self.capacity - self.length, device=first.device)
         self.cosines, self.sines = self.lean.rotations(steps[:, None] + first)
         self.steps_done = 0
@@ -73,7 +73,7 @@ class LeanDecoder:
             self.cosines, self.sines = self.cosines[:, sources], self.sines[:, sources]
 
     def _move(self, sources: Tensor) -> None:
-        """Let the rows of the cache be those of `sources` (B,)."""
+        """Select the cache rows `sources` (B,)."""
         self.rows = len(sources)
         moved = (sources != torch.arange(self.rows, device=sources.device)).nonzero().squeeze(1)
         for cache in self.cache if len(moved) else ():
@@ -88,7 +88,9 @@ class LeanDecoder:
         return logits.float()
 
     def _read(self, tokens: Tensor, rotations: tuple[Tensor, Tensor], span: int) -> Tensor:
-        """Logits (B, V) after one token (B,) of each row, which attends to `span` places of the cache."""
+        """Return the logits (B, V) after one token (B,) of each row, which attends to `span` cache
+        positions.
+        """
         hidden = self.lean.embed(tokens)
         for layer, cache in zip(self.lean.layers, self.cache, strict=True):
             mixed = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
@@ -98,13 +100,15 @@ class LeanDecoder:
     def _attend(
         self, layer: LeanLayer, cache: Tensor, hidden: Tensor, rotations: tuple[Tensor, Tensor], span: int
     ) -> Tensor:
-        """Store this token's keys and values; mix the values (B, heads * D) of `span` places."""
+        """Store this token's keys and values, and return the mixed values (B, heads * D) of `span`
+        positions.
+        """
         queries, keys, values = layer.project(hidden, *rotations)
         self._store(cache, keys, values)
         return self._mix(layer, cache, queries, span).reshape(len(hidden), -1)
 
     def _mix(self, layer: LeanLayer, cache: Tensor, queries: Tensor, span: int) -> Tensor:
-        """The values of `span` places, mixed for queries (B, heads, D); as many numbers in that order."""
+        """Return the values of `span` positions, mixed for queries (B, heads, D), in the same order."""
         rows = len(queries)
         pairs = rows * layer.kv_heads
         past_keys, past_values = cache.view(2, pairs, self.capacity, layer.width)[:, :, :span]
@@ -116,11 +120,11 @@ class LeanDecoder:
         return torch.bmm(weights, past_values)
 
     def _store(self, cache: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Write keys and values (B, KV heads, D) of a token behind those of the tokens before it."""
+        """Write keys and values (B, KV heads, D) of a token after those of earlier tokens."""
         cache[0, :, :, self.length] = keys
         cache[1, :, :, self.length] = values
 
 
 def position_ids(mask: Tensor) -> Tensor:
-    """Positions (B, S) that count real tokens only; padding gets 0."""
+    """Return positions (B, S) that count only real tokens; padding gets 0."""
     return (mask.long().cumsum(dim=-1) - 1).clamp_(min=0)

@@ -15,25 +15,25 @@ from worker.types import Completion
 
 
 class LocalEngine:
-    """Samples with the policy itself, or with the weights and precision that `behaviour` plays."""
+    """Samples with the policy, or with the weights and precision that `behaviour` prescribes."""
 
     def __init__(
         self, sampling: SamplingConfig, behaviour: Behaviour, limit: RowLimit, *, alternatives: int = 0
     ) -> None:
-        """`alternatives` is how many of the likeliest tokens are kept at each token."""
+        """Create the engine; `alternatives` is the number of likeliest tokens kept at each token."""
         self.sampling, self.behaviour, self.limit = sampling, behaviour, limit
         self.alternatives = alternatives
         self.is_unwanted: Callable[[], bool] = lambda: False
         self.sampler: Sampler | None = None
         self.make_sampler: Callable[..., Sampler] = Sampler
-        """Makes the sampler; where several ranks share a run, one that lets all of them sample."""
+        """Function that creates the sampler; with several ranks, one that samples on all ranks."""
 
     def check(self) -> str:
         """See Engine."""
         return ""
 
     def sync(self, version: int, policy: Policy) -> None:
-        """See Engine; the weights are shared, so they change where the policy learns."""
+        """See Engine. The weights are shared with the learner, so there is nothing to send."""
         self.sampler = self.make_sampler(
             self.behaviour.policy(policy),
             limit=self.limit,
@@ -69,7 +69,7 @@ class LocalEngine:
         return self._synced().generate(encoded, group_size, sampling, generator, stops=stops)
 
     def rest(self) -> None:
-        """See Engine: it keeps nothing."""
+        """See Engine. No memory is held between batches."""
 
     def take_metrics(self) -> dict[str, float]:
         """See Engine."""

@@ -1,4 +1,4 @@
-"""Observations as token ids: answers of tools are hostile text, in which nothing is a control token."""
+"""Observations as token ids. Answers of tools are untrusted text and may contain no control token."""
 
 import re
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from backend.base.text import clean_text
 from worker.policy.model import Policy
 
 CHARACTERS_PER_TOKEN = 16
-"""Characters of an answer that are read for each token it may have: a flood costs nothing."""
+"""Number of characters read of an answer per token it may have, so that a flood costs nothing."""
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-"""Characters that are not to be seen, but for tab and newline."""
+"""Invisible control characters, except tab and newline."""
 
 
 class Encoded(NamedTuple):
@@ -18,25 +18,25 @@ class Encoded(NamedTuple):
 
     ids: list[int]
     is_cut: bool
-    """Whether it was longer."""
+    """Whether the answer was cut."""
 
 
 class ObservationEncoder:
-    """Encodes the text of tools for one policy."""
+    """Encodes the output of tools for one policy."""
 
     def __init__(self, policy: Policy) -> None:
         self.tokenizer, self.form = policy.tokenizer, policy.form
         added = dict(policy.tokenizer.get_added_vocab())
         self.controls = {*added.values(), *policy.stop_ids, policy.pad_id}
-        """Ids that no answer may have: everything that was added to the vocabulary."""
+        """Token ids that no answer may contain: all tokens added to the vocabulary."""
         special_tokens = sorted(filter(None, added), key=len, reverse=True)
         self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
     def answer(self, text: str, *, most: int, frame: tuple[str, str] = ("", "")) -> Encoded:
-        """The ids of an answer, at most so many, between those of its frame.
+        """Return the ids of an answer, at most `most`, between those of its frame.
 
-        In the answer the names of control tokens become plain letters. The frame is the trainer's own text
-        before and behind it; there control tokens are meant.
+        Names of control tokens in the answer become plain letters. The frame is the trainer's text before and
+        after the answer, in which control tokens are intended.
         """
         looked_at = text[: most * CHARACTERS_PER_TOKEN]
         plain = CONTROLS.sub("", clean_text(looked_at).replace("\r\n", "\n").replace("\r", "\n"))
@@ -47,7 +47,7 @@ class ObservationEncoder:
         return Encoded([*before, *ids[:most], *after], is_cut=len(ids) > most or len(looked_at) < len(text))
 
     def _pieces(self, text: str) -> list[str]:
-        """The text cut behind the first letter of each name of a control token: no piece holds one."""
+        """Cut the text after the first letter of each control token's name, so that no piece holds one."""
         if self.word is None:
             return [text]
         pieces, start = [], 0

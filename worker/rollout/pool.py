@@ -12,18 +12,18 @@ from worker.prompt import Prompt
 from worker.types import Alternatives, Completion, EpisodeResult, Group, SamplingMask, Turn
 
 MASK = "kept."
-"""Begins the names of arrays that belong to a completion's kept ids."""
+"""Prefix of the names of arrays that hold a completion's kept ids."""
 
 ALTERNATIVES = "alternatives."
-"""Begins the names of arrays that belong to the likeliest tokens at each token."""
+"""Prefix of the names of arrays that hold the likeliest tokens at each token."""
 
 
 class Pool:
-    """The surplus of the last step, in the order of sampling.
+    """Surplus groups of the last step, in sampling order.
 
-    It is smaller than a step and the next step takes all of it, so no group waits longer than one step. A
-    group keeps the log-probabilities of the sampler that wrote it: corrections see how far the policy has
-    moved since.
+    The pool is smaller than a step, and the next step uses all of it, so no group waits longer than one step.
+    A group keeps the log-probabilities of the sampler that wrote it, so that corrections account for the
+    policy's change since then.
     """
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class Pool:
 
 
 def group_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The part of groups that is JSON."""
+    """Return the part of groups that is JSON."""
     return [_document(group) for group in groups]
 
 
 def group_tensors(groups: Sequence[Group]) -> dict[str, Tensor]:
-    """The per-token numbers of groups."""
+    """Return the per-token numbers of groups as tensors."""
     return {
         f"{index}.{number}.{name}": torch.from_numpy(np.array(values))
         for index, group in enumerate(groups)
@@ -58,7 +58,7 @@ def group_tensors(groups: Sequence[Group]) -> dict[str, Tensor]:
 
 
 def groups_of(documents: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> list[Group]:
-    """Groups from their two halves."""
+    """Rebuild groups from their JSON and their tensors."""
     arrays: dict[tuple[int, int], dict[str, Any]] = {}
     for key, tensor in tensors.items():
         index, number, name = key.split(".", 2)
@@ -70,7 +70,7 @@ def groups_of(documents: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tens
 
 
 def _arrays(completion: Completion) -> dict[str, Any]:
-    """The per-token numbers of a completion, by field."""
+    """Return the per-token numbers of a completion, by field."""
     by_field = {field.name: getattr(completion, field.name) for field in fields(completion)}
     arrays = {name: value for name, value in by_field.items() if isinstance(value, np.ndarray)}
     for prefix, record in ((MASK, completion.sampling_mask), (ALTERNATIVES, completion.alternatives)):
@@ -99,7 +99,7 @@ def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _document(group: Group) -> dict[str, Any]:
-    """Everything else of a group, as JSON."""
+    """Return everything else of a group, as JSON."""
     completions = [
         {field.name: getattr(completion, field.name) for field in fields(completion)}
         for completion in group.completions
@@ -115,7 +115,7 @@ def _document(group: Group) -> dict[str, Any]:
 
 
 def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> Group:
-    """A group from its JSON, whose lists were tuples, and its arrays."""
+    """Rebuild a group from its JSON, whose lists were tuples, and its arrays."""
     pairs = zip(document["completions"], arrays, strict=True)
     completions = tuple(_completion(written, completion_arrays) for written, completion_arrays in pairs)
     other_fields = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
@@ -124,7 +124,7 @@ def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> 
 
 
 def _prompt(written: Mapping[str, Any]) -> Prompt:
-    """A prompt from its JSON; before 0.3 its columns were called `data`."""
+    """Rebuild a prompt from its JSON; before 0.3 its columns were called `data`."""
     renamed = {("columns" if name == "data" else name): value for name, value in written.items()}
     turns = {name: tuple(renamed.get(name, ())) for name in ("messages", "tools")}
     return Prompt(**renamed | turns)
@@ -135,7 +135,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _hashable(value: Any) -> Any:
-    """JSON's lists as the tuples they were, inside mappings too."""
+    """Convert JSON lists back to tuples, inside mappings too."""
     if isinstance(value, Mapping):
         return {name: _hashable(inner) for name, inner in value.items()}
     return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The experts that read each token while a batch is sampled from a mixture of experts."""
+"""Record of the experts that process each token while a batch is sampled from a mixture of experts."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from worker.rollout.sharing import UnfinishedRows
 
 
 class RoutesLog:
-    """Collects the routers' choices, token after token; L layers, K experts read a token."""
+    """Collects the routers' choices, token by token; L layers, K experts per token."""
 
     def __init__(self, model: PreTrainedModel, watch: RouterWatch, *, rows: int, tokens: int) -> None:
         self.watch, self.dtype = watch, expert_ids(model)
@@ -21,7 +21,7 @@ class RoutesLog:
         self.prompts: list[NDArray[Any]] = []
 
     def prompt(self, mask: Tensor) -> None:
-        """Note the choices for left-padded prompts (P, S), which have just been read."""
+        """Record the choices for left-padded prompts (P, S), which have just been processed."""
         experts = self.watch.experts().to(self.dtype)  # (P * S, L, K)
         self.generated = experts.new_zeros(self.tokens, self.rows, *experts.shape[1:])
         by_prompt = experts.view(*mask.shape, *experts.shape[1:])
@@ -30,13 +30,15 @@ class RoutesLog:
         ]
 
     def token(self, unfinished: UnfinishedRows, *, step: int) -> None:
-        """Note the choices for token `step`, which has just been read."""
+        """Record the choices for token `step`, which has just been processed."""
         if self.generated is not None:
             experts = self.watch.experts().to(self.dtype).index_select(0, unfinished.reads)
             self.generated[step].index_copy_(0, unfinished.rows, experts)
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """The choices along prompt and completion of each row, its last token left out: nobody read it."""
+        """Return the choices along prompt and completion of each row, except its last token, which is
+        never processed.
+        """
         if self.generated is None:
             return []
         generated = self.generated.transpose(0, 1).contiguous().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Rows that a sampler decodes at once: as many as asked or as fit, and half as many once memory runs out."""
+"""Number of rows that a sampler decodes at once: as requested or as fit, and half once memory runs out."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -14,20 +14,20 @@ Result = TypeVar("Result")
 
 
 class RowLimit:
-    """The most rows at once, which all samplers of a run share; 0: what fits."""
+    """Maximum number of rows at once, shared by all samplers of a run; 0: what fits."""
 
     def __init__(self, rows: int = 0) -> None:
         self.rows = rows
         self.halvings = 0
-        """How often memory ran out."""
+        """Number of times that memory ran out."""
 
     def run(
         self, total: int, group_size: int, *, most: int, work: Callable[[int, int], Result]
     ) -> Iterator[Result]:
-        """`work(first, last)` of some rows after the other: whole groups, or parts of a single one.
+        """Call `work(first, last)` on consecutive rows: whole groups, or parts of a single group.
 
-        Begins with `most` rows at once, if nothing less has been found to fit. Where memory runs out, the
-        same rows are done again, half as many at once. Raises the error for a single row.
+        Starts with `most` rows at once, if no lower limit has been found. If memory runs out, the same rows
+        are repeated with half as many at once. Raises the error if a single row does not fit.
         """
         first = 0
         while first < total:
@@ -41,13 +41,13 @@ class RowLimit:
                 yield result
                 first = last
                 continue
-            # only here, where no traceback holds the tensors of the failed rows any more
+            # only here, because no traceback holds the tensors of the failed rows any more
             self._halve(last - first)
 
     def lower(self, rows: int) -> bool:
-        """Take over a limit that was found before, or by another rank; 0: none was.
+        """Apply a limit that was found before, or by another rank; 0: none was.
 
-        Returns whether it is lower than the present one.
+        Returns whether the limit is lower than the current one.
         """
         before, self.rows = self.rows, min(self.rows or rows, rows or self.rows)
         return self.rows != before
@@ -61,7 +61,7 @@ class RowLimit:
 
 
 def _end(first: int, total: int, group_size: int, *, rows: int) -> int:
-    """The row behind the last one that goes with `first`: at the end of a group, or within its own."""
+    """Return the row after the last one of the part that starts at `first`: a group's end, or within it."""
     if first % group_size == 0 and rows >= group_size:
         return min(total, first + rows // group_size * group_size)
     return min(first + max(1, rows), (first // group_size + 1) * group_size)

@@ -1,4 +1,4 @@
-"""Sampling the completions of a step: all groups in one batch, with the log-probabilities really used."""
+"""Sampling of a step's completions: all groups in one batch, with the log-probabilities really used."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -26,22 +26,22 @@ from worker.types import Completion
 
 
 class Cadence(NamedTuple):
-    """The management of decoder rows."""
+    """Policy for sharing and checking decoder rows."""
 
     share: bool
-    """Whether completions that have said the same share a decoder row."""
+    """Whether completions with the same tokens so far share a decoder row."""
     every: int
-    """Tokens between looks at which completions have ended."""
+    """Number of tokens between two checks for completions that have ended."""
 
 
 def cadence(device: torch.device) -> Cadence:
-    """A CPU pays for every row it decodes, a GPU for every time its host waits for it."""
+    """Return the cadence for a device. A CPU pays for every row it decodes, a GPU for every host wait."""
     return Cadence(share=True, every=1) if device.type == "cpu" else Cadence(share=False, every=16)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """The choice of tokens; temperature 0 takes the likeliest token (ties: the lowest id)."""
+    """Rules for choosing tokens; temperature 0 chooses the likeliest token (ties: the lowest id)."""
 
     max_new_tokens: int
     temperature: float = 1.0
@@ -53,21 +53,21 @@ class Drawn(NamedTuple):
     """Token-major results of one batch; entries after a row's end are meaningless."""
 
     ids: Tensor
-    """(T, B) int64."""
+    """Token ids, (T, B) int64."""
     logprobs: Tensor
-    """(T, B) float32, of the distribution that was drawn from."""
+    """Log-probabilities under the sampling distribution, (T, B) float32."""
     entropies: Tensor
-    """(T, B) float32, nats."""
+    """Entropies in nats, (T, B) float32."""
 
     @classmethod
     def blank(cls, tokens: int, rows: int, device: torch.device) -> "Drawn":
-        """Zeros to be filled in."""
+        """Return zeros to be filled in."""
         ids = torch.zeros(tokens, rows, dtype=torch.int64, device=device)
         return cls(ids, torch.zeros(ids.shape, device=device), torch.zeros(ids.shape, device=device))
 
 
 class Notes(NamedTuple):
-    """Optional records beside the tokens."""
+    """Optional records in addition to the tokens."""
 
     masks: SamplingMaskLog | None
     routes: RoutesLog | None
@@ -75,14 +75,14 @@ class Notes(NamedTuple):
 
 
 ASK_EVERY = 16
-"""Tokens between two questions whether the completions are still wanted."""
+"""Number of tokens between two checks whether the completions are still wanted."""
 
 
 class Sampler:
-    """Draws completions from a policy.
+    """Samples completions from a policy.
 
     The random numbers of a call come from one CPU generator before the first token: token t of row b depends
-    on number (t, b) alone. So neither the device nor the rows that end earlier change what a row draws.
+    only on number (t, b). So neither the device nor rows that end earlier change what a row samples.
     """
 
     def __init__(
@@ -97,13 +97,16 @@ class Sampler:
         alternatives: int = 0,
         version: int = 0,
     ) -> None:
-        """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
-        `limit` is what was found to fit where memory ran out, which other samplers may share. `version` is
-        that of the policy's weights.
+        """Create a sampler.
 
-        `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted. `keep_mask`
-        records the ids that top-p and top-k left at each token, `routes` the experts that read it, if the
-        policy is a mixture of experts, `alternatives` so many of the likeliest tokens at each token.
+        `rows_at_once` limits the rows decoded together (at least whole groups); 0: what fits a GPU. `limit`
+        is the number of rows that was found to fit after memory ran out, which samplers may share. `version`
+        is the version of the policy's weights.
+
+        `is_unwanted` is polled every few tokens; once it returns true, `sample` raises Interrupted.
+        `keep_mask` records the ids that top-p and top-k left at each token. `routes` records the experts that
+        process each token, if the policy is a mixture of experts. `alternatives` is the number of likeliest
+        tokens to record.
         """
         self.policy = policy
         self.rows_at_once = rows_at_once
@@ -123,10 +126,10 @@ class Sampler:
         *,
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
-        """`group_size` completions of every prompt, in the order of the prompts.
+        """Sample `group_size` completions of every prompt, in the order of the prompts.
 
-        `beginnings` are token ids with which the completions of each prompt begin; what is returned goes on
-        behind them. Raises InvalidConfig when a prompt is empty or does not fit the context with
+        `beginnings` are token ids with which the completions of each prompt begin. The returned completions
+        do not include them. Raises InvalidConfig if a prompt is empty or does not fit the context with
         `max_new_tokens`.
         """
         encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
@@ -142,9 +145,10 @@ class Sampler:
         *,
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """`group_size` completions of every sequence of token ids, which must fit the context with them.
+        """Sample `group_size` completions of every sequence of token ids, which must fit the context with
+        them.
 
-        Each ends with the policy's own stop tokens, or behind one of `stops`: then as if it were cut there.
+        Each ends with one of the policy's stop tokens, or after one of `stops`, as if it were cut there.
         """
         uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
@@ -168,7 +172,7 @@ class Sampler:
         return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
 
     def _uniforms(self, tokens: int, rows: int, generator: torch.Generator) -> Tensor:
-        """(T, B) random numbers of a call."""
+        """Return the random numbers of a call, (T, B)."""
         return torch.rand(tokens, rows, generator=generator, dtype=torch.float64)
 
     def _notes(self, watch: RouterWatch, sampling: SamplingLike, *, rows: int) -> Notes:
@@ -284,12 +288,12 @@ class Sampler:
 
 
 def is_cut(sampling: SamplingLike) -> bool:
-    """Whether top-p or top-k leaves some tokens out."""
+    """Whether top-p or top-k excludes some tokens."""
     return sampling.top_p < 1 or sampling.top_k > 0
 
 
 def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
-    """The number of rows of this length whose keys, values and logits fit into a GPU's free memory."""
+    """Return the number of rows of this length whose keys, values and logits fit into a GPU's free memory."""
     if model.device.type != "cuda":
         return sys.maxsize
     tokens = rounded(tokens, least=MIN_PLACES)
@@ -305,7 +309,7 @@ def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int
 
 
 def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids and mask, both (P, S), of prompts that end at the last column."""
+    """Return ids and mask, both (P, S), of prompts that end at the last column."""
     length = max(map(len, encoded))
     ids = [[pad_id] * (length - len(row)) + list(row) for row in encoded]
     mask = [[0] * (length - len(row)) + [1] * len(row) for row in encoded]
@@ -313,9 +317,9 @@ def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.dev
 
 
 def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
-    """Log-probabilities (B, V) of the distribution that is drawn from: temperature, then top-k, then top-p.
+    """Return the sampling log-probabilities (B, V): temperature, then top-k, then top-p.
 
-    Greedy decoding reports the policy's own distribution, at temperature 1.
+    Greedy decoding returns the policy's own distribution, at temperature 1.
     """
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
@@ -328,7 +332,7 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
 
 
 def nucleus(logits: Tensor, mass: float) -> Tensor:
-    """Logits (B, V) with -inf outside the smallest set of likeliest tokens of probability `mass`."""
+    """Return logits (B, V) with -inf outside the smallest set of likeliest tokens of probability `mass`."""
     descending, order = logits.sort(dim=-1, descending=True)
     probabilities = descending.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities
@@ -338,7 +342,7 @@ def nucleus(logits: Tensor, mass: float) -> Tensor:
 
 
 def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
-    """The tokens (B,) where the running sum of probabilities (B, V) passes uniform numbers (B,) in [0, 1)."""
+    """Return the tokens (B,) at which cumulative probabilities (B, V) pass uniform numbers (B,) in [0, 1)."""
     cumulative = probabilities.cumsum(dim=-1, dtype=torch.float64)
     targets = uniforms[:, None] * cumulative[:, -1:]
     return (
@@ -349,7 +353,7 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
 def draw(
     logprobs: Tensor, unfinished: UnfinishedRows, uniforms: Tensor, drawn: Drawn, *, step: int, greedy: bool
 ) -> Tensor:
-    """The next token (n,) of every completion that goes on, from (U, V); recorded in `drawn`."""
+    """Sample the next token (n,) of every unfinished completion from (U, V), and record it in `drawn`."""
     probabilities = logprobs.exp()
     entropies = torch.special.entr(probabilities).sum(dim=-1)
     if unfinished.is_shared:

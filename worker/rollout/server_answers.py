@@ -1,4 +1,4 @@
-"""Answers of a server that samples, read with suspicion: tokens, log-probabilities, why they ended."""
+"""Validated parsing of a sampling server's answers: tokens, log-probabilities, finish reasons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,15 +12,15 @@ from worker.rollout.engine_client import BadAnswer
 from worker.types import Completion
 
 ROUNDING = 1e-3
-"""Nats by which a log-probability may be above 0."""
+"""Tolerance, in nats, by which a log-probability may exceed 0."""
 
 
 LEAST = -1e6
-"""Nats below which a log-probability is none. For -inf vLLM tells -9999; float32 has to hold sums of it."""
+"""Smallest valid log-probability, in nats. vLLM reports -inf as -9999; float32 has to hold sums of it."""
 
 
 class OtherWeights(Exception):
-    """The server answered with other weights than the version it was given."""
+    """The server answered with weights of another version than it was given."""
 
 
 def completions_in(
@@ -33,7 +33,7 @@ def completions_in(
     sampling: SamplingLike,
     version: int,
 ) -> list[Completion]:
-    """The `count` completions of an answer of /v1/completions; raises BadAnswer and OtherWeights."""
+    """Return the `count` completions of an answer of /v1/completions; raises BadAnswer and OtherWeights."""
     if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
         raise BadAnswer("it has no choices")
     if answer.get("model") != model:
@@ -88,7 +88,7 @@ def _logprobs(logprobs: Any, *, count: int) -> list[float]:
 
 
 def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: SamplingLike) -> None:
-    """A stop token ends a completion and stands nowhere else, and a cut one is as long as it may be."""
+    """Check that a stop token occurs only at a completion's end, and that a cut one has the full length."""
     stops = [position for position, index in enumerate(ids) if index in policy.stop_ids]
     if reason == "stop" and stops != [len(ids) - 1]:
         raise BadAnswer(
@@ -100,7 +100,7 @@ def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: Sampli
 
 
 def models_in(answer: Any) -> list[dict[str, Any]]:
-    """The models that a server lists."""
+    """Return the models that a server lists."""
     try:
         return [dict(model, id=str(model["id"])) for model in answer["data"]]
     except (KeyError, TypeError, ValueError):
@@ -108,7 +108,7 @@ def models_in(answer: Any) -> list[dict[str, Any]]:
 
 
 def tokens_in(answer: Any) -> list[Any]:
-    """The tokens of a text."""
+    """Return the tokens of a text."""
     try:
         return list(answer["tokens"])
     except (KeyError, TypeError):
@@ -116,11 +116,11 @@ def tokens_in(answer: Any) -> list[Any]:
 
 
 def check_emptied(answer: Any) -> None:
-    """Check that the keys and values of the old weights are gone; older versions answer without a word."""
+    """Check that the keys and values of the old weights are gone; older versions return no confirmation."""
     if isinstance(answer, dict) and answer.get("success") is False:
         raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
 
 
 def version_in(answer: Any) -> str:
-    """The name of the weights that a server holds; "" where it does not say."""
+    """Return the name of the weights that a server holds; "" if it does not say."""
     return str(answer.get("weight_version", "")) if isinstance(answer, dict) else ""

@@ -1,10 +1,10 @@
-"""The server engine: vLLM's OpenAI-compatible server, or several, at the address of the operator.
+"""The server engine: one or several of vLLM's OpenAI-compatible servers at the operator's addresses.
 
-The server beside the trainer (`colocated_engine`) is asked in the same way.
+The trainer's own server (`colocated_engine`) is used in the same way.
 
-Prompts go as token ids to /v1/completions. New weights go through a directory that both sides see:
+Prompts are sent as token ids to /v1/completions. New weights go through a directory that both sides share:
   adapters      /v1/load_lora_adapter, with a name for each version, which requests and answers repeat
-  all weights   /collective_rpc reload_weights, then /update_weight_version, which /weight_info tells
+  all weights   /collective_rpc reload_weights, then /update_weight_version, which /weight_info reports
 """
 
 import shutil
@@ -37,17 +37,17 @@ from worker.rollout.spot_check import mismatch
 from worker.types import Completion
 
 PROBE = "What is 12 + 34? \\boxed{46}\n\tdef f(x): return x**2  # naïve 中文"
-"""Text whose tokens tell one tokenizer from another."""
+"""Text whose tokens distinguish one tokenizer from another."""
 
 ANSWER_BYTES = 4_000_000
 TOKEN_BYTES = 256
-"""An answer may have ANSWER_BYTES, and so many more for each token that was asked for."""
+"""Maximum bytes of an answer per requested token, in addition to ANSWER_BYTES."""
 
 CLOSING_SECONDS = 10.0
-"""Time that a server has to forget the run's last adapter."""
+"""Seconds that a server gets to unload the run's last adapter."""
 
 MISSING = (404, 405)
-"""Statuses of a route that a server does not have."""
+"""Status codes that mean that a server lacks a route."""
 
 
 def server_engine(
@@ -59,7 +59,7 @@ def server_engine(
     attempt: int,
     most_tokens: int,
 ) -> "ServerEngine":
-    """The engine of the servers of ENGINE_URL; `most_tokens` one answer may have."""
+    """Create the engine of the servers of ENGINE_URL; `most_tokens` is the limit of one answer."""
     if not settings.engine_urls:
         raise EngineFailed("sampling.engine is server, and ENGINE_URL is not set here")
     client = EngineClient(
@@ -82,7 +82,7 @@ def server_engine(
 
 
 def answer_bytes(tokens: int) -> int:
-    """Bytes that an answer with so many tokens may have."""
+    """Return the maximum bytes of an answer with `tokens` tokens."""
     return ANSWER_BYTES + TOKEN_BYTES * tokens
 
 
@@ -100,10 +100,13 @@ class ServerEngine:
         model: str,
         largest_mismatch: float,
     ) -> None:
-        """Weights go through `directory`; `model` is the name on the servers, "" where they serve one."""
+        """Create the engine.
+
+        Weights go through `directory`; `model` is the served name, "" if there is only one.
+        """
         self.client, self.policy, self.name = client, policy, f"{run_id}-{attempt}"
         self.directory = directory / self.name
-        for left in directory.glob(f"{run_id}-*"):  # by an attempt that was killed
+        for left in directory.glob(f"{run_id}-*"):  # left by a killed attempt
             shutil.rmtree(left, ignore_errors=True)
         self.largest_mismatch = largest_mismatch
         self.is_adapter = is_adapted(policy.model)
@@ -111,7 +114,7 @@ class ServerEngine:
         """Name of the model on the servers, without an adapter."""
         self.version = -1
         self.tells_version = not self.is_adapter
-        """Whether the servers have told which version of all weights they hold."""
+        """Whether the servers have reported which version of all weights they hold."""
         self.sync_seconds = 0.0
 
     @property
@@ -124,7 +127,9 @@ class ServerEngine:
         self.client.is_unwanted = ask
 
     def check(self) -> str:
-        """See Engine: that the servers can be reached and serve one model, with the policy's tokenizer."""
+        """See Engine. Checks that the servers are reachable and serve one model with the policy's
+        tokenizer.
+        """
         served = self._ask_each("GET", "/v1/models", None, models_in)
         for server, models in enumerate(served):
             self._choose(server, models)
@@ -135,7 +140,7 @@ class ServerEngine:
         return f"{servers} will sample; {how} will be sent"
 
     def _choose(self, server: int, models: list[dict[str, Any]]) -> None:
-        """Find the model on a server, by the same name on all."""
+        """Select the model on a server; its name must be the same on all servers."""
         where = f"the engine at {self.client.named(server)}"
         bases = [model for model in models if not model.get("parent")]
         if not self.base and len(bases) != 1:
@@ -150,7 +155,7 @@ class ServerEngine:
         policy_ids = self.policy.form.encode(PROBE, add_special_tokens=False)
         for server, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
             if isinstance(tokens, Rejected) and tokens.status in MISSING:
-                continue  # the first answers will show it
+                continue  # the first answers will show whether it fits
             if isinstance(tokens, Rejected):
                 raise EngineFailed(str(tokens))
             if tokens != policy_ids:
@@ -158,7 +163,7 @@ class ServerEngine:
                 raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
 
     def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
-        """Every server's value; raises EngineFailed where one refuses."""
+        """Return every server's value; raises EngineFailed if one refuses."""
         answers = self.client.ask_each(Request(method, path, body, read))
         for answer in answers:
             if isinstance(answer, Rejected):
@@ -181,7 +186,7 @@ class ServerEngine:
         return f"grpolab-{self.name}-v{version}"
 
     def _write(self, version: int) -> None:
-        """The weights, in a directory that has its name only when it is complete."""
+        """Write the weights to a directory that gets its name only when it is complete."""
         draft = self.directory / f".v{version}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -194,7 +199,7 @@ class ServerEngine:
         return self.directory / f"v{version}"
 
     def _send(self, version: int) -> None:
-        """Have the servers read the weights of a version; those that have them already may say so."""
+        """Make the servers load the weights of a version; servers that have them already may say so."""
         if self.is_adapter:
             body = {"lora_name": self._named(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
@@ -215,7 +220,7 @@ class ServerEngine:
             raise EngineFailed(f"{error}: new weights cannot be sent, see docs/engines.md")
 
     def _post(self, path: str, body: Any, read: Callable[[Any], Any] | None = None) -> list[Rejected | None]:
-        """For each server whether it refused a request."""
+        """Return for each server whether it refused a request."""
         answers = self.client.ask_each(Request("POST", path, body, read))
         return [answer if isinstance(answer, Rejected) else None for answer in answers]
 
@@ -229,7 +234,7 @@ class ServerEngine:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _unload(self, version: int) -> None:
-        with suppress(EngineFailed):  # its memory is all that is lost
+        with suppress(EngineFailed):  # a failure only costs the server's memory
             self._post("/v1/unload_lora_adapter", {"lora_name": self._named(version)})
 
     def sample(
@@ -252,11 +257,11 @@ class ServerEngine:
         sampling: SamplingLike,
         generator: torch.Generator,
         *,
-        stops: Sequence[int] = (),  # noqa: ARG002 - it goes on behind them
+        stops: Sequence[int] = (),  # noqa: ARG002 - the server does not stop at them
     ) -> list[list[Completion]]:
-        """See Samples; weights that a server has lost, as by a restart, are sent once more.
+        """See Samples. Weights that a server has lost, for example by a restart, are sent again once.
 
-        Raises EngineFailed for other weights, and where the spot check finds other log-probabilities.
+        Raises EngineFailed for other weights, and if the spot check finds other log-probabilities.
         """
         seeds = torch.randint(2**31, (len(encoded),), generator=generator).tolist()
         requests = [
@@ -276,7 +281,7 @@ class ServerEngine:
 
     def _request(self, ids: list[int], group_size: int, sampling: SamplingLike, seed: int) -> Request:
         model = self._named(self.version) if self.is_adapter else self.base
-        drawn = group_size if sampling.temperature else 1  # vLLM refuses to repeat what is always the same
+        drawn = group_size if sampling.temperature else 1  # vLLM refuses to repeat a deterministic answer
         body = {
             "model": model,
             "prompt": ids,
@@ -314,7 +319,7 @@ class ServerEngine:
         return Request("POST", "/v1/completions", body, read)
 
     def _versioned(self, requests: Sequence[Request]) -> list[list[Completion]]:
-        """The completions, all of them by the present version; raises OtherWeights."""
+        """Return the completions, all by the current version; raises OtherWeights."""
         try:
             self._check_version()
             groups: list[list[Completion]] = self.client.ask(requests)
@@ -349,18 +354,18 @@ class ServerEngine:
             )
 
     def rest(self) -> None:
-        """See Engine: other runs may need the servers."""
+        """See Engine. Does nothing, because other runs may need the servers."""
 
     def order(self, path: str) -> None:
-        """POST to a route without a body on every server; raises EngineFailed where one refuses."""
+        """Send a POST without a body to a route of every server; raises EngineFailed if one refuses."""
         self._ask_each("POST", path, None, None)
 
     def forget_sent(self) -> None:
-        """Send the weights again at the next `sync`: the servers have lost them."""
+        """Send the weights again at the next `sync`, because the servers have lost them."""
         self.version = -1
 
     def take_metrics(self) -> dict[str, float]:
-        """See Engine: retries of requests, and the seconds that sending weights took."""
+        """See Engine. Reports retries of requests, and the seconds spent sending weights."""
         metrics = {"sampling/engine_retries": self.client.retried, "time/sync_seconds": self.sync_seconds}
         self.client.retried, self.sync_seconds = 0, 0.0
         return metrics

@@ -1,4 +1,4 @@
-"""The spot check of an engine: its log-probabilities of a few completions against the weights' own."""
+"""Spot check of an engine: its log-probabilities of a few completions against the actual weights."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from worker.types import Completion
 
 MAX_COMPLETIONS = 4
 MAX_TOKENS = 256
-"""Of each completion: its distributions over the vocabulary have to fit in memory."""
+"""Maximum number of tokens checked per completion, whose distributions have to fit in memory."""
 
 FARTHEST = 20.0
-"""Nats by which one token's log-probabilities are taken to differ at most, e.g. where one is -inf."""
+"""Maximum difference in nats counted for one token, for example if one log-probability is -inf."""
 
 
 @torch.inference_mode()
@@ -25,11 +25,12 @@ def mismatch(
     groups: Sequence[Sequence[Completion]],
     sampling: SamplingLike,
 ) -> float:
-    """Mean k3 of `policy` against what the completions' engine reported, in nats per token.
+    """Return the mean k3 of `policy` against the engine's reported log-probabilities, in nats per token.
 
         k3 = rho - 1 - log rho    with rho = p_policy / p_engine
 
-    Both after temperature, top-k and top-p. A first completion of some groups is looked at, evenly spread.
+    Both probabilities are after temperature, top-k and top-p. First completions of evenly spread groups are
+    checked.
     """
     step = max(1, len(groups) // MAX_COMPLETIONS)
     chosen = list(range(0, len(groups), step))[:MAX_COMPLETIONS]

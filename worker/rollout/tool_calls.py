@@ -1,4 +1,4 @@
-"""The forms in which a policy writes a call of a tool, and in which the answer stands behind it.
+"""The forms in which a policy writes a tool call, and in which the answer follows it.
 
 plain      [calculator: 12*34][408]              Toolformer, arXiv:2302.04761
            ```python ... ``` and ```output ...   ToRA, arXiv:2309.17452
@@ -24,7 +24,7 @@ OPENED, CLOSED = "<tool_call>", "</tool_call>"
 
 
 class FoundCall(NamedTuple):
-    """A call within a text, by characters."""
+    """Position of a call within a text, in characters."""
 
     call: ToolCall
     start: int
@@ -32,26 +32,26 @@ class FoundCall(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The text around an answer; the trainer's own text, in which control tokens are meant."""
+    """Text around an answer. It is the trainer's text, in which control tokens are intended."""
 
     before: str
     after: str
 
 
 class CallForm(Protocol):
-    """A way to write calls and their answers."""
+    """Format of calls and their answers."""
 
     ends_turn: bool
-    """Whether a call is answered once the policy has ended its turn; else right behind the call."""
+    """Whether a call is answered after the policy has ended its turn; otherwise directly after the call."""
     marks: Sequence[str]
-    """Text that a call may end with: a token that holds it is worth a look."""
+    """Texts with which a call may end; only tokens that contain one are examined."""
 
     def find(self, text: str) -> FoundCall | None:
-        """The first call in what the policy wrote since the last answer."""
+        """Return the first call in the policy's text since the last answer."""
         ...
 
     def frame(self, call: ToolCall) -> Frame:
-        """The text around the answer."""
+        """Return the text around the answer."""
         ...
 
 
@@ -69,7 +69,7 @@ class PlainForm:
         ]
 
     def find(self, text: str) -> FoundCall | None:
-        """See CallForm; brackets count where they name a tool, so that lists stay text."""
+        """See CallForm. Brackets count only if they name a tool, so that lists stay text."""
         calls = [
             FoundCall(ToolCall(match[1], match[2].strip()), *match.span())
             for match in BRACKETS.finditer(text)
@@ -85,7 +85,7 @@ class PlainForm:
 
 
 class EquationForm:
-    """The one tool of the run writes on behind an equals sign."""
+    """Calls of the run's only tool, whose answer follows an equals sign."""
 
     ends_turn = False
     marks: Sequence[str] = ("=",)
@@ -105,9 +105,9 @@ class EquationForm:
 
 
 class TemplateForm:
-    """Calls as JSON in a turn of the policy, answers in a turn of a tool, both as the chat template has them.
+    """Calls as JSON in a turn of the policy, answers in a tool's turn, both as in the chat template.
 
-    The first call of a turn is answered; one inside of thoughts is none.
+    Only the first call of a turn is answered. A call inside thoughts is ignored.
     """
 
     ends_turn = True
@@ -132,7 +132,7 @@ class TemplateForm:
 
 
 def call_form(config: ToolUse, policy: Policy) -> CallForm:
-    """The form that a config asks for. Raises InvalidConfig where the chat template has no turn of a tool."""
+    """Return the form that a config asks for. Raises InvalidConfig if the chat template has no tool turn."""
     match config.form:
         case "plain":
             return PlainForm(config)
@@ -143,7 +143,7 @@ def call_form(config: ToolUse, policy: Policy) -> CallForm:
 
 
 def _json_call(text: str) -> ToolCall:
-    """The call that a policy wrote as JSON."""
+    """Parse a call that a policy wrote as JSON."""
     try:
         tool_call = read_json(text)
         name, arguments = tool_call["name"], tool_call["arguments"]

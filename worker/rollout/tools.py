@@ -1,6 +1,6 @@
 """Tools that a policy may call: a calculator, a lookup in the prompt's row, Python in the sandbox.
 
-Calls are hostile text, and so are answers. A tool never raises because of either: it answers with an outcome.
+Calls and answers are untrusted text. A tool never raises because of them; it answers with an outcome.
 """
 
 import math
@@ -24,49 +24,50 @@ from worker.rollout.calculator import BadExpression, calculated
 PROGRAMS = "worker.rewards.programs"
 
 CLOCK_SECONDS = 3
-"""Seconds on the clock for each second of processor time: other processes must not decide an answer."""
+"""Wall-clock seconds allowed per second of processor time, so that other processes do not decide an
+answer."""
 
 MAX_CALL_CHARACTERS = 100_000
-"""Of the text of one call."""
+"""Maximum length of one call's text, in characters."""
 
 
 class ToolCall(NamedTuple):
-    """A call that the policy wrote."""
+    """Call that the policy wrote."""
 
     tool: str
-    """Its name as it was written: perhaps of no tool."""
+    """Name of the tool as written, which may not exist."""
     text: str
-    """The expression, key or program; "" where the call is malformed."""
+    """Expression, key or program; "" if the call is malformed."""
     problem: str = ""
-    """Why it cannot be answered, where that is known at once."""
+    """Reason why the call cannot be answered, if that is already known."""
 
 
 class ToolAnswer(NamedTuple):
-    """The answer to a call."""
+    """Answer to a call."""
 
     text: str
     outcome: str
-    """ok, failed (the tool says why), timeout, or killed (the sandbox ended it)."""
+    """Outcome: ok, failed (the tool says why), timeout, or killed (the sandbox ended it)."""
     seconds: float = 0.0
 
 
 class Toolbox:
-    """The tools of a run. Close it when the run ends: it may own processes."""
+    """Tools of a run. Close it when the run ends, because it may own processes."""
 
     def __init__(self, config: ToolUse, *, processes: int = 0) -> None:
         self.config = config
         count = process_count(processes) if "python" in config.tools else 0
         self._sandboxes = [Sandbox(PROGRAMS, forgets=True, runs_programs=True) for _ in range(count)]
         self._turn = Lock()
-        """Held while calls are answered: evaluations and rollouts that run ahead take turns."""
+        """Lock held while calls are answered, so that evaluations and rollouts that run ahead take turns."""
 
     def check(self) -> None:
-        """Raise EnvironmentFailed where a tool cannot work on this machine."""
+        """Raise EnvironmentFailed if a tool cannot work on this machine."""
         if self._sandboxes:
             self.answer([(ToolCall("python", "1"), Prompt("", "", "", ""))])
 
     def answer(self, calls: Sequence[tuple[ToolCall, Prompt]]) -> list[ToolAnswer]:
-        """The answer to each call, in order; programs run side by side, each in a process of its own."""
+        """Return the answer to each call, in order; programs run in parallel, each in its own process."""
         with self._turn, ThreadPoolExecutor(max(1, len(self._sandboxes))) as pool:
             free: SimpleQueue[Sandbox] = SimpleQueue()
             for sandbox in self._sandboxes:
@@ -103,7 +104,7 @@ class Toolbox:
                 assert_never(tool)
 
     def _run(self, program: str, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
-        """Run a program; the sandbox kills what hangs, floods or attacks."""
+        """Run a program; the sandbox kills programs that hang, flood or attack."""
         sandbox, seconds = free.get(), self.config.timeout_seconds
         try:
             ended = sandbox.ask(
@@ -134,7 +135,7 @@ def _calculated(expression: str) -> ToolAnswer:
 
 
 def _looked_up(key: str, table: Any) -> ToolAnswer:
-    """The value of a key, exactly or but for case and space around it."""
+    """Return the value of a key, matched exactly or ignoring case and surrounding space."""
     if not isinstance(table, dict):
         return ToolAnswer("error: there is no table for this question", "failed")
     stripped = key.strip()
@@ -148,7 +149,7 @@ def _looked_up(key: str, table: Any) -> ToolAnswer:
 
 
 def _printed(output: str, code: int) -> ToolAnswer:
-    """What a program printed; one that a signal ended was killed at a limit, or by the filter of calls."""
+    """Return a program's output; a program ended by a signal was killed at a limit or by the call filter."""
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return ToolAnswer("error: the program took too long", "timeout")
     if code < 0:
@@ -159,7 +160,7 @@ def _printed(output: str, code: int) -> ToolAnswer:
 
 
 def tool_schema(name: ToolName) -> dict[str, Any]:
-    """The JSON Schema of a tool, as chat templates show it to a policy."""
+    """Return the JSON Schema of a tool, as chat templates show it to a policy."""
     parameter, meaning, says = SCHEMAS[name]
     return {
         "type": "function",
@@ -180,4 +181,4 @@ SCHEMAS: dict[ToolName, tuple[str, str, str]] = {
     "lookup": ("key", "The key to look up.", "Gives the value that belongs to a key."),
     "python": ("code", "The program.", "Runs a Python program and gives what it prints."),
 }
-"""Parameter, its meaning, and what the tool does."""
+"""Parameter of each tool, the parameter's meaning, and what the tool does."""

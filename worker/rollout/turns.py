@@ -1,6 +1,6 @@
-"""Turns of a completion: what episodes of every kind share.
+"""Turns of a completion, shared by all kinds of episodes.
 
-engine     writes on until an episode makes a call, or ends
+engine     continues until an episode makes a call, or ends
 answers    are appended as observations: tokens that the policy did not write
 """
 
@@ -27,38 +27,38 @@ UNANSWERED = "unanswered"
 
 @dataclass(slots=True)
 class Episode:
-    """One completion while it is written."""
+    """One completion while it is being written."""
 
     prompt: Prompt
     prompt_ids: list[int]
     most: int
-    """Tokens that it may have, observations included."""
+    """Maximum number of tokens of the completion, observations included."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[NDArray[np.float32]] = field(default_factory=list)
     entropies: list[NDArray[np.float32]] = field(default_factory=list)
     generated: list[bool] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     turn_start: int = 0
-    """The first token behind the last observation."""
+    """Index of the first token after the last observation."""
     call: FoundCall | None = None
-    """The call that waits for its answer."""
+    """Call that waits for its answer."""
     is_over: bool = False
     stopped: bool = False
-    """Whether the policy ended it."""
+    """Whether the policy ended the completion."""
     version: int = 0
 
     @property
     def room(self) -> int:
-        """Tokens that may still follow."""
+        """Number of tokens that may still follow."""
         return self.most - len(self.ids)
 
     @property
     def answered(self) -> int:
-        """Calls that have been answered."""
+        """Number of calls that have been answered."""
         return sum(turn.outcome != UNANSWERED for turn in self.turns)
 
     def write(self, written: Completion, count: int) -> None:
-        """Append the first `count` tokens of what the policy wrote."""
+        """Append the first `count` tokens of the policy's new text."""
         entropies = np.zeros(len(written), np.float32) if written.entropies is None else written.entropies
         self.ids += written.ids[:count].tolist()
         self.logprobs.append(written.sampler_logprobs[:count])
@@ -67,7 +67,7 @@ class Episode:
         self.version = written.version
 
     def observe(self, ids: Sequence[int]) -> None:
-        """Append an observation; the numbers of a sampler that it has not are 0."""
+        """Append an observation; sampler values, which it does not have, are 0."""
         blank = np.zeros(len(ids), np.float32)
         self.ids += ids
         self.logprobs.append(blank)
@@ -77,14 +77,14 @@ class Episode:
 
 
 class TakesTurns(Protocol):
-    """Samples completions in turns, and lets something answer between them."""
+    """Samples completions in turns, with answers between turns."""
 
     def check(self) -> None:
-        """Raise EnvironmentFailed, before the first step, where what answers cannot work."""
+        """Raise EnvironmentFailed, before the first step, if the answering side cannot work."""
         ...
 
     def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
-        """The prompts with what the policy is shown in them of its environment."""
+        """Return the prompts with the description of the environment for the policy."""
         ...
 
     def sample(
@@ -95,11 +95,11 @@ class TakesTurns(Protocol):
         sampling: SamplingLike,
         generator: torch.Generator,
     ) -> list[list[Completion]]:
-        """`group_size` completions of every prompt, in the order of the prompts."""
+        """Sample `group_size` completions of every prompt, in the order of the prompts."""
         ...
 
     def take_loss(self) -> str:
-        """Words about the episodes that were lost since the last call; empty: there were none."""
+        """Return a sentence about episodes lost since the last call; "" if there were none."""
         ...
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class TakesTurns(Protocol):
 
 
 class TurnTaking:
-    """Writes completions on, turn by turn, with another sampler."""
+    """Continues completions turn by turn with another sampler."""
 
     def __init__(
         self, policy: Policy, form: CallForm, *, max_turns: int, max_observation_tokens: int
@@ -118,7 +118,7 @@ class TurnTaking:
         self.encoder = ObservationEncoder(policy)
         self.stops = _ids_with(policy, form.marks)
         self.most_rounds = 2 * max_turns + 2
-        """Afterwards a policy that writes the end of a call time after time is sampled in one go."""
+        """Maximum number of rounds. After them, a policy that keeps ending calls is sampled in one go."""
 
     def _go_on(
         self,
@@ -128,7 +128,7 @@ class TurnTaking:
         seed: int,
         number: int,
     ) -> None:
-        """The next turn of each episode that goes on."""
+        """Sample the next turn of each unfinished episode."""
         if not unfinished:
             return
         groups = samples.generate(
@@ -141,7 +141,7 @@ class TurnTaking:
         self._take(unfinished, [completion for [completion] in groups])
 
     def _take(self, episodes: Sequence[Episode], completions: Sequence[Completion]) -> None:
-        """Append what the policy has just written, up to the end of a call or of the room that there is."""
+        """Append the policy's new text, up to the end of a call or of the remaining room."""
         for episode, written in zip(episodes, completions, strict=True):
             count = min(len(written), episode.room)
             stopped = written.finish_reason == "stop" and count == len(written)
@@ -157,20 +157,20 @@ class TurnTaking:
             episode.is_over = at_end and call is None
 
     def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:
-        """The call that this turn makes; only noted, once the turns are used up."""
+        """Return the call that this turn makes; it is only recorded once the turns are used up."""
         if any(turn.outcome == UNANSWERED for turn in episode.turns):
             return None
         return self.form.find("".join(self._pieces(new)))
 
     def _turn_of(self, episode: Episode, call: FoundCall) -> Turn:
-        """The call with its place, as yet without an answer."""
+        """Return the call with its position, not yet answered."""
         pieces = self._pieces(episode.ids[episode.turn_start :])
         first, end = (episode.turn_start + at for at in _span(pieces, call))
         position = len(episode.ids)
         return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (position, position))
 
     def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
-        """Append the answer whole; False, and nothing, where no token would be left to go on with."""
+        """Append the whole answer; append nothing and return False if no token would be left to continue."""
         told = self.encoder.answer(
             answer.text, most=self.max_observation_tokens, frame=self.form.frame(call.call)
         )
@@ -206,25 +206,25 @@ class TurnTaking:
 
 
 def given(call: FoundCall | None) -> FoundCall:
-    """The call of an episode that waits for an answer."""
+    """Return the call of an episode that waits for an answer."""
     if call is None:
         raise ValueError("an episode without a call waits for no answer")
     return call
 
 
 def decoding(sampling: SamplingLike, tokens: int) -> Decoding:
-    """The rules by which at most so many tokens are drawn."""
+    """Return the sampling rules with a limit of `tokens` tokens."""
     return Decoding(tokens, sampling.temperature, sampling.top_p, sampling.top_k)
 
 
 def round_generator(seed: int, number: int) -> torch.Generator:
-    """The random numbers of a round."""
+    """Return the random generator of a round."""
     digest = sha256(f"{seed}/round/{number}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7]))
 
 
 def _tokens_until(pieces: Sequence[str], end: int) -> int:
-    """How many tokens hold the first `end` characters."""
+    """Return how many tokens hold the first `end` characters."""
     total = 0
     for count, piece in enumerate(pieces, start=1):
         total += len(piece)
@@ -234,11 +234,11 @@ def _tokens_until(pieces: Sequence[str], end: int) -> int:
 
 
 def _span(pieces: Sequence[str], call: FoundCall) -> tuple[int, int]:
-    """First token of a call, and the one behind it."""
+    """Return the index of a call's first token, and of the token after the call."""
     return max(0, _tokens_until(pieces, call.start + 1) - 1), _tokens_until(pieces, call.end)
 
 
 def _ids_with(policy: Policy, marks: Sequence[str]) -> list[int]:
-    """The token ids whose text holds one of the marks, all of them ASCII."""
+    """Return the token ids whose text holds one of the marks, all of which are ASCII."""
     vocabulary: dict[str, int] = policy.tokenizer.get_vocab()
     return sorted(index for token, index in vocabulary.items() if any(mark in token for mark in marks))

@@ -1,4 +1,4 @@
-"""The command line and the environment of the vLLM server that a trainer starts beside itself."""
+"""Command line and environment of the vLLM server that a trainer starts."""
 
 import os
 import shlex
@@ -13,29 +13,29 @@ from worker.policy.model import Policy
 from worker.rollout.vllm_process import SOCKET, Command
 
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
-"""Not the command `vllm serve`, which builds of vLLM under another name do not have."""
+"""Module of the server, because builds of vLLM under another name lack the command `vllm serve`."""
 
 MODEL = "policy"
-"""Name of the policy on its server."""
+"""Name of the policy on the server."""
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks of adapters that vLLM makes room for."""
+"""Adapter ranks that vLLM supports."""
 
 NAMES = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME"}
 BEGINNINGS = ("CUBLAS_", "CUDA_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "TORCH_", "TRITON_", "VLLM_")
-"""Variables that the server gets from its trainer; keys, tokens and addresses are none of them, and neither
-are settings of the trainer's allocator (PYTORCH_), some of which vLLM cannot sleep with."""
+"""Prefixes of variables that the server inherits from its trainer. Keys, tokens and addresses are excluded,
+and so are settings of the trainer's allocator (PYTORCH_), some of which prevent vLLM from sleeping."""
 
 CPU_CACHE_GIB = "1"
-"""Keys and values that vLLM keeps on a CPU unless the operator sets VLLM_CPU_KVCACHE_SPACE."""
+"""Size of vLLM's key/value cache on a CPU, in GiB, unless VLLM_CPU_KVCACHE_SPACE is set."""
 
 
 def command(
     config: ColocatedConfig, policy: Policy, settings: Settings, *, model: Path, directory: Path, key: str
 ) -> Command:
-    """The server of `policy`, whose files are in `model`; it asks for `key`.
+    """Return the command of the server of `policy`, whose files are in `model`; it requires `key`.
 
-    What the operator adds by ENGINE_ARGUMENTS comes last, and so prevails.
+    ENGINE_ARGUMENTS of the operator come last, and so take precedence.
     """
     weight = policy.model.get_input_embeddings().weight
     argv = [settings.engine_python, *SERVER]
@@ -43,7 +43,7 @@ def command(
     argv += ["--dtype", str(weight.dtype).removeprefix("torch.")]
     argv += ["--generation-config", "vllm", "--logprobs-mode", "processed_logprobs"]
     argv += ["--gpu-memory-utilization", f"{config.memory_share:g}"]
-    argv += ["--max-model-len", "-1"]  # as long as the policy's context, or as fits
+    argv += ["--max-model-len", "-1"]  # the policy's context length, or what fits
     argv += ["--disable-log-stats", "--disable-uvicorn-access-log"]
     if weight.device.type == "cuda":
         argv.append("--enable-sleep-mode")
@@ -54,7 +54,7 @@ def command(
 
 
 def _room_for(policy: Policy) -> int:
-    """The least rank that vLLM offers and the adapter fits; else the adapter's own, which vLLM refuses."""
+    """Return the smallest rank of vLLM that fits the adapter; else the adapter's own, which vLLM refuses."""
     rank = policy.model.peft_config[ADAPTER].r
     return next((offered for offered in RANKS if offered >= rank), rank)
 
@@ -64,7 +64,7 @@ def _environment(inherited: Mapping[str, str], *, directory: Path, key: str) -> 
         name: value for name, value in inherited.items() if name in NAMES or name.startswith(BEGINNINGS)
     }
     engine_variables = {
-        "VLLM_API_KEY": key,  # an argument could be read by every user of the machine
+        "VLLM_API_KEY": key,  # an argument would be visible to every user of the machine
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
         "VLLM_RPC_BASE_PATH": str(directory),

@@ -1,9 +1,9 @@
-"""The vLLM server beside the trainer as a process: started, waited for, heard, ended.
+"""The process of the trainer's vLLM server: start, wait until ready, read output, end.
 
-It ends with the trainer, however that ends. Where the machine permits namespaces the server has its own ones
-of processes and network: with its first process all others end, and no port of it can be reached. Elsewhere
-the kernel sends SIGTERM when the trainer dies, and the supervisor of the trainer ends what is left of its
-session.
+The server ends with the trainer, however the trainer ends. If the machine permits namespaces, the server has
+its own process and network namespaces: when its first process ends, all others end, and none of its ports can
+be reached. Otherwise the kernel sends SIGTERM when the trainer dies, and the trainer's supervisor ends what
+is left of its session.
 """
 
 import contextlib
@@ -32,18 +32,18 @@ from worker.out_of_memory import SAYINGS
 logger = logging.getLogger("worker.vllm")
 
 ASK_SECONDS = 0.1
-"""Time between two questions whether the server is ready."""
+"""Seconds between two checks whether the server is ready."""
 
 HEALTH_SECONDS = 5.0
 
 END_SECONDS = 10.0
-"""Time that the processes of the server have to end once they were told to."""
+"""Seconds that the server's processes get to end after SIGTERM."""
 
 KEPT_LINES = 400
-"""Of what the server said last: a failure of its engine is told long before its last line."""
+"""Number of last output lines kept, because an engine's failure is printed long before the last line."""
 
 WORDS_CHARACTERS = 500
-"""Of them in the reason why a run failed."""
+"""Maximum characters of the output in a run's failure reason."""
 
 FAILURE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
 
@@ -54,28 +54,31 @@ GUARD = (
     "ctypes.CDLL(None).prctl(1, 15)\n"  # PR_SET_PDEATHSIG, SIGTERM
     "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])\n"
 )
-"""Ties what it starts to the life of the process that started it."""
+"""Program that ties its child to the life of the process that started it."""
 
 
 SOCKET = "socket"
 
 
 class Command(NamedTuple):
-    """A server to start: its arguments, environment and directory."""
+    """Server to start: its arguments, environment and directory."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     directory: Path
-    """The server's own, private directory: the one it starts in, with its sockets."""
+    """Private directory of the server: its working directory, with its sockets."""
 
     @property
     def socket(self) -> Path:
-        """The unix socket at which the server answers."""
+        """Unix socket at which the server answers."""
         return self.directory / SOCKET
 
 
 class VllmProcess:
-    """One server process. The thread that starts it must live as long: Linux ties it to that thread."""
+    """One server process.
+
+    The thread that starts it must live as long, because Linux ties the process to it.
+    """
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -93,7 +96,7 @@ class VllmProcess:
                 env=dict(command.environment),
                 cwd=command.directory,
                 umask=0o077,
-            )  # no session of its own: the trainer's end is its end
+            )  # no separate session: it ends with the trainer
         except OSError as error:
             raise EngineFailed(f"vLLM cannot be started: {type(error).__name__}") from None
         self._reader = threading.Thread(target=self._read, name="output of vLLM", daemon=True)
@@ -105,19 +108,19 @@ class VllmProcess:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Whether it lives."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it has ended, waited for so long."""
+        """Wait at most `seconds`, and return whether the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return not self.is_running()
 
     def answers(self, *, seconds: float, is_unwanted: Callable[[], bool]) -> bool:
-        """Wait until the server answers; False as soon as nobody wants that any more.
+        """Wait until the server answers; return False once the answer is no longer wanted.
 
-        Raises EngineFailed with the reason why it will not, and has ended the process then.
+        Raises EngineFailed with the reason if it will not answer, after ending the process.
         """
         deadline = time.monotonic() + seconds
         transport = httpx2.HTTPTransport(uds=str(self._command.socket))
@@ -147,13 +150,13 @@ class VllmProcess:
                 contextlib.suppress(httpx2.HTTPError),
                 client.stream("GET", "http://vllm/health") as response,
             ):
-                return response.status_code == httpx2.codes.OK  # nobody needs its body
+                return response.status_code == httpx2.codes.OK  # the body is not needed
         return False
 
     def last_words(self) -> str:
-        """The reason of its failure: the first error that it told and the last one, else its last line."""
+        """Return the reason of the failure: the first and the last error printed, else the last line."""
         if not self.is_running():
-            self._reader.join(END_SECONDS)  # what it said is read to the end
+            self._reader.join(END_SECONDS)  # the output is read to its end
         lines = list(self._lines)
         errors = [match[1] for line in lines if (match := FAILURE.search(line))]
         reported = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
@@ -165,12 +168,12 @@ class VllmProcess:
         return f"{reason}{ended}{hint}"
 
     def kill(self) -> None:
-        """End it and all that it has started."""
+        """End the process and all processes that it has started."""
         started: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
             started = psutil.Process(self.pid).children(recursive=True)
         if not self.is_apart and self.is_running():
-            self._process.terminate()  # it ends the process of its engine
+            self._process.terminate()  # it ends its engine's process
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
         self._process.kill()

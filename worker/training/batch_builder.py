@@ -25,17 +25,17 @@ from worker.types import Completion, Group
 
 @dataclass(frozen=True, slots=True)
 class BatchBuilder:
-    """Lays the groups of a step out for the updates to come."""
+    """Lays out the groups of a step for the updates that follow."""
 
     config: RunConfig
     policy: Policy
     reference: Policy | None
     temperature: float
-    """The logits of all policies are divided by it."""
+    """Sampling temperature. The logits of every policy are divided by it."""
     microbatches: Microbatches
 
     def tokens(self, groups: Sequence[Group]) -> TokenBatch:
-        """Prompts and completions of all groups, on the policy's device."""
+        """Return the prompts and completions of all groups, on the policy's device."""
         room = self.config.sampling.max_new_tokens
         prompts = [self.policy.encode(group.prompt, room=room) for group in groups]
         return token_batch(
@@ -66,9 +66,10 @@ class BatchBuilder:
         *,
         old_policy: Policy | None,
     ) -> PolicyBatch:
-        """The batch before rewards are compared: masks, log-probabilities of sampler, old and reference.
+        """Build the batch without advantages: masks and log-probabilities of sampler, old and reference
+        policy.
 
-        `old_policy` is the policy that opened the step, where it differs from the present one.
+        `old_policy` is the policy that opened the step, if it differs from the current one.
         """
         completions = [completion for group in groups for completion in group.completions]
         mask = self._mask(tokens, completions)
@@ -97,13 +98,13 @@ class BatchBuilder:
         with visiting(self.reference.model, tokens.ids.device):
             batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
         if tokens.ids.is_cuda:
-            # else only the launch of the work is timed; other streams may record a graph, which must not wait
+            # without this, only the launch is timed; other streams may record a graph, which must not wait
             torch.cuda.current_stream(tokens.ids.device).synchronize()
         update_stats.reference_seconds += time.perf_counter() - started
         return batch
 
     def _mask(self, tokens: TokenBatch, completions: Sequence[Completion]) -> Tensor:
-        """(B, T): the tokens that the loss may use."""
+        """Return (B, T): the tokens that the loss may use."""
         if not isinstance(self.config.length.truncated, MaskTruncated):
             return tokens.mask
         ended = torch.tensor([not completion.is_truncated for completion in completions])
@@ -120,7 +121,7 @@ class BatchBuilder:
 
     @torch.no_grad()
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
-        """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
+        """Add the log-probabilities and routing under the policy that opened the step to the batch."""
 
         def look(microbatch: TokenBatch) -> Sequence[Tensor]:
             scored, router_logprobs, router_experts = routed_logprobs(
@@ -137,14 +138,14 @@ class BatchBuilder:
         return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
 
     def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
-        """(B, T) of each token the squared length of its score under the policy that opened the step."""
+        """Return the squared length of each token's score, (B, T), under the policy that opened the step."""
         model = (old_policy or self.policy).model
         return self._per_token(
             tokens, lambda microbatch: token_energies(model, microbatch, temperature=self.temperature)
         )
 
     def logprobs(self, tokens: TokenBatch) -> Tensor:
-        """(B, T) under the present weights, without gradient."""
+        """Return the log-probabilities (B, T) under the current weights, without gradient."""
         return self._logprobs(self.policy, tokens)
 
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
@@ -157,18 +158,18 @@ class BatchBuilder:
 
     @torch.no_grad()
     def _per_token(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
-        """(B, T) of what `measure` gives (b, t) of each micro-batch, without gradient; 0 on padding."""
+        """Apply `measure` to each micro-batch without gradient and return its values (B, T); 0 on padding."""
         (values,) = self.microbatches.measured(tokens, lambda microbatch: [measure(microbatch)])
         return values
 
 
 def domains_of(groups: Sequence[Group]) -> list[str]:
-    """(B) the domain of each completion's prompt."""
+    """Return the domain of each completion's prompt, [B]."""
     return [group.prompt.domain for group in groups for _ in group.completions]
 
 
 def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
-    """(B, T) entropy in nats of the distribution that each token was drawn from; 0 where none is told."""
+    """Return (B, T): entropy in nats of the distribution each token was sampled from; 0 if not reported."""
     completions = [completion for group in groups for completion in group.completions]
     entropy_rows = [
         np.zeros(len(completion)) if completion.entropies is None else completion.entropies
@@ -178,6 +179,6 @@ def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
 
 
 def _correct(groups: Sequence[Group]) -> Tensor:
-    """(B,) bool: whose answer is known to be right."""
+    """Return (B,) bool: whether each completion's answer is known to be correct."""
     values = [value for group in groups for value in group.correctness or (None,) * len(group.completions)]
     return torch.tensor([value is not None and value >= 1 for value in values])

@@ -1,4 +1,4 @@
-"""Numbers of a check before launch, and the conclusions from them: pure functions."""
+"""Numbers and findings of a launch check, as pure functions."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,20 +19,20 @@ from worker.types import Group
 
 GROUP_SIZES = (4, 8, 16, 32)
 LITTLE_SIGNAL, ENOUGH_SIGNAL = 0.2, 0.5
-"""Share of groups with signal below which a config is called poor, and from which it is called good."""
+"""Shares of groups with signal. Below LITTLE_SIGNAL a config is rated poor; from ENOUGH_SIGNAL, good."""
 
 CLEARLY_MORE = 0.2
-"""Share of completions by which another form of the prompt must be ahead to be worth a word."""
+"""Share of completions by which another prompt form must be ahead to be reported."""
 
 OFTEN_TRUNCATED = 0.3
-"""The upper end of the healthy band of length/truncated_frac."""
+"""Upper end of the healthy range of length/truncated_frac."""
 
 ROUNDING = 1e-9
-"""Mean rewards that are no further apart are equal."""
+"""Mean rewards that differ by no more than this are treated as equal."""
 
 
 def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
-    """The fields of a CheckReport that come from sampled groups alone."""
+    """Return the fields of a CheckReport that depend only on sampled groups."""
     counts = [(len(grades), sum(value >= 1 for value in grades)) for grades in map(_graded, groups) if grades]
     rates = [right / n for n, right in counts]
     rewards = [pair for group in groups for pair in zip(group.rewards, group.correctness, strict=True)]
@@ -54,13 +54,13 @@ def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
 
 
 def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance | None:
-    """The expected share of groups of `size` completions with right and wrong ones.
+    """Estimate the share of groups of `size` completions that have both correct and incorrect ones.
 
         mean over prompts of 1 - C(c, G) / C(n, G) - C(n - c, G) / C(n, G)
 
-    of prompts with c right of n completions: the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k is of
-    1 - (1-p)^k. Prompts with fewer than G completions say nothing about it; None if all have fewer, or
-    where a group is a single completion.
+    with c correct of a prompt's n completions. It is the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k
+    is of 1 - (1-p)^k. Prompts with fewer than G completions are left out. Returns None if all prompts have
+    fewer, or if a group is a single completion.
     """
     large_enough = [(n, right) for n, right in counts if n >= size]
     if not large_enough or size < 2:
@@ -77,7 +77,7 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the values that are known; None if there are none, or if it is not finite."""
+    """Return the mean of the known values; None if there are none, or if the mean is not finite."""
     present = [value for value in values if value is not None]
     with np.errstate(over="ignore", invalid="ignore"):
         average = float(np.mean(present)) if present else math.nan
@@ -85,12 +85,12 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Standard error of the mean; 0 of a single value."""
+    """Return the standard error of the mean; 0 for a single value."""
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[CheckFinding]:
-    """Conclusions, the worst first; `failure` says what could not be scored."""
+    """Return the findings, worst first; `failure` says what could not be scored."""
     conclusions = [
         *_of_references(report),
         *_of_probes(report),
@@ -188,7 +188,7 @@ def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFindin
 
 
 def _of_forms(report: CheckReport) -> Iterator[CheckFinding]:
-    """Another form in which clearly more completions hold an answer."""
+    """Yield a finding if clearly more completions hold an answer in another prompt form."""
     own_share = next((form.answered for form in report.forms if form.name == "own"), None)
     other_forms = [form for form in report.forms if form.name != "own" and form.answered is not None]
     best = max(other_forms, key=lambda form: form.answered or 0, default=None)

@@ -1,7 +1,7 @@
-"""The companions of a trainer: the processes of the other ranks, which live and die with it.
+"""Companions of a trainer: the processes of the other ranks, whose lifetime is tied to the trainer's.
 
-They are children in the trainer's own session, so whatever ends that ends them. The death of any of them
-ends the trainer in the same way: a signal from outside stays one, and a failure keeps its reason.
+They are children in the trainer's session, so whatever ends the trainer ends them too. If one of them dies,
+the trainer ends in the same way: a signal stays a signal, and a failure keeps its reason.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from worker.training.node_group import NodeGroup
 logger = logging.getLogger(__name__)
 
 LINGER_SECONDS = 5.0
-"""A trainer that has lost a rank waits so long for the news of its end."""
+"""Seconds that a trainer waits, after it has lost a rank, to be told why."""
 
 OWN_WORD_SECONDS = 2.0
-"""Where a rank fails the trainer often fails alike; it gets so long to say so itself."""
+"""Seconds that the trainer gets to report its own failure after a rank has failed."""
 
 FOLLOWER = (sys.executable, "-m", "worker.training.follower")
 
@@ -54,13 +54,13 @@ class Companions:
         threads: int,
         gpus: Sequence[str],
     ) -> None:
-        """Start a process for every rank of this node behind its `first`; `gpus` are those of its ranks."""
+        """Start a process for each rank of this node after `first`; `gpus` lists the GPUs of these ranks."""
         for number in range(1, config.resources.devices):
             rank = first + number
             env = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpus[number]} if gpus else {})}
             process = subprocess.Popen(
                 self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
-            )  # no session of its own: the trainer's end is its end
+            )  # no separate session: it ends with the trainer
             self._processes.append(process)
             logger.info("rank %d is process %d", rank, process.pid)
             order = {
@@ -71,7 +71,7 @@ class Companions:
                 "threads": threads,
                 "config": config.model_dump(mode="json"),
             }
-            with contextlib.suppress(OSError):  # it is dead: its watch tells
+            with contextlib.suppress(OSError):  # the process is dead, and the watch thread reports it
                 stdin = cast("IO[bytes]", process.stdin)
                 stdin.write(json.dumps(order).encode() + b"\n")
                 stdin.flush()
@@ -80,7 +80,7 @@ class Companions:
             self._watches.append(watch)
 
     def _watch(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
-        """Pass on what a rank says; where it ends before its time, end the trainer too."""
+        """Forward a rank's output, and end the trainer if the rank ends early."""
         failure = ""
         with cast("IO[bytes]", process.stdout) as output:
             for line in output:
@@ -90,15 +90,15 @@ class Companions:
                 else:
                     logger.info("rank %d: %s", rank, text)
         code = process.wait()
-        if code == 0:  # rank 0 has let it go
+        if code == 0:  # rank 0 has released it
             return
-        # the trainer may be about to fail by itself, and one that lost the others is not to blame
+        # the trainer may be about to fail on its own, and a trainer that lost its ranks is not the cause
         self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
         if not self._is_over.is_set():
             _end_with(rank, code, failure)
 
     def close(self) -> None:
-        """End them all; the run does not need them any more."""
+        """End all processes of the ranks."""
         self._is_over.set()
         for process in self._processes:
             process.kill()
@@ -136,9 +136,9 @@ def joined_ranks(
     argv: tuple[str, ...] = FOLLOWER,
     group: NodeGroup | None = None,
 ) -> Iterator[Ranks]:
-    """The ranks of a run, of which this process is the first, until the block ends.
+    """Start the ranks of a run, with this process as the first, and end them when the block ends.
 
-    Where they are on several nodes, `group` are these.
+    `group` is the group of nodes, if the ranks are on several.
     """
     if config.resources.ranks == 1:
         yield ALONE
@@ -155,7 +155,7 @@ def joined_ranks(
             if group:
                 ranks.order({"what": "leave"})
         except RuntimeError as error:
-            if is_lost_peer(error):  # who sees why the rank has died ends this process
+            if is_lost_peer(error):  # the thread that sees why the rank died ends this process
                 group.linger() if group else time.sleep(LINGER_SECONDS)
             raise
         finally:
@@ -166,7 +166,10 @@ def joined_ranks(
 
 
 def threads_of_ranks(config: RunConfig, threads: int, gpus: Sequence[str]) -> int:
-    """CPU threads of each rank on this node, which this process uses from now on; raises UnlikeRanks."""
+    """Return the CPU threads per rank on this node and set them in this process.
+
+    Raises UnlikeRanks if the worker holds fewer GPUs than the run needs.
+    """
     if gpus and len(gpus) < config.resources.devices:
         raise UnlikeRanks(f"the worker holds {len(gpus)} GPUs, the run needs {config.resources.devices}")
     threads = max(1, threads // config.resources.devices) if not gpus else threads

@@ -1,4 +1,4 @@
-"""Controllers of loss coefficients: state that follows what a run measures, from step to step."""
+"""Controllers of loss coefficients, whose state follows the measurements of each step."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,28 +18,28 @@ from worker.state import Stateful
 
 @dataclass(slots=True)
 class Seen:
-    """Token values that were measured in a step."""
+    """Token values measured in a step."""
 
     total: float = 0.0
     tokens: int = 0
     completions: int = 0
 
     def add(self, values: Tensor, mask: Tensor) -> Self:
-        """Take note of values (B, T)."""
+        """Record values (B, T)."""
         self.total += float(values.double().where(mask, 0.0).sum())
         self.tokens += int(mask.sum())
         self.completions += len(mask)
         return self
 
     def mean(self, *, per_completion: bool = False) -> float | None:
-        """Their mean over tokens, or completions; None without any, and where it is not finite."""
+        """Return the mean over tokens, or over completions; None without values or if it is not finite."""
         if not self.tokens or not math.isfinite(self.total):
             return None
         return self.total / (self.completions if per_completion else self.tokens)
 
 
 class KlControl:
-    """The weight of the KL for each domain: the configured one times a factor that a controller moves."""
+    """Weight of the KL per domain: the configured weight times a factor that a controller adjusts."""
 
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.kl
@@ -49,12 +49,12 @@ class KlControl:
 
     @property
     def parts(self) -> dict[str, Stateful]:
-        """Itself, where a controller moves it."""
+        """Return this object under its name if a controller adjusts the factor, else nothing."""
         moves = not isinstance(self.knob, knobs.NoKl) and self.knob.controller.type != "fixed"
         return {"kl": self} if moves else {}
 
     def coefficients(self, domains: Sequence[str]) -> Tensor | None:
-        """(B,) float64: the weight for completions of these domains; None without a KL."""
+        """Return the KL weights of completions of these domains, (B,) float64; None without a KL."""
         if isinstance(self.knob, knobs.NoKl):
             return None
         values = [self._configured(domain) for domain in domains]
@@ -71,13 +71,13 @@ class KlControl:
         return coef[domain]
 
     def observe(self, k3: Tensor, mask: Tensor) -> None:
-        """Take note of the KL (B, T) of completions of the step."""
+        """Record the KL (B, T) of completions of the step."""
         self.seen.add(k3, mask)
 
     def move(self) -> None:
-        """Move the factor by the mean KL since the last move, nats per token or per completion.
+        """Adjust the factor by the mean KL since the last call, in nats per token or per completion.
 
-        Nothing moves where nothing was measured, or nothing finite.
+        Nothing changes if there was no measurement, or if the mean is not finite.
         """
         seen, self.seen = self.seen, Seen()
         measured = seen.mean(per_completion=self.is_sum)
@@ -109,7 +109,7 @@ class KlControl:
 
 
 class EntropyControl:
-    """The weight of the entropy bonus where it follows the entropy."""
+    """Weight of the entropy bonus, which may follow the measured entropy."""
 
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.entropy
@@ -118,13 +118,13 @@ class EntropyControl:
 
     @property
     def parts(self) -> dict[str, Stateful]:
-        """Itself, where it moves."""
+        """Return this object under its name if the weight is adjusted, else nothing."""
         return {"entropy": self} if isinstance(self.knob, knobs.AdaptiveEntropy) else {}
 
     def weights(self, entropy: Tensor, mask: Tensor) -> Tensor | None:
-        """(B,) float64: the weight for completions that were sampled with these entropies (B, T).
+        """Return the weights, (B,) float64, of completions sampled with these entropies (B, T).
 
-        None if the weight is fixed.
+        Returns None if the weight is fixed.
         """
         if not isinstance(self.knob, knobs.AdaptiveEntropy):
             return None
@@ -133,11 +133,11 @@ class EntropyControl:
         return torch.full((len(mask),), used, dtype=torch.float64)
 
     def observe(self, entropy: Tensor, mask: Tensor) -> None:
-        """Take note of the entropies (B, T) of completions that the policy is updated with."""
+        """Record the entropies (B, T) of completions that update the policy."""
         self.seen.add(entropy, mask)
 
     def move(self) -> None:
-        """Move the weight by the mean entropy since the last move, if any finite one was measured."""
+        """Adjust the weight by the mean entropy since the last call, if a finite one was measured."""
         seen, self.seen = self.seen, Seen()
         mean = seen.mean()
         if isinstance(self.knob, knobs.AdaptiveEntropy) and mean is not None:

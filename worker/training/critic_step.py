@@ -1,4 +1,4 @@
-"""The critic's part of a step: token advantages from its values, then its own updates."""
+"""The critic's part of a step: token advantages from its values, followed by its own updates."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ class CriticEstimate(NamedTuple):
     """The critic's estimates for a step's completions."""
 
     advantages: Float[Tensor, "B T"]
-    """Float32, on the policy's device, 0 where masked."""
+    """Token advantages, float32, on the policy's device; 0 where masked."""
     values: ValueBatch
-    """What the critic will learn from."""
+    """Values that the critic is trained on."""
     metrics: dict[str, float]
-    """critic/explained_variance, critic/lambda_mean and advantage/* over tokens."""
+    """Metrics critic/explained_variance, critic/lambda_mean and advantage/* over tokens."""
 
 
 @dataclass(slots=True)
 class CriticStep:
-    """A critic with the knobs that say how it judges and how it learns."""
+    """A critic with the settings of its estimates and its updates."""
 
     critic: CriticModel
     config: RunConfig
@@ -47,7 +47,7 @@ class CriticStep:
         microbatches: Microbatches | None = None,
         announce: Callable[[], None] = lambda: None,
     ) -> "CriticStep | None":
-        """The critic of a run, if its objective has one."""
+        """Return the critic of a run, or None if its objective has none."""
         knob = config.objective.critic
         if knob is None:
             return None
@@ -66,9 +66,9 @@ class CriticStep:
         *,
         step: int,
     ) -> CriticEstimate:
-        """Advantages of the tokens of a step; `penalty` is taken off each token's reward.
+        """Estimate the advantages of a step's tokens; `penalty` is subtracted from each token's reward.
 
-        While it is pretrained the critic learns the rewards as they came, whatever lambda_critic says.
+        During pretraining the critic learns the unmodified rewards, whatever lambda_critic is.
         """
         values = self.critic.predict(tokens)
         mask = (batch.mask if batch.scored is None else batch.mask & batch.scored.unsqueeze(1)).cpu()
@@ -85,7 +85,7 @@ class CriticStep:
     def fit(
         self, estimate: CriticEstimate, minibatches: Callable[[], Iterable[Tensor]], *, step: int
     ) -> Fitted:
-        """The critic's updates after the policy's; `minibatches` gives the rows of one epoch's."""
+        """Update the critic after the policy; `minibatches` returns the rows of an epoch's minibatches."""
         updates, epochs = self.config.updates, self.config.objective.value.epochs
         if epochs == "updates.epochs":
             epochs = 1 if updates.resample_each_epoch else updates.epochs
@@ -103,7 +103,7 @@ def _spread(advantages: Float[Tensor, "N"]) -> dict[str, float]:
 
 
 def _lambda_mean(mask: Bool[Tensor, "B T"], knob: knobs.Critic) -> dict[str, float]:
-    """Mean lambda over the completions that have tokens, where it depends on their length."""
+    """Return the mean lambda over completions with tokens, if lambda depends on their length."""
     has_tokens = mask.any(dim=1)
     if not isinstance(knob.lambda_policy, knobs.LengthAdaptive) or not bool(has_tokens.any()):
         return {}

@@ -1,6 +1,6 @@
-"""Effort: how much of its thinking a policy needs for its answers (TRACE, arXiv:2510.01367).
+"""Effort: how much of its thinking a policy needs to reach its answers (TRACE, arXiv:2510.01367).
 
-A policy that has found a loophole is right however early its thinking is cut off.
+A policy that exploits a loophole is right however early its thinking is cut off.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from worker.rollout.sampler import Decoding, Sampler
 from worker.types import Group
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the thinking, by characters, after which the answer is forced."""
+"""Shares of the thinking, by characters, after which an answer is forced."""
 
 MAX_ANSWER_TOKENS = 256
 
 
 class CutThought(NamedTuple):
-    """A completion's beginning up to a forced end of its thinking."""
+    """Prefix of a completion, up to the point where its thinking is ended."""
 
     prompt: Prompt
     ids: list[int]
@@ -34,11 +34,11 @@ class CutThought(NamedTuple):
 def effort_auc(
     policy: Policy, groups: Sequence[Group], scorer: Scorer, *, max_new_tokens: int
 ) -> float | None:
-    """Area under the pass rate of forced answers over the share of the thinking, 0..1.
+    """Return the area under the pass rate of forced answers over the share of the thinking, 0..1.
 
-    Takes the first completion of each group that closes its thinking tags and whose thinking fits the context
-    once more; answers are greedy and graded without the thinking. None: no completion has the tags, or none
-    could be graded.
+    Uses the first completion of each group that closes its thinking tags and whose thinking fits the context
+    a second time. Answers are sampled greedily and graded without the thinking. Returns None if no completion
+    has the tags, or if none could be graded.
     """
     answer_tokens = min(max_new_tokens, MAX_ANSWER_TOKENS)
     thoughts = [
@@ -58,9 +58,9 @@ def effort_auc(
 
 
 def thinking_of(text: str) -> tuple[str, str] | None:
-    """The text up to where the thinking begins, and the thinking; None if no tag closes it.
+    """Return the text before the thinking, and the thinking; None if no tag closes it.
 
-    A chat template may open the thinking itself: without an opening tag it begins with the text.
+    A chat template may open the thinking itself. Without an opening tag the thinking starts with the text.
     """
     closed = text.find(CLOSE)
     if closed < 0:
@@ -71,14 +71,14 @@ def thinking_of(text: str) -> tuple[str, str] | None:
 
 
 def area(rates: Sequence[float]) -> float:
-    """Area under values at equal distances over 0..1, by the trapezoidal rule."""
+    """Return the area under equidistant values over 0..1, by the trapezoidal rule."""
     return fmean((left + right) / 2 for left, right in pairwise(rates))
 
 
 def _cuts(
     policy: Policy, thoughts: Sequence[tuple[Prompt, tuple[str, str]]], share: float
 ) -> list[CutThought]:
-    """Every thought, cut after this share of it."""
+    """Return every thought, cut after this share of its characters."""
     texts = [before + thinking[: round(share * len(thinking))] + CLOSE for _, (before, thinking) in thoughts]
     encoded = policy.form.encode_all(texts, add_special_tokens=False)
     return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, encoded, strict=True)]

@@ -1,7 +1,7 @@
-"""Evaluation of the policy: on the run's held-out set, and on its suites.
+"""Evaluation of the policy on the run's held-out set and on its suites.
 
-Random numbers depend on seed, step and suite alone, so training is not disturbed, a resumed run measures the
-same, and so does a suite that is evaluated later on the checkpoint of a step.
+Random numbers depend only on seed, step and suite. Evaluation therefore does not disturb training, a resumed
+run measures the same numbers, and so does a suite that is evaluated later on the checkpoint of a step.
 """
 
 import time
@@ -35,18 +35,18 @@ from worker.types import Group
 
 
 class Evaluation(NamedTuple):
-    """The result of what was due after a step."""
+    """Result of the evaluations that were due after a step."""
 
     metrics: Metrics
     groups: tuple[GroupRecord, ...]
     accuracy: float | None
-    """Of the held-out set; None if it was not due or nothing could be graded."""
+    """Accuracy on the held-out set; None if it was not due or nothing could be graded."""
     score: float | None
-    """The accuracy by which the best checkpoint is chosen; None if it was not measured."""
+    """Accuracy that selects the best checkpoint; None if it was not measured."""
 
 
 class Evaluator:
-    """Evaluates one run. Close it when the run ends: its scorer may own processes."""
+    """Evaluates one run. Close it when the run ends, because its scorer may own processes."""
 
     def __init__(
         self,
@@ -60,8 +60,11 @@ class Evaluator:
         limit: RowLimit | None = None,
         episodes: TakesTurns | None = None,
     ) -> None:
-        """`episodes` are those of the run, where its completions have turns. `limit` is that of the run's
-        other samplers. `alive` is called every few tokens of a suite, which may take far longer than a step.
+        """Create the evaluator of a run.
+
+        `episodes` is given if completions have several turns. `limit` is the row limit that the run's
+        samplers share. `alive` is called every few tokens of a suite, because a suite may take far longer
+        than a step.
         """
         self.config, self.policy, self.scorer, self.held_out, self.suites = (
             config,
@@ -74,7 +77,7 @@ class Evaluator:
         self._is_shown = episodes is None
         self.suite_scorer = Scorer(grading_terms(config.rewards), opens_think=policy.opens_think)
         self.origin_step = 0
-        """Step of the checkpoint that a run without steps evaluates."""
+        """Step of the checkpoint that is evaluated by a run without steps."""
         self._alive = alive
         self._limit = limit or RowLimit()
 
@@ -87,7 +90,7 @@ class Evaluator:
         return self._is_held_out_due(step) or bool(self._due_suites(step))
 
     def evaluate(self, step: int) -> Evaluation:
-        """Everything that is due after a step."""
+        """Run every evaluation that is due after a step."""
         started = time.perf_counter()
         self._show()
         metrics: Metrics = {}
@@ -104,7 +107,7 @@ class Evaluator:
         return Evaluation(metrics, groups, accuracy, score)
 
     def _show(self) -> None:
-        """Let every prompt show the policy what there is of the environment, once."""
+        """Add the description of the environment to every prompt, once."""
         if self.episodes is None or self._is_shown:
             return
         self.held_out = self.episodes.shown(self.held_out)
@@ -153,7 +156,7 @@ class Evaluator:
         return Decoding(cap, temperature=suite.temperature, top_p=suite.top_p, top_k=suite.top_k)
 
     def _graded(self, groups: Sequence[Group]) -> list[Graded]:
-        """The prompts whose answer is known."""
+        """Return the grades of the prompts whose answer is known."""
         graded = []
         for group in groups:
             correct = [value >= 1 for value in group.correctness if value is not None]
@@ -168,7 +171,7 @@ class Evaluator:
 
 
 def grading_terms(rewards: Sequence[RewardTerm]) -> list[RewardTerm]:
-    """The terms of a run that decide whether an answer is right: suites need no others."""
+    """Return the terms that decide whether an answer is correct; suites need no others."""
     return [
         CorrectnessReward(),
         *(term for term in rewards if isinstance(term, CorrectnessReward | CodeReward | EnvironmentReward)),
@@ -176,12 +179,12 @@ def grading_terms(rewards: Sequence[RewardTerm]) -> list[RewardTerm]:
 
 
 def suite_seed(seed: int, step: int, name: str) -> int:
-    """Seed of a suite's sampling and of its majorities: 56 bits."""
+    """Return the seed of a suite's sampling and of its majority votes, 56 bits."""
     return int.from_bytes(sha256(f"{seed}/{step}/{name}".encode()).digest()[:7])
 
 
 def length_metrics(groups: Sequence[Group]) -> Metrics:
-    """Mean length in tokens, and the share of completions cut at the cap."""
+    """Return the mean length in tokens and the share of completions cut at the length limit."""
     completions = [completion for group in groups for completion in group.completions]
     return {
         "length_mean": fmean(completion.written for completion in completions),

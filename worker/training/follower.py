@@ -1,10 +1,10 @@
-"""The process of a rank above 0: it builds the same models as the trainer and follows its orders.
+"""The process of a rank above 0, which builds the same models as the trainer and executes its orders.
 
     python -m worker.training.follower
     stdin   {"meeting": [...], "rank": 1, "size": 2, "device": "cpu", "threads": 1, "config": {...}}
 
-Standard input stays open as a lifeline: at its end the process exits at once. It records nothing, grades
-nothing and writes no checkpoint. Why it failed it says on its output, as the trainer does.
+Standard input stays open as a lifeline: when it closes, the process exits at once. The process records
+nothing, grades nothing and writes no checkpoint. Like the trainer, it prints the reason if it fails.
 """
 
 import contextlib
@@ -39,8 +39,8 @@ logger = logging.getLogger("worker.training.follower")  # not __main__
 
 
 def main() -> None:
-    """Follow the trainer until it is done."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the trainer says when the end has come
+    """Execute the trainer's orders until it is done."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the trainer decides when to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = json.loads(await_line())
     threading.Thread(target=exit_at_end, name="lifeline", daemon=True).start()
@@ -48,7 +48,7 @@ def main() -> None:
     try:
         ranks = join(Meeting(*order["meeting"]), order["rank"], order["size"], device=order["device"])
         follow(RunConfig.model_validate(order["config"]), ranks, device=order["device"])
-    except Exception as error:  # the one place where any failure becomes a reason
+    except Exception as error:  # the one place that turns any failure into a reason
         if is_lost_peer(error):
             os._exit(EXIT_ORPHANED)
         logger.exception("the rank fails")
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def follow(config: RunConfig, ranks: Ranks, *, device: str) -> None:
-    """Build what the trainer builds and do what it orders, until it lets the ranks go."""
+    """Build the trainer's models and execute its orders until it releases the ranks."""
     torch.manual_seed(config.seed)
     follower = Follower(Replica(config, Settings(), device=device, ranks=ranks))
     while (order := ranks.order())["what"] != "leave":
@@ -66,7 +66,7 @@ def follow(config: RunConfig, ranks: Ranks, *, device: str) -> None:
 
 
 def follow_on_node(node: Mapping[str, Any], *, device: str, threads: int, gpus: Sequence[str]) -> None:
-    """Follow a trainer on another node with all ranks of this one, of which this process is the first.
+    """Follow a trainer on another node with all ranks of this node, starting with this process.
 
     `node` holds the run's `config`, the `meeting` and this node's `rank`.
     """
@@ -78,20 +78,20 @@ def follow_on_node(node: Mapping[str, Any], *, device: str, threads: int, gpus: 
         follow(config, join(meeting, first, config.resources.ranks, device=device), device=device)
     except RuntimeError as error:
         if is_lost_peer(error):
-            time.sleep(LINGER_SECONDS)  # the watch of a rank of this node that has died ends this process
+            time.sleep(LINGER_SECONDS)  # the watch thread of the rank that died ends this process
         raise
     finally:
         companions.close()
 
 
 class Follower:
-    """A replica that does as it is told."""
+    """A replica that executes the orders of rank 0."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica, self.limit = replica, RowLimit()
 
     def obey(self, order: dict[str, Any]) -> None:
-        """Do one thing together with rank 0."""
+        """Execute one order together with rank 0."""
         work: dict[str, Callable[..., None]] = {
             "sample": self.sample,
             "learn": self.learn,
@@ -102,24 +102,24 @@ class Follower:
         work[order.pop("what")](**order)
 
     def sample(self, task: Task) -> None:
-        """Draw this rank's part of the completions."""
+        """Sample this rank's part of the completions."""
         generator = torch.Generator()
         generator.set_state(task.generator)
-        with contextlib.suppress(Interrupted):  # rank 0 says what comes next
+        with contextlib.suppress(Interrupted):  # rank 0 sends the next order
             sample_together(task, self.replica.policy, self.replica.ranks, generator, limit=self.limit)
 
     def learn(self, collected: Any, generator: torch.Tensor, step: int) -> None:
-        """Make this rank's part of the passes of a step."""
+        """Run this rank's part of the passes of a step."""
         rank_generator = torch.Generator()
         rank_generator.set_state(generator)
         self.replica.learner.learn(collected, rank_generator, UpdateStats(step))
 
     def end_step(self) -> None:
-        """Move what follows a whole step."""
+        """Update the state that changes once per step."""
         self.replica.learner.end_step()
 
     def restore(self, restored: Restored) -> None:
-        """Take over the state of a checkpoint that rank 0 has chosen and verified."""
+        """Load the state of a checkpoint that rank 0 has chosen and verified."""
         restored_parts = {
             name: stateful for name, stateful in self.replica.parts.items() if name in restored.parts
         }
@@ -127,7 +127,7 @@ class Follower:
         self.replica.settle(restored)
 
     def gather(self, state_name: str) -> None:
-        """Give rank 0 this rank's part of an optimizer's state."""
+        """Send this rank's part of an optimizer's state to rank 0."""
         critic = self.replica.learner.critic_step
         optimizer = critic.critic.optimizer if state_name == "critic" and critic else self.replica.optimizer
         if isinstance(optimizer, ShardedOptimizer):

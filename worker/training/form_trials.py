@@ -1,4 +1,4 @@
-"""The forms of a prompt compared before launch: in which does the policy answer so that it can be graded."""
+"""Comparison of prompt forms before launch: in which form can the policy's answers be graded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,20 +16,20 @@ from worker.prompt import Prompt
 from worker.types import Completion
 
 MAX_PROMPTS, COMPLETIONS = 8, 4
-"""Of each form."""
+"""Numbers of samples. MAX_PROMPTS prompts are tried in each form, with COMPLETIONS completions each."""
 
 MAX_CHARACTERS = 2_000
-"""Of each text that the report repeats."""
+"""Maximum length, in characters, of each text that the report quotes."""
 
 THINKING = "enable_thinking"
-"""The variable by which Qwen3, SmolLM3 and others turn thinking off."""
+"""Template variable that turns thinking on or off in Qwen3, SmolLM3 and others."""
 
 Sample = Callable[[Policy, Sequence[Prompt], int], list[list[Completion]]]
 
 
 @dataclass(frozen=True)
 class Form:
-    """A form, as the policy's config would ask for it."""
+    """A prompt form, as the policy's config expresses it."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Form:
 def form_trials(
     policy: Policy, config: PolicyConfig, prompts: Sequence[Prompt], sample: Sample
 ) -> list[FormTrial]:
-    """Every form that the policy can be asked in, the config's own first."""
+    """Return every form in which the policy can be asked, the configured one first."""
     return [_trial(form, policy, config, prompts[:MAX_PROMPTS], sample) for form in _forms(policy, config)]
 
 
@@ -69,7 +69,7 @@ def _known_forms(template: str) -> Iterator[Form]:
 
 
 def shortened(text: str) -> str:
-    """A text as the report repeats it: storable and not too long."""
+    """Return a text as the report quotes it: storable and not too long."""
     text = clean_text(text)
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 

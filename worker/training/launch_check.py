@@ -1,4 +1,4 @@
-"""The check before launch: a run without steps that tries a config's problems, verifier and rewards.
+"""The launch check: a run without steps that tries a config's problems, verifier and rewards.
 
 sample    completions of training prompts, as the run would sample them
 grade     the reference answers, and texts without work
@@ -44,15 +44,15 @@ from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
 MAX_REFERENCES = 256
-"""Reference answers that are graded."""
+"""Maximum number of reference answers to grade."""
 
 MAX_PROBED = 32
-"""Prompts to which the texts without work are given."""
+"""Maximum number of prompts that are answered with texts without work."""
 
 MAX_EXAMPLES = 10
 
 SECTIONS = ("reward/", "length/", "text/", "tokens/")
-"""Metrics of a step that mean the same in a check."""
+"""Prefixes of step metrics that have the same meaning in a check."""
 
 
 class TextWithoutWork(NamedTuple):
@@ -97,7 +97,7 @@ class LaunchCheck:
         self.episodes = episodes_of(config, self.policy, settings)
 
     def check(self) -> Outcome:
-        """Check, unless somebody asks for an end meanwhile: then nothing is stored."""
+        """Run the check and store its report; store nothing if the run is asked to end meanwhile."""
         try:
             self.recorder.begin(-1)
             report, groups = self._report()
@@ -142,7 +142,7 @@ class LaunchCheck:
         return report.model_copy(update={"findings": conclusions}), groups
 
     def _sample(self, prompts: Sequence[Prompt]) -> list[Group]:
-        """Groups as the run would sample and reward them, of `evaluation.k` completions."""
+        """Sample and reward groups of `evaluation.k` completions as the run would."""
         count, policy = self.config.evaluation.k, self._behaviour()
         if self.episodes is None:
             return self._scored(prompts, self._completions(policy, prompts, count))
@@ -168,11 +168,11 @@ class LaunchCheck:
         return shaped(groups, self.config.length, max_new_tokens=self.config.sampling.max_new_tokens)
 
     def _rewarded(self, prompts: Sequence[Prompt], write: Callable[[Prompt], str]) -> list[Group]:
-        """A group of one text for each prompt."""
+        """Return a scored group with one written text for each prompt."""
         return self._scored(prompts, [[as_completion(self.policy, write(prompt))] for prompt in prompts])
 
     def _references(self, prompts: Sequence[Prompt]) -> ReferenceCheck:
-        """The grades of the reference answers, in the form that the reward asks for."""
+        """Grade the reference answers, in the form that the reward requires."""
         answered = [prompt for prompt in prompts if prompt.answer.strip()]
         groups = self._rewarded(answered, lambda prompt: self._in_form(boxed(prompt.answer)))
         wrong = [
@@ -224,7 +224,9 @@ class LaunchCheck:
         return f"{'' if self.scorer.opens_think else OPEN}\n{CLOSE}\n\n{answer}"
 
     def _failure(self) -> str:
-        """Words about completions that could not be scored or checked in time; empty: there were none."""
+        """Return a sentence about completions that could not be scored or checked in time; "" if there were
+        none.
+        """
         if self.scorer.failures:
             return f"{self.scorer.failures} texts could not be scored: {self.scorer.last_failure}"
         if self.scorer.timeouts:
@@ -251,13 +253,13 @@ class LaunchCheck:
 
 
 def reporting(data: DataConfig) -> DataConfig:
-    """The choice of rows, with overlaps and near duplicates looked at in any case."""
+    """Return the row selection config with overlap and near-duplicate detection enabled."""
     looked_at = [name for name in ("contamination", "near_duplicates") if getattr(data, name) == "ignore"]
     return data.with_(**dict.fromkeys(looked_at, "report"))
 
 
 def rows_report(selection: Selection) -> RowsReport:
-    """The report on one source of rows."""
+    """Return the report on one source of rows."""
     return RowsReport(
         source=selection.source,
         rows=selection.rows,
@@ -272,7 +274,7 @@ def rows_report(selection: Selection) -> RowsReport:
 
 
 def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
-    """The first `count` different training prompts of a run; fewer where the problems repeat themselves."""
+    """Return the first `count` different training prompts of a run, or fewer if the problems repeat."""
     by_task: dict[str, Prompt] = {}
     for cursor in range(2 * count):
         [prompt] = mixture.prompts(cursor, 1)
@@ -283,18 +285,18 @@ def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
 
 
 def as_completion(policy: Policy, text: str) -> Completion:
-    """A text as if the policy had written and ended it."""
+    """Return a text as a completion that the policy wrote and ended."""
     ids = np.array(policy.form.encode(text, add_special_tokens=False), dtype=np.int64)
     zeros = np.zeros(len(ids), dtype=np.float32)
     return Completion(ids, text, ("",) * len(ids), "stop", sampler_logprobs=zeros, entropies=zeros)
 
 
 def boxed(answer: str) -> str:
-    """The answer in a box."""
+    """Return the answer in a LaTeX box."""
     return f"\\boxed{{{answer}}}"
 
 
 def ten_answers(right: str, candidates: Sequence[str]) -> list[str]:
-    """The right answer, then nine others: of other prompts as far as they differ, else numbers."""
+    """Return the right answer and nine wrong ones: answers of other prompts if they differ, else numbers."""
     wrong = dict.fromkeys([*candidates, *map(str, range(10))])
     return [right, *(answer for answer in wrong if answer != right)][:10]

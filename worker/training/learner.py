@@ -54,28 +54,28 @@ from worker.training.update_stats import (
 from worker.types import Group
 
 LIFT_EVERY = 10
-"""Steps between two measurements of policy/lift_*, which need a forward pass."""
+"""Number of steps between two measurements of policy/lift_*, which need a forward pass."""
 
 
 class LossShares(NamedTuple):
-    """Factors on the means of the loss for groups that were left out and not replaced."""
+    """Factors on the means of the loss that account for groups that were left out and not replaced."""
 
     groups: float = 1.0
-    """On means over completions or prompts."""
+    """Factor on means over completions or prompts."""
     tokens: float = 1.0
-    """On a mean over sampled tokens."""
+    """Factor on a mean over sampled tokens."""
 
 
 @dataclass(slots=True)
 class Baseline:
-    """The moving reward average that the `ema` baseline subtracts; 0 with any other."""
+    """Moving reward average that the `ema` baseline subtracts; 0 with any other baseline."""
 
     average: float = 0.0
     seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """Rewards, and who was scored, of the step so far."""
+    """Rewards of the step so far, with masks of the scored completions."""
 
     def move(self, advantage: knobs.Advantage) -> None:
-        """Move by the rewards of the whole step."""
+        """Update the average with the rewards of the whole step."""
         if isinstance(advantage, knobs.MovingAverage) and self.seen:
             rewards, scored = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
             self.average = moving_average(self.average, rewards, scored, decay=advantage.decay)
@@ -95,7 +95,7 @@ class Baseline:
 
 
 class Learner:
-    """Owns the policy's weights during a step; `parts` is what it carries from step to step."""
+    """Owns the policy's weights during a step; `parts` is the state that it carries between steps."""
 
     def __init__(
         self,
@@ -108,9 +108,10 @@ class Learner:
         shards: ShardedModel | None = None,
         announce_critic: Callable[[], None] = lambda: None,
     ) -> None:
-        """`lull` is entered while gradients are computed, which needs no interpreter.
+        """Create the learner. The context `lull` is entered while gradients are computed without the
+        interpreter.
 
-        With `shards` of the policy every rank calls the same methods with the same arguments.
+        With `shards` of the policy, every rank calls the same methods with the same arguments.
         """
         self.config, self.policy, self.optimizer, self.lull = config, policy, optimizer, lull
         self.baseline = Baseline()
@@ -143,9 +144,9 @@ class Learner:
         *,
         old_policy: Policy | None = None,
     ) -> None:
-        """Train on the groups that the filters left, and add what happened to `update_stats`.
+        """Train on the groups that the filters left, and add statistics to `update_stats`.
 
-        `old_policy` is the policy that opened the step, where it differs from the present one.
+        `old_policy` is the policy that opened the step, if it differs from the current one.
         """
         groups = collected.training
         if not groups:
@@ -171,7 +172,7 @@ class Learner:
         update_stats.seconds += time.perf_counter() - started
 
     def end_step(self) -> None:
-        """Move what follows the whole step's measurements, once; call it after the step's last epoch."""
+        """Update the state that depends on the whole step; call it once, after the step's last epoch."""
         self.kl.move()
         self.entropy.move()
         self.baseline.move(self.config.objective.advantage)
@@ -185,7 +186,7 @@ class Learner:
         per_token: dict[str, Tensor],
         update_stats: UpdateStats,
     ) -> PolicyBatch:
-        """The policy's updates; returns the batch with the advantages that were applied."""
+        """Run the policy's updates and return the batch with the applied advantages."""
         applied, shares = batch.advantages.clone(), self._loss_shares(collected)
         groups = len(collected.trained)
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
@@ -205,10 +206,10 @@ class Learner:
     def _lift(
         self, tokens: TokenBatch, batch: PolicyBatch, groups: Sequence[Group], per_token: dict[str, Tensor]
     ) -> MetricSums:
-        """policy/lift_*: how far the step has moved the log-probability of a few right and wrong completions.
+        """Return policy/lift_*: the change of the log-probability of a few correct and incorrect completions.
 
-        They are of the first group that has both, at most one of each kind in 64 of the batch: the forward
-        pass over them is the price.
+        The completions come from the first group that has both kinds, at most one of each kind per 64
+        completions of the batch, because they need a forward pass.
         """
         right, wrong = lift_rows(groups)
         rows = torch.tensor(right + wrong, dtype=torch.long)
@@ -235,7 +236,7 @@ class Learner:
         return LossShares(filters.loss_share(trained=trained, total=total) * factor, tokens * factor)
 
     def _loss_tokens(self, groups: Iterable[Group]) -> int:
-        """Tokens that the loss of these groups may use."""
+        """Return the number of tokens that the loss of these groups may use."""
         completions = [completion for group in groups for completion in group.completions]
         masks = isinstance(self.config.length.truncated, MaskTruncated)
         return sum(
@@ -264,7 +265,9 @@ class Learner:
         *,
         old_policy: Policy | None,
     ) -> tuple[PolicyBatch, CriticEstimate | None]:
-        """The batch of the whole step with its advantages, and the critic's judgement where there is one."""
+        """Return the batch of the whole step with advantages, and the critic's estimate if there is a
+        critic.
+        """
         batch = self._steered(
             self.old_policy.batch(tokens, groups, update_stats, old_policy=old_policy), tokens, groups
         )
@@ -280,7 +283,7 @@ class Learner:
         return self._compared(groups, batch, rewards, scored), None
 
     def _steered(self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]) -> PolicyBatch:
-        """The batch with the coefficients of this step."""
+        """Return the batch with the loss coefficients of this step."""
         device = batch.mask.device
         kl_coef = self.kl.coefficients(domains_of(groups))
         entropy_coef = self.entropy.weights(entropies(groups, tokens).cpu(), batch.mask.cpu())
@@ -298,7 +301,7 @@ class Learner:
         scored: Tensor,
         old_policy: Policy | None,
     ) -> PolicyBatch:
-        """The batch with an advantage for each token, from all rewards (P, G) of the step."""
+        """Return the batch with an advantage for each token, from all rewards (P, G) of the step."""
         energies = self.old_policy.energies(tokens, old_policy)
         token_advantages = estimate_against_tokens(rewards, scored, batch.mask, energies)
         return replace(batch, advantages=token_advantages.float())
@@ -306,7 +309,7 @@ class Learner:
     def _compared(
         self, groups: Sequence[Group], batch: PolicyBatch, rewards: Tensor, scored: Tensor
     ) -> PolicyBatch:
-        """The batch with one advantage for each completion, from all rewards (P, G) of the step."""
+        """Return the batch with one advantage for each completion, from all rewards (P, G) of the step."""
         advantage = self.config.objective.advantage
         if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
             raise TypeError(f"{advantage.type} judges tokens")
@@ -329,7 +332,7 @@ class Learner:
     def _smoothed(
         self, prompts: Sequence[str], rewards: Tensor, scored: Tensor, advantage: knobs.RewardAdvantage
     ) -> Tensor:
-        """Advantages (P, G) by the history of each prompt; one that is drawn again has one visit more."""
+        """Return advantages (P, G) based on each prompt's history; a repeated prompt has one more visit."""
         advantages = torch.zeros_like(rewards)
         for rows in repeats(prompts):
             ids = [prompts[row] for row in rows]
@@ -341,7 +344,7 @@ class Learner:
         return advantages
 
     def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Rows of each optimizer batch: whole groups, shuffled when there are several batches."""
+        """Yield the rows of each optimizer batch: whole groups, shuffled if there are several batches."""
         parts = min(self.config.updates.minibatches, groups)
         order = torch.randperm(groups, generator=generator) if parts > 1 else torch.arange(groups)
         size = self.config.sampling.group_size
@@ -357,9 +360,9 @@ class Learner:
         update_stats: UpdateStats,
         shares: LossShares,
     ) -> float:
-        """One optimizer step on some rows of `tokens`, whose batch is given.
+        """Take one optimizer step on some rows of `tokens`, whose batch is given.
 
-        Returns the gradient norm; where it is not finite the step was skipped.
+        Returns the gradient norm; if it is not finite, the step was skipped.
         """
         chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
         before = update_stats.sums
@@ -412,7 +415,7 @@ class Learner:
         )
 
     def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: Seen) -> float:
-        """One step inside the trust region; only its first pass over the tokens is taken down."""
+        """Take one step inside the trust region; only the first pass over the tokens is recorded."""
         record = [seen]
 
         def surrogate() -> Iterator[Tensor]:

@@ -1,4 +1,4 @@
-"""Standard input as the lifeline of a process, and the words in which it says why it failed."""
+"""Standard input as the lifeline of a process, and the format in which a process reports its failure."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from worker.outcome import EXIT_ORPHANED, REASON_CHARACTERS
 
 
 def await_line() -> bytes:
-    """The first line of standard input; at its end the process exits.
+    """Return the first line of standard input; exit the process if the input ends.
 
-    Not through sys.stdin: its buffer would hide the lifeline's end from os.read.
+    Reads the descriptor directly, because the buffer of sys.stdin would hide the end of input from os.read.
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -31,7 +31,7 @@ def exit_at_end() -> NoReturn:
 
 
 def failure(error: BaseException) -> dict[str, str]:
-    """The reason that is stored: one line, and whether memory ran out."""
+    """Return the reason to store: one line, and whether memory ran out."""
     text = str(error).strip().splitlines()
     name = type(error).__name__
     is_memory = is_memory_error(error)
@@ -42,5 +42,5 @@ def failure(error: BaseException) -> dict[str, str]:
 
 
 def failure_text(error: BaseException) -> str:
-    """The line by which a process tells it."""
+    """Return the line with which a process reports its failure."""
     return json.dumps({"failed": failure(error)})

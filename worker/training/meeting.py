@@ -1,6 +1,6 @@
 """The directory in which the ranks of a run meet, and removal of those whose processes were killed.
 
-A directory is in use while somebody holds the lock of its file `alive`; the lock ends with its process.
+A directory is in use while a process holds the lock of its file `alive`. The lock ends with its process.
 """
 
 import contextlib
@@ -17,13 +17,17 @@ ALIVE = "alive"
 
 @contextlib.contextmanager
 def meeting_directory() -> Iterator[Path]:
-    """A directory that nobody else may open: whoever wrote there could join the group."""
+    """Create a directory that no other user may open, because anyone who can write there could join the
+    group.
+    """
     remove_abandoned()
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         with (directory / f".{ALIVE}").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            (directory / f".{ALIVE}").rename(directory / ALIVE)  # with its lock: it is never seen without
+            (directory / f".{ALIVE}").rename(
+                directory / ALIVE
+            )  # renamed with its lock, so the file never appears unlocked
             yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The nodes of a run as its trainer, rank 0 on the first of them, sees them: it calls them and watches them.
+"""The nodes of a run as seen by its trainer, rank 0 on the first node, which calls and watches them.
 
-All goes through SQL: the leader writes its order into its row, the others answer in theirs. What keeps a node
-from coming, or ends its part, ends the attempt with that reason.
+All communication goes through SQL. The leader writes its order into its row, and the other nodes answer in
+their rows. If a node cannot join or fails, the attempt ends with the node's reason.
 """
 
 import json
@@ -42,19 +42,19 @@ from worker.policy.ranks import Meeting, UnlikeRanks
 logger = logging.getLogger(__name__)
 
 COME_SECONDS = 120.0
-"""Nodes that were called get so long to come."""
+"""Seconds that called nodes get to join."""
 
 LOOK_SECONDS = 0.5
-"""How often the leader looks at the other nodes' rows."""
+"""Seconds between two reads of the other nodes' rows by the leader."""
 
 BROKEN_SECONDS = 3 * BEAT_SECONDS
-"""Once the connection to a rank has broken, a node that is silent for so long is lost."""
+"""Seconds of silence after which a node counts as lost once the connection to a rank has broken."""
 
 LINGER_SECONDS = BROKEN_SECONDS + 2.0
-"""A leader that has lost a rank waits so long for the reason."""
+"""Seconds that a leader waits for the reason after it has lost a rank."""
 
 OWN_WORD_SECONDS = 2.0
-"""Where another node fails the leader often fails alike; it gets so long to say so itself."""
+"""Seconds that the leader gets to report its own failure after another node has failed."""
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class NodeGroup:
     attempt: int
     state: Path
     node: Mapping[str, Any]
-    """What is known of this node: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
+    """Facts about this node: `group`, `nodes`, `worker_id`, `ip`, `interface`, `port`."""
     stopping: threading.Event
     come_seconds: float = COME_SECONDS
     seats: list[Seat] = field(default_factory=list)
-    """The nodes that have come, by rank."""
+    """Nodes that have joined, by rank."""
     listener: socket.socket | None = None
     _nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     _is_over: threading.Event = field(default_factory=threading.Event)
@@ -79,11 +79,11 @@ class NodeGroup:
 
     @property
     def file(self) -> Path:
-        """File by which the other nodes show that they share the state directory."""
+        """File by which the other nodes prove that they share the state directory."""
         return nonce_file(self.state, self.run_id, self.attempt)
 
     def call(self) -> Meeting:
-        """Call the other nodes and wait until all have come; raises NodeLost, UnlikeRanks and Fenced."""
+        """Call the other nodes and wait until all have joined; raises NodeLost, UnlikeRanks and Fenced."""
         self.listener = listen(self.node["ip"], self.node["port"])
         self.file.parent.mkdir(mode=0o700, exist_ok=True)
         self.file.write_text(self._nonce, encoding="ascii")
@@ -103,7 +103,7 @@ class NodeGroup:
             if reason := difference(self.seats):
                 raise UnlikeRanks(reason)
             workers = [seat.worker_id for seat in self.seats]
-            if workers != called:  # another worker may take a node's place until all have come
+            if workers != called:  # another worker may take a node's place until all have joined
                 self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
             if self.stopping.wait(LOOK_SECONDS):
                 raise NodeLost("the worker was asked to end")
@@ -111,7 +111,7 @@ class NodeGroup:
                 raise NodeLost(f"{missing} did not come within {self.come_seconds:g} s")
 
     def _missing(self) -> str:
-        """The first node that has not come yet, by its name; raises UnlikeRanks for one that refuses."""
+        """Return the name of the first node that has not joined yet; raises UnlikeRanks if a node refuses."""
         self.seats = consult(self.sessions, lambda session: seats_of(session, self.node["group"]))
         seat_by_rank = {seat.rank: seat for seat in self.seats}
         late = ""
@@ -135,7 +135,7 @@ class NodeGroup:
         say(session, self.node["group"], 0, self.node["worker_id"], order)
 
     def _watch(self) -> None:
-        """End the attempt as soon as a node says that its part has ended, or says nothing any more."""
+        """End the attempt as soon as a node reports that its part has ended, or falls silent."""
         seen: dict[int, tuple[float, float]] = {}
         while not self._is_over.wait(LOOK_SECONDS):
             try:
@@ -143,7 +143,7 @@ class NodeGroup:
                     seat_by_rank = {seat.rank: seat for seat in seats_of(session, self.node["group"])}
             except SQLAlchemyError as error:
                 logger.warning("cannot see the other nodes: %s", first_line(error))
-                seen.clear()  # they cannot show themselves either
+                seen.clear()  # the nodes cannot write to the database either
                 continue
             for seat in self.seats[1:]:
                 self._judge(seat, seat_by_rank.get(seat.rank), seen)
@@ -167,7 +167,7 @@ class NodeGroup:
             self._end(f"{seat.title} was lost", is_own_fault=False)
 
     def _end(self, reason: str, *, is_own_fault: bool, of: tuple[Seat, Answer] | None = None) -> None:
-        """End this process; the run's log gets what the ranks of the node printed last."""
+        """End this process, and print the last output of the node's ranks to the run's log."""
         if self._is_over.wait(OWN_WORD_SECONDS if is_own_fault else 0):
             return
         if of is not None:
@@ -178,12 +178,12 @@ class NodeGroup:
         os._exit(EXIT_FAILED)
 
     def linger(self) -> None:
-        """A rank is gone: wait for the word of its node, which ends this process."""
+        """Wait for the node of a lost rank to report why; its report ends this process."""
         self._is_broken.set()
         time.sleep(LINGER_SECONDS)
 
     def close(self) -> None:
-        """The run needs them no more."""
+        """Release the nodes."""
         self._is_over.set()
         if self._thread is not None:
             self._thread.join()
@@ -193,14 +193,14 @@ class NodeGroup:
 
 
 def repeat_output(seat: Seat, answer: Answer) -> None:
-    """Print the last lines of a node whose ranks have failed: this process's output is the run's log."""
+    """Print the last lines of a node whose ranks have failed, so that they appear in the run's log."""
     for line in answer.output.splitlines():
         sys.stdout.write(f"{seat.title}: {line}\n")
     sys.stdout.flush()
 
 
 def _refuse(seat: Seat, answer: Answer) -> None:
-    """Raise the reason of a node that does not come."""
+    """Raise the reason why a node does not join."""
     if answer.state == "refused":
         raise UnlikeRanks(f"{seat.title} {answer.reason}")
     if answer.state == "leaving":

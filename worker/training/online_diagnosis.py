@@ -1,4 +1,4 @@
-"""Diagnosis of the run while it trains: every few steps, told when it changes, obeyed by stop rules."""
+"""Diagnosis of the run during training: every few steps, reported when it changes, used by stop rules."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class OnlineDiagnosis:
-    """Takes every step's metrics. A fault in a detector ends up in the run's output and never in training."""
+    """Diagnoses a run from its step metrics. An error in a detector is logged and never ends training."""
 
     def __init__(self, config: RunConfig, recorder: Recorder) -> None:
         self._document = config.model_dump(mode="json")
@@ -29,11 +29,11 @@ class OnlineDiagnosis:
         self._log = GrowingLog(self._document)
         self._step = self._judged_step = 0
         self._last: Diagnosis | None = None
-        """At the last step at which it was due."""
+        """Diagnosis at the last step at which it was due."""
         self._outcome: Outcome | None = None
 
     def begin(self, step: int) -> None:
-        """Continue behind a step with what is recorded up to it, which a fork inherits."""
+        """Start after a step with the recorded metrics up to it, which a fork inherits."""
         recorded = self._recorder.read(lambda session: series_of(session, self._recorder.run_id))
         self._log = GrowingLog(
             self._document, {name: series.between(0, step) for name, series in recorded.items()}
@@ -43,19 +43,19 @@ class OnlineDiagnosis:
         self._recorder.verdict(VerdictRecord(columns_of(self._last, due if self._last else None)))
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Enter a step's metrics and, if it is due, judge the run."""
+        """Add a step's metrics and, if it is due, diagnose the run."""
         self._step, self._outcome = step, None
         self._log.take(step, metrics)
         if is_due(step):
             self._judge(is_told=True)
 
     def end(self, *, is_final: bool) -> None:
-        """Judge the run as it ends; a run that goes on some day tells what is new at its next due step."""
+        """Diagnose the run at its end; a run that will continue reports news at its next due step."""
         if self._step and self._judged_step != self._step:
             self._judge(is_told=is_final)
 
     def reason_to_end(self) -> Outcome | None:
-        """The outcome by the first stop rule that holds since this step."""
+        """Return the outcome of the first stop rule that holds since this step."""
         return self._outcome
 
     def _judge(self, *, is_told: bool) -> None:
@@ -85,7 +85,7 @@ class OnlineDiagnosis:
 
 
 def _onsets(told: list[News], now: Diagnosis) -> dict[KeptFor, Interval]:
-    """The onset of a verdict that is new, and the earliest of all warnings when one is."""
+    """Return the onset of a new verdict, and the earliest onset of all warnings if there is a new one."""
     onsets: dict[KeptFor, Interval] = {
         change.kind: change.onset for change in told if change.kind == "verdict" and change.onset is not None
     }

@@ -1,4 +1,4 @@
-"""Loss passes: forward pass and loss of each micro-batch of an update, and the figures that they leave."""
+"""Loss passes: forward pass and loss of each micro-batch of an update, and the statistics they record."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,28 +19,28 @@ from worker.training.update_stats import UpdateStats, choices_of, keep_tokens
 
 
 class Seen(NamedTuple):
-    """The values that the passes of an update leave behind."""
+    """Values recorded by the passes of an update."""
 
     per_token: dict[str, Tensor]
-    """(B, T) values of the step, at the last update of each token."""
+    """Values (B, T) of the step, at the last update of each token."""
     added: dict[str, Tensor]
-    """(B, T) contributions to this update's loss; dropped when it is repeated with less memory."""
+    """Contributions (B, T) to this update's loss, dropped when it is repeated with less memory."""
     update_stats: UpdateStats
 
 
 class MicroBatch(NamedTuple):
-    """A micro-batch."""
+    """Rows of one micro-batch."""
 
     rows: Tensor
-    """Its rows in the optimizer batch."""
+    """Rows of the micro-batch in the optimizer batch."""
     learns: bool = True
-    """Whether its loss has a gradient; without one only its figures are taken down."""
+    """Whether the loss has a gradient; otherwise only statistics are recorded."""
 
 
 def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
-    """(B,) bool, on the CPU: the rows that go through a backward pass.
+    """Return the rows that go through a backward pass, (B,) bool, on the CPU.
 
-    A group learns as one, because its rows share prefixes; where no group does, all of them go through a
+    All rows of a group learn together, because they share prefixes. If no group learns, all rows go through a
     backward pass, so that the optimizer still steps.
     """
     learning = has_gradient(batch, objective)
@@ -49,7 +49,7 @@ def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
 
 
 def apart(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
-    """Micro-batches in which no row learns apart from those in which all do."""
+    """Separate the micro-batches in which no row learns from those in which all rows learn."""
     split = [
         MicroBatch(indices[learning[indices] == learns], learns)
         for indices in parts
@@ -59,19 +59,19 @@ def apart(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
 
 
 class OptimizerBatch(NamedTuple):
-    """The rows of a step that one optimizer step is for."""
+    """Rows of a step for one optimizer step."""
 
     tokens: TokenBatch
-    """The whole step."""
+    """Tokens of the whole step."""
     rows: Tensor
-    """(B,) which of its rows."""
+    """Indices (B,) of the rows of this optimizer batch."""
     batch: PolicyBatch
-    """What the loss needs of them."""
+    """Inputs of the loss for these rows."""
     weights: Denominators
 
 
 Score = Callable[..., Routed]
-"""`routed_logprobs` of some model."""
+"""Function with the signature of `routed_logprobs`, bound to a model."""
 
 
 def loss_passes(
@@ -84,9 +84,9 @@ def loss_passes(
     seen: Seen | None = None,
     silent: Score | None = None,
 ) -> Iterator[PolicyLoss]:
-    """The loss of each micro-batch under the present weights; `seen` takes it down, if given.
+    """Yield the loss of each micro-batch under the current weights, and record statistics in `seen` if given.
 
-    `silent` scores the micro-batches that do not learn, where these need another model.
+    `silent` scores the micro-batches that do not learn, if these need another model.
     """
     for rows, learns in parts:
         chosen = rows.to(of.batch.mask.device)
@@ -120,6 +120,8 @@ def loss_passes(
 
 
 def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:
-    """sampling/kept_mass: mean probability of what the sampler kept, under the present weights."""
+    """Return sampling/kept_mass: mean probability of the tokens the sampler kept, under the current
+    weights.
+    """
     mass = scored.kept_mass * mask[:, : scored.kept_mass.shape[1]]
     return MetricSums({"sampling/kept_mass": Mean(mass.sum(), mask.sum())})

@@ -10,7 +10,7 @@ from torch import Tensor
 from worker.objective.smoothing import Visits
 
 Entry = tuple[float, float, float]
-"""Visits, mean and variance of a prompt's rewards."""
+"""Number of visits, and mean and variance of a prompt's rewards."""
 
 UNSEEN: Entry = (0.0, 0.0, 0.0)
 
@@ -22,12 +22,12 @@ class PromptHistory:
         self._entries: dict[str, Entry] = {}
 
     def visits(self, prompts: Sequence[str]) -> Visits:
-        """The earlier visits of P prompts, by id."""
+        """Return the earlier visits of P prompts, by id."""
         columns = torch.tensor([self._entries.get(id_, UNSEEN) for id_ in prompts], dtype=torch.float64)
         return Visits(*columns.unsqueeze(2).unbind(dim=1))
 
     def remember(self, prompts: Sequence[str], visits: Visits) -> None:
-        """Take over what is known after a step."""
+        """Store the visits as they are after a step."""
         numbers = torch.cat(visits, dim=1).tolist()
         self._entries.update(zip(prompts, map(tuple, numbers), strict=True))
 
@@ -46,7 +46,7 @@ class PromptHistory:
 
 
 def repeats(prompts: Sequence[str]) -> list[list[int]]:
-    """Positions of the prompts that appear for the first time, of those that do for the second, and so on.
+    """Return the positions of prompts that appear for the first time, for the second time, and so on.
 
     Example: repeats(["a", "b", "a"]) -> [[0, 1], [2]]
     """

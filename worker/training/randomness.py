@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def seed_generators(seed: int) -> None:
-    """Begin the global generators of Python, numpy and torch with a seed: plugins may draw from them."""
+    """Seed the global generators of Python, numpy and torch, which plugins may use."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - libraries use it
     torch.manual_seed(seed)
@@ -19,7 +19,7 @@ def seed_generators(seed: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Randomness:
-    """The global generators of Python, numpy and torch, and the trainer's own ones by name."""
+    """State of the global generators of Python, numpy and torch, and of the trainer's named generators."""
 
     generators: Mapping[str, torch.Generator]
 
@@ -46,7 +46,7 @@ class Randomness:
         return states | generator_states
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
-        """See Stateful; a GPU that is not there is passed over."""
+        """See Stateful; the state of a missing GPU is ignored."""
         version, *words = tensors["python"].tolist()
         random.setstate((version, tuple(words), *(tensors["python/gauss"].tolist() or [None])))
         *keys, position, has_gauss = tensors["numpy"].tolist()

@@ -1,4 +1,4 @@
-"""The passes of an update that one rank makes, and what all ranks have seen in theirs."""
+"""The passes of an update that one rank runs, and the merged statistics of all ranks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,28 +18,28 @@ from worker.training.update_stats import UpdateStats, keep_tokens
 
 @dataclass(frozen=True, slots=True)
 class RankPasses:
-    """Splits updates among the ranks; one that is alone makes all passes itself."""
+    """Splits updates among the ranks; a single rank runs all passes itself."""
 
     policy: Policy
     shards: ShardedModel | None = None
 
     @property
     def ranks(self) -> Ranks:
-        """The ranks that share the passes."""
+        """Ranks that share the passes."""
         return ALONE if self.shards is None else self.shards.ranks
 
     @property
     def silent(self) -> Score:
-        """Scores rows without gradient: each rank does so alone, with the whole model."""
+        """Function that scores rows without gradient; each rank does so separately, with the whole model."""
         return partial(routed_logprobs, self.policy.model)
 
     @property
     def score(self) -> Score:
-        """Scores rows that learn; all ranks at once."""
+        """Function that scores rows that learn; all ranks call it together."""
         return self.silent if self.shards is None else self.shards
 
     def own(self, tokens: TokenBatch, learning: Tensor) -> Tensor:
-        """The rows of this rank: its part of those that learn, and of the others."""
+        """Return the rows of this rank: its part of the rows that learn, and of the others."""
         if self.ranks.is_alone:
             return torch.arange(len(tokens))
         sizes = tokens.lengths + tokens.prompt_lengths
@@ -47,18 +47,18 @@ class RankPasses:
         return torch.cat([rows[self.ranks.own(sizes[rows])] for rows in kinds])
 
     def keep_up(self, tokens: TokenBatch, missing: int, take: Callable[[], None], temperature: float) -> None:
-        """Passes whose gradient is 0, for as many as other ranks have more than this one."""
+        """Run passes with gradient 0 to match the number of passes of the other ranks."""
         for _ in range(missing):
             scored = self.score(tokens.rows(slice(1)), temperature=temperature).scored
             (scored.logprobs.sum() * 0).backward()
             take()
 
     def begin(self, seen: Seen) -> Seen:
-        """Takes down what the passes of this rank leave."""
+        """Return the record for the passes of this rank."""
         return seen if self.ranks.is_alone else Seen({}, {}, UpdateStats())
 
     def join(self, mine: Seen, rows: Tensor, seen: Seen, shape: torch.Size, device: torch.device) -> None:
-        """Put together what all ranks have seen; `rows` of the step are this rank's."""
+        """Merge the records of all ranks; `rows` are the rows of the step that this rank computed."""
         if self.ranks.is_alone:
             return
         values, added = ({name: value[rows] for name, value in by_name.items()} for by_name in mine[:2])

@@ -1,4 +1,4 @@
-"""Sampling on several ranks: each draws the completions of some prompts, as one would draw them alone."""
+"""Sampling on several ranks. Each samples some of the prompts and gets the result of a single sampler."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -26,24 +26,24 @@ _numbers = count(1)
 
 
 class Task(NamedTuple):
-    """The completions that all ranks draw together."""
+    """A batch of completions that all ranks sample together."""
 
     prompts: Sequence[Prompt]
     group_size: int
     decoding: Decoding
     generator: Tensor
-    """State of the generator before the call."""
+    """State of the random generator before the call."""
     beginnings: Sequence[Sequence[int]]
     knobs: dict[str, Any]
-    """KNOBS of the sampler."""
+    """Values of KNOBS for the sampler."""
     rows: int = 0
-    """Most completions at once that a rank has found to fit; 0: memory never ran out."""
+    """Largest number of completions at once that fits on a rank; 0 if memory never ran out."""
     number: int = 0
-    """Of the call, from 1."""
+    """Number of the call, from 1."""
 
 
 class ShareSampler(Sampler):
-    """Draws some of the rows of a call with the random numbers that they have in the whole call."""
+    """Samples some of the rows of a call with the random numbers that they have in the whole call."""
 
     rows_of_call = 0
     first_row = 0
@@ -57,7 +57,7 @@ class RankSampler(Sampler):
     """The sampler of rank 0, which lets all ranks sample."""
 
     order: Order
-    """Tells the other ranks."""
+    """Function that sends an order to the other ranks."""
     ranks: Ranks
 
     def sample(
@@ -71,7 +71,9 @@ class RankSampler(Sampler):
     ) -> list[list[Completion]]:
         """See Sampler."""
         for prompt, begun in zip(prompts, beginnings or [()] * len(prompts), strict=True):
-            self.policy.encode(prompt, room=len(begun) + sampling.max_new_tokens)  # one that is refused
+            self.policy.encode(
+                prompt, room=len(begun) + sampling.max_new_tokens
+            )  # raises for a prompt that is refused
         task = Task(
             prompts,
             group_size,
@@ -89,9 +91,9 @@ class RankSampler(Sampler):
 
 
 def sampler_of_ranks(replica: Replica) -> Callable[..., Sampler]:
-    """Makes samplers of a run on several ranks.
+    """Return a function that creates the samplers of a run on several ranks.
 
-    Only the present weights are there on all ranks: a sampler of older ones works alone.
+    Only the current weights exist on all ranks, so a sampler of older weights works alone.
     """
 
     def make(policy: Policy, **knobs: Any) -> Sampler:
@@ -105,12 +107,12 @@ def sampler_of_ranks(replica: Replica) -> Callable[..., Sampler]:
 
 
 def store_of_ranks() -> Any:
-    """The store at which the ranks have met."""
+    """Return the store through which the ranks have met."""
     return dist.distributed_c10d._get_default_store()  # noqa: SLF001 - torch has no public name for it
 
 
 def told_to_all(store: Any, ranks: Ranks, number: int, is_unwanted: Callable[[], bool]) -> Callable[[], bool]:
-    """Whether a call's completions are wanted no more: rank 0 knows, and leaves a note for the others."""
+    """Return a function that says whether a call is cancelled: rank 0 decides and notes it for the others."""
     note = f"unwanted/{number}"
 
     def is_over() -> bool:
@@ -132,9 +134,9 @@ def sample_together(
     limit: RowLimit,
     is_unwanted: Callable[[], bool] = lambda: False,
 ) -> list[list[Completion]]:
-    """The completions of all ranks, in the order of the prompts; `generator` is moved on.
+    """Return the completions of all ranks, in the order of the prompts, and advance `generator`.
 
-    What one rank finds to fit in memory is the limit of all from the next call on.
+    The row limit that one rank finds applies to all ranks from the next call on.
     """
     limit.lower(task.rows)
     prompts = len(task.prompts)
@@ -152,7 +154,7 @@ def sample_together(
                 own_prompts, task.group_size, task.decoding, generator, beginnings=task.beginnings[first:last]
             )
         else:
-            sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - moves it on
+            sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - advances it
     except Interrupted:
         completions = None
     gathered = ranks.gathered((completions, limit.rows), is_patient=True)

@@ -1,4 +1,4 @@
-"""The reference policy of a run, and when it follows the policy."""
+"""The reference policy of a run, and the updates that make it follow the policy."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,11 +17,11 @@ from worker.policy.optimizer import PolicyOptimizer
 from worker.state import Stateful
 
 PART = "reference"
-"""Name of the part; a checkpoint holds the moved weights under it."""
+"""Name of the checkpoint part that holds the updated reference weights."""
 
 
 class ReferenceChanged(Conflict):
-    """A run cannot go on against another reference than the one it began with."""
+    """A run cannot continue against a reference other than the one it started with."""
 
     def __init__(self, expected: str, actual: str) -> None:
         super().__init__(
@@ -32,10 +32,10 @@ class ReferenceChanged(Conflict):
 
 
 def reference_for(policy: Policy, config: RunConfig) -> Policy | None:
-    """The reference that a run begins with, where its objective has one.
+    """Return the reference that a run starts with, or None if its objective has none.
 
-    It is the policy as it came. Under a fresh adapter that is the base, which needs no second copy; weights
-    that never train are shared in any case.
+    The reference is the initial policy. With a new adapter it is the base model, which needs no second copy.
+    Weights that are never trained are shared in any case.
     """
     if not config.objective.needs_reference:
         return None
@@ -46,10 +46,11 @@ def reference_for(policy: Policy, config: RunConfig) -> Policy | None:
 
 
 class ReferenceUpdates:
-    """Moves the weights of `reference`, in place; without one nothing ever happens.
+    """Updates the weights of `reference` in place. Without a reference nothing happens.
 
-    A resumed run measures the KL to the same reference: the weights are state from the first move on, and
-    until then their digest is, because what a policy's name stands for may have changed meanwhile.
+    A resumed run measures the KL to the same reference. After the first update the weights are stored as
+    state. Before that only their digest is stored, because the model behind a policy's name may have changed
+    meanwhile.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ReferenceUpdates:
         self.has_moved = False
         self.follows = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         """Names of the weights in which policy and reference may differ."""
-        # under an adapter only the base must be found again: what the reference has beside it is stored
+        # with an adapter, only the base is checked; the reference's adapter is stored
         self.loaded = policy.base_sha256 or ("" if reference is None else digest(self._weights()))
         self.best = -1.0
         self.last = -1.0
@@ -67,18 +68,18 @@ class ReferenceUpdates:
 
     @property
     def parts(self) -> dict[str, Stateful]:
-        """Itself, where there is a reference."""
+        """Return this object under its name if there is a reference, else nothing."""
         return {} if self.reference is None else {PART: self}
 
     def saw(self, accuracy: float | None) -> None:
-        """Take note of an evaluation."""
+        """Record the accuracy of an evaluation."""
         if accuracy is None:
             return
         self.waited = 0 if accuracy > self.best else self.waited + 1
         self.best, self.last = max(self.best, accuracy), accuracy
 
     def after_step(self, step: int) -> str:
-        """Move the reference if it is time to, and say what happened; else an empty text."""
+        """Update the reference if it is due, and return a description of the update, else ""."""
         if self.reference is None:
             return ""
         match self.knob:
@@ -123,7 +124,7 @@ class ReferenceUpdates:
         self.has_moved = True
 
     def _weights(self) -> dict[str, Tensor]:
-        """The weights of its own: all, or those of an adapter."""
+        """Return the reference's own weights: all of them, or only those of its adapter."""
         named = {} if self.reference is None else dict(self.reference.model.named_parameters())
         return {name: weight for name, weight in named.items() if name in self.follows}
 
@@ -132,12 +133,12 @@ class ReferenceUpdates:
         return {"best": self.best, "last": self.last, "waited": self.waited, "loaded": self.loaded}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The reference's weights by name, once they are not those that were loaded; its adapter always."""
+        """Return the reference's weights by name after their first update; adapter weights always."""
         is_stored = self.has_moved or self.policy.base_sha256
         return {name: weight.detach() for name, weight in self._weights().items()} if is_stored else {}
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """See Stateful. Raises ReferenceChanged where the weights that were loaded now are others."""
+        """See Stateful. Raises ReferenceChanged if the loaded weights differ from the stored digest."""
         if not tensors and values["loaded"] != self.loaded:
             raise ReferenceChanged(values["loaded"], self.loaded)
         self.best, self.last, self.waited = values["best"], values["last"], values["waited"]

@@ -24,7 +24,7 @@ Lull = Callable[[], AbstractContextManager[None]]
 
 
 class Replica:
-    """The models of a run and what trains them."""
+    """The models of a run with their optimizer and learner."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class Replica:
         ranks: Ranks = ALONE,
         lull: Lull = nullcontext,
     ) -> None:
-        """Every rank of a run builds one from the same config; raises InvalidConfig."""
+        """Build the models; every rank of a run does so from the same config. Raises InvalidConfig."""
         self.config, self.ranks = config, ranks
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
         if config.resources.activation_checkpointing:
             enable_recompute(self.policy.model)
         if not ranks.is_alone:
-            compute_by_rows(self.policy.model)  # as the shards do
+            compute_by_rows(self.policy.model)  # like the shards
         is_packable = config.updates.rule == "adam" and ranks.is_alone
         self.unpacked = enable_packing(self.policy.model, config.resources.packing) if is_packable else ""
         reference = reference_for(self.policy, config)
@@ -79,11 +79,11 @@ class Replica:
         )
 
     def order(self, order_name: str, **knobs: Any) -> None:
-        """Let the other ranks do what this one does now; nothing if it is alone."""
+        """Send an order to the other ranks; does nothing if there are none."""
         if not self.ranks.is_alone:
             self.ranks.order({"what": order_name, **knobs})
 
     def settle(self, restored: Restored) -> None:
-        """Bring the shards in line with weights that were restored without the optimizer's own state."""
+        """Update the shards after weights were restored without the optimizer's state."""
         if isinstance(self.optimizer, ShardedOptimizer) and "optimizer" not in restored.parts:
             self.optimizer.restore({}, {})

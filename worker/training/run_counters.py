@@ -11,30 +11,30 @@ from worker.outcome import Status
 
 @dataclass(slots=True)
 class RunCounters:
-    """Counters of a run; a part of its state."""
+    """Counters of a run, one part of its state."""
 
     step: int = 0
-    """Last finished step."""
+    """Last completed step."""
     cursor: int = 0
-    """Prompts taken."""
+    """Number of prompts used."""
     tokens: int = 0
-    """Tokens generated."""
+    """Number of tokens generated."""
     wall_seconds: float = 0.0
-    """Training time, pauses left out."""
+    """Training time in seconds, excluding pauses."""
     empty_steps: int = 0
-    """Steps in a row without signal."""
+    """Number of consecutive steps without signal."""
     short_steps: int = 0
-    """Steps in a row that refilling could not fill."""
+    """Number of consecutive steps that refilling could not fill."""
     skipped_steps: int = 0
-    """Steps in a row whose every update was not finite."""
+    """Number of consecutive steps in which no update was finite."""
     accuracy: float | None = None
-    """The accuracy that decides about the best checkpoint, at this very step, if it was measured."""
+    """Accuracy at this step that selects the best checkpoint; None if it was not measured."""
     decision: tuple[Status, str] | None = None
-    """Status and reason for which a stop rule ended the run after this very step, if one did."""
+    """Status and reason with which a stop rule ended the run after this step, if one did."""
     microbatch_tokens: int = 0
-    """Most tokens of a micro-batch that fitted in memory; 0: memory never ran out."""
+    """Largest number of tokens of a micro-batch that fits in memory; 0 if memory never ran out."""
     sampled_rows: int = 0
-    """Most completions that were sampled at once and fitted in memory; 0: memory never ran out."""
+    """Largest number of completions sampled at once that fits in memory; 0 if memory never ran out."""
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

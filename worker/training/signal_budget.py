@@ -1,4 +1,4 @@
-"""The signal budget of a step: how much of what was sampled moved the policy, and why the rest did not."""
+"""The signal budget of a step: what share of the samples changed the policy, and why the rest did not."""
 
 from collections import Counter
 
@@ -9,10 +9,10 @@ from worker.types import Group
 
 
 def signal_budget(collected: Collected, update_stats: UpdateStats, seconds: float) -> dict[str, float]:
-    """signal/*, time/signal/*: the parts of a step's completions, tokens and `seconds`; nothing without any.
+    """Return signal/* and time/signal/*: shares of completions, tokens and `seconds`; empty without any.
 
-    Sampling and scoring are shared by the tokens of the groups that this step sampled, all other time by the
-    tokens of those that trained.
+    The time of sampling and scoring is divided among the tokens of the groups that this step sampled. All
+    other time is divided among the tokens of the groups that trained.
     """
     trained_as = {index: position for position, index in enumerate(collected.trained)}
     carried = set(collected.carried)
@@ -47,9 +47,9 @@ def signal_budget(collected: Collected, update_stats: UpdateStats, seconds: floa
 def _categorise(
     group: Group, position: int, trained_position: int | None, update_stats: UpdateStats
 ) -> tuple[Part, dict[Part, int]]:
-    """The part of a completion, and its tokens in each part.
+    """Return the category of a completion, and the number of its tokens in each category.
 
-    `trained_position` is the position of its group among those that train.
+    `trained_position` is the position of its group among the groups that train.
     """
     completion = group.completions[position]
     category = _before_updates(group, position, trained_position, update_stats)
@@ -65,7 +65,7 @@ def _categorise(
 def _before_updates(
     group: Group, position: int, trained_position: int | None, update_stats: UpdateStats
 ) -> Part | None:
-    """The part of a completion that no update decides about; None: an update does."""
+    """Return the category of a completion that never reaches an update; None if it reaches one."""
     if group.completions[position].is_truncated:
         return "truncated"
     reward = group.rewards[position]
@@ -83,6 +83,6 @@ def _before_updates(
 
 
 def _shares(*counts: Counter[Part]) -> dict[Part, float]:
-    """Each part's share, by the first of these counts that is not all 0."""
+    """Return each category's share, by the first of these counts that is not all 0."""
     counted = next(counter for counter in counts if counter.total())
     return {category: counted[category] / counted.total() for category in PARTS}

@@ -1,4 +1,4 @@
-"""Metrics of a step that come from its groups alone: rewards, groups, lengths, tokens."""
+"""Metrics of a step that depend only on its groups: rewards, groups, lengths, tokens."""
 
 import math
 import re
@@ -14,15 +14,15 @@ from worker.types import Completion, Group
 REFLECTION = re.compile(
     r"\b(wait|hmm|recheck|re-check|double-check|check again|let me check|alternatively)\b", re.IGNORECASE
 )
-"""Words by which a policy goes back over its own work."""
+"""Words with which a policy reconsiders its own work."""
 
 Metrics = dict[str, float]
 
 
 def group_metrics(collected: Collected) -> Metrics:
-    """reward/*, groups/*, length/*, sampling/*, tokens/generated of everything that was sampled in a step.
+    """Return reward/*, groups/*, length/*, sampling/* and tokens/generated of all samples of a step.
 
-    What the sampler thought of its tokens is not among them: it may have cut its distribution.
+    The sampler's own probabilities are not included, because it may have cut its distribution.
     """
     groups = collected.sampled
     return {
@@ -41,7 +41,7 @@ def group_metrics(collected: Collected) -> Metrics:
 
 
 def _carried_metrics(collected: Collected) -> Metrics:
-    """What share of the groups that train waited for it since the step before."""
+    """Return the share of training groups that were carried over from the previous step."""
     if not collected.may_carry:
         return {}
     return {"sampling/carried_frac": len(collected.carried) / max(1, len(collected.trained))}
@@ -60,7 +60,7 @@ def _reward_metrics(groups: Sequence[Group]) -> Metrics:
 
 
 def _unearned_metrics(groups: Sequence[Group]) -> Metrics:
-    """reward/unearned_share: the part of the positive reward that wrong completions earned."""
+    """Return reward/unearned_share: the share of the positive reward that incorrect completions received."""
     earned = unearned = 0.0
     for group in groups:
         for reward, correctness in zip(group.rewards, group.correctness, strict=False):
@@ -72,7 +72,7 @@ def _unearned_metrics(groups: Sequence[Group]) -> Metrics:
 
 
 def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
-    """The weighted sum of the raw terms: what the reward would be without length and required terms."""
+    """Return the weighted sum of the raw terms: the reward without length penalty and required terms."""
     sums: list[float | None] = []
     for group in groups:
         raw = {name: values for name, values in group.terms.items() if name != LENGTH_PENALTY}
@@ -100,11 +100,12 @@ def _variety_metrics(collected: Collected) -> Metrics:
 
 
 def expected_useful(correctness: Sequence[float]) -> float:
-    """Probability that a new group of the same size and prompt has both right and wrong completions.
+    """Return the probability that a new group of the same prompt has both correct and incorrect completions.
 
         1 - p^G - (1 - p)^G    with p = (c + 1/2) / (G + 1)
 
-    p is the prompt's pass rate under Jeffreys' prior: a group that is all wrong may yet be solved.
+    G is the group's size and p the prompt's pass rate under Jeffreys' prior, because a group that is all
+    wrong may still be solved.
     """
     size = len(correctness)
     p = (sum(value >= 1 for value in correctness) + 0.5) / (size + 1)
@@ -142,7 +143,7 @@ def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[in
 
 
 def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
-    """eval/* of held-out groups with k completions each; several domains are also told apart."""
+    """Return eval/* of held-out groups with k completions each; also per domain if there are several."""
     graded = [(group, values) for group in groups if (values := _values(group.correctness))]
     if not graded:
         return {}
@@ -170,7 +171,7 @@ def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
 
 
 def pass_at_k(n: int, correct: int, *, k: int) -> float:
-    """Probability that at least one of k completions, drawn from n of which `correct` are right, is right.
+    """Return the probability that k completions, drawn from n, include one of the `correct` ones.
 
         1 - C(n - c, k) / C(n, k)
 

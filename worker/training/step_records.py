@@ -1,4 +1,4 @@
-"""Groups as the recorder stores them."""
+"""Conversion of groups into the records that the recorder stores."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -17,7 +17,7 @@ from worker.types import Completion, Group
 
 
 def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer) -> tuple[GroupRecord, ...]:
-    """Every group of a training step; those that trained carry advantages and the learner's values."""
+    """Return a record of every group of a step; training groups have advantages and per-token values."""
     positions = {index: position for position, index in enumerate(collected.trained)}
     return tuple(
         _group_record(
@@ -36,7 +36,7 @@ def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer
 def evaluation_records(
     groups: Sequence[Group], scorer: Scorer, *, kind: str = "eval"
 ) -> tuple[GroupRecord, ...]:
-    """Every group of an evaluation, or of a suite, which has a kind of its own."""
+    """Return a record of every group of an evaluation or of a suite, each with its own kind."""
     return tuple(
         _group_record(group, scorer, kind=kind, index=index, update_stats=UpdateStats(), trained_as=None)
         for index, group in enumerate(groups)
@@ -71,7 +71,7 @@ def _group_record(
 
 
 def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
-    """The values with contributions to the loss as it is logged: a mean over the step's optimizer batches."""
+    """Divide contributions to the loss by `loss_count`, because the logged loss is a mean over batches."""
     return {
         name: values / np.float32(loss_count) if name in CONTRIBUTIONS else values
         for name, values in arrays.items()
@@ -79,7 +79,7 @@ def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
 
 
 def _alternatives(completion: Completion) -> Arrays:
-    """Ids and log-probabilities of the likeliest tokens, an array of each rank; none where not recorded."""
+    """Return ids and log-probabilities of the likeliest tokens, one array per rank; empty if not recorded."""
     if completion.alternatives is None:
         return {}
     ids, logprobs = completion.alternatives.ids, completion.alternatives.logprobs
@@ -91,11 +91,11 @@ def _alternatives(completion: Completion) -> Arrays:
 
 
 def _turns(completion: Completion) -> tuple[dict[str, Any], ...]:
-    """The calls of tools, by place in the text."""
+    """Return the tool calls with their positions in the text."""
     if not completion.turns:
         return ()
     ends = [0, *accumulate(map(len, completion.token_strings))]
-    last = len(completion.text)  # without the token that ended it
+    last = len(completion.text)  # without the token that ended the completion
     return tuple(
         {
             "tool": clean_text(turn.tool)[:MAX_NAME],

@@ -12,18 +12,18 @@ from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics
 
 EMPTY_STEPS = 20
-"""A run stops after this many steps in a row without a single group that carries signal."""
+"""Number of consecutive steps without any group that carries signal after which a run stops."""
 
 
 def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
-    """The outcome that the worker or the user asks for; None: nobody asks for an end."""
+    """Return the outcome that the worker or the user requests; None if there is no request."""
     if stopping.is_set():
         return Outcome("queued", "the worker was asked to stop")
     return Outcome(*OBEYED[wish], wish) if wish in OBEYED else None
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:
-    """The outcome of the first stop rule that holds after a step; None while the run goes on."""
+    """Return the outcome of the first stop rule that holds after a step; None if none does."""
     if counters.empty_steps >= EMPTY_STEPS:
         return Outcome("stopped", "no_signal")
     for rule in rules:
@@ -40,9 +40,9 @@ def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Met
 def reason_by_diagnosis(
     rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now: Diagnosis
 ) -> Outcome | None:
-    """The outcome of the first rule that holds now and did not at the judgement before.
+    """Return the outcome of the first rule that holds now and did not hold at the previous diagnosis.
 
-    A run that was paused by a rule and is resumed therefore goes on.
+    A run that was paused by a rule therefore continues when it is resumed.
     """
     for rule in rules:
         ground = _ground(rule, now)
@@ -54,7 +54,7 @@ def reason_by_diagnosis(
 
 
 def _ground(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
-    """Verdict, cause and onset for which the rule holds; empty if it does not."""
+    """Return verdict, cause and onset for which the rule holds; "" if it does not hold."""
     fallen = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
     unexplained = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
     match = next((finding for finding in unexplained if _is_meant(rule, finding)), None)

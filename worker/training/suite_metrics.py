@@ -1,6 +1,6 @@
 """Metrics of a suite: accuracy, pass@k and maj@k with intervals over its prompts.
 
-Functions take plain arrays and seeded generators: the same completions give the same numbers, bit by bit.
+Functions accept plain arrays and seeded generators, so the same completions give bit-identical numbers.
 """
 
 from collections.abc import Sequence
@@ -15,27 +15,28 @@ from worker.training.step_metrics import Metrics, pass_at_k
 
 LEVEL = 0.95
 EVERY_K = 64
-"""Largest k up to which pass@k is computed for every k: a metric with two ends of an interval for each."""
+"""Largest k up to which pass@k is computed for every k. Each k adds a metric with both ends of an
+interval."""
 
 SUBSETS = 256
-"""Random subsets of a prompt's completions that maj@k averages over where k < n."""
+"""Number of random subsets of a prompt's completions over which maj@k is averaged if k < n."""
 
 Floats = NDArray[np.float64]
 
 
 class Graded(NamedTuple):
-    """The completions of one prompt."""
+    """Grades and votes of the completions of one prompt."""
 
     correct: Sequence[bool]
-    """[n] whether each is right."""
+    """Whether each completion is correct, [n]."""
     votes: Sequence[str | None]
-    """[n] the answer that each votes for; None: it gives none."""
+    """Answer that each completion votes for, [n]; None if it gives no answer."""
 
 
 def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
-    """accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, each with `_low` and `_high`.
+    """Return accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, with `_low` and `_high`.
 
-    Empty without prompts. The same seed gives the same subsets.
+    The result is empty without prompts. The same seed gives the same subsets.
     """
     if not graded:
         return {}
@@ -57,20 +58,20 @@ def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
 
 
 def passing_ks(n: int) -> list[int]:
-    """Every k from 2 to n, as far as EVERY_K; beyond it those of `chosen_ks`."""
+    """Return every k from 2 to n up to EVERY_K, and beyond it the values of `chosen_ks`."""
     return sorted({*range(2, min(n, EVERY_K) + 1), *chosen_ks(n)})
 
 
 def chosen_ks(n: int) -> list[int]:
-    """The powers of two from 2 to n, and n itself; accuracy stands for k = 1."""
+    """Return the powers of two from 2 to n, and n itself; accuracy covers k = 1."""
     return sorted({2**power for power in range(1, n.bit_length())} | {n}) if n > 1 else []
 
 
 def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
-    """Probability that the majority among k of a prompt's completions is right.
+    """Return the probability that the majority among k of a prompt's completions is correct.
 
-    Completions without an answer do not vote; if none votes, the majority is wrong. Equal votes share it: of
-    m answers with the most votes each counts 1/m. With k = n it is exact; below, the mean over SUBSETS random
+    Completions without an answer do not vote. If no completion votes, the majority is incorrect. In a tie of
+    m answers each counts 1/m. The value is exact for k = n. For k < n it is the mean over SUBSETS random
     subsets.
     """
     n = len(prompt.correct)
@@ -89,25 +90,26 @@ def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
 
 
 def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Floats:
-    """[answers] the share of the completions with each answer that the grader calls right, mostly 0 or 1."""
+    """Return the share of each answer's completions that are graded correct, [answers]; mostly 0 or 1."""
     totals = np.bincount(labels, minlength=answers + 1)[:-1]
     return np.bincount(labels, weights=correct, minlength=answers + 1)[:-1] / totals
 
 
 def _majorities(tallies: NDArray[np.int64], right: Floats) -> Floats:
-    """[S] for tallies (S, answers): the mean of `right` over the answers with the most votes."""
+    """Return the mean of `right` over the answers with the most votes, [S], for tallies (S, answers)."""
     largest_tally = tallies.max(axis=1, keepdims=True)
     wins = (tallies == largest_tally) & (largest_tally > 0)
     return (wins @ right) / np.maximum(wins.sum(axis=1), 1)
 
 
 def score_intervals(values: Floats) -> tuple[Floats, Floats]:
-    """Lower and upper ends [M] of the 95 % intervals of the means of (M, P) values between 0 and 1.
+    """Return the lower and upper ends [M] of 95 % intervals of the means of values (M, P) within 0..1.
 
-    Wilson's score interval for P prompts with Student's t in place of the normal quantile, narrower by the
-    ratio of the values' variance to that of rights and wrongs of the same mean. The ratio is that of the
-    values with one 0 and one 1 more: where nearly all values are 1, those that are not are seldom among them.
-    The interval of a single prompt has no width. Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
+    Uses Wilson's score interval for P prompts with Student's t in place of the normal quantile. The interval
+    is narrowed by the ratio of the values' variance to that of 0/1 values with the same mean. One 0 and one 1
+    are added to the values for this ratio, because values below 1 are rarely sampled if nearly all values
+    are 1. The interval of a single prompt has width 0. Source: Wilson 1927,
+    doi:10.1080/01621459.1927.10502953.
     """
     count, means = values.shape[1], values.mean(axis=1)
     if count < 2:

@@ -8,7 +8,7 @@ from worker.types import Group
 
 
 def text_metrics(groups: Sequence[Group], *, opens_think: bool = False) -> dict[str, float]:
-    """text/* over all completions of a step; `opens_think`: every prompt ends with <think>."""
+    """Return text/* over all completions of a step; `opens_think`: every prompt ends with <think>."""
     return metrics_of(
         [
             Written(group.prompt.text, completion.own_text, completion.is_truncated, opens_think)

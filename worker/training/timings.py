@@ -1,4 +1,4 @@
-"""Timings of a step: seconds of its parts, use of the hardware, and memory."""
+"""Timings of a step: seconds per part, hardware utilization, and memory."""
 
 import resource
 import time
@@ -14,11 +14,11 @@ from worker.training.step_metrics import Metrics
 from worker.training.update_stats import UpdateStats
 
 READING_SECONDS = 1.0
-"""Least time between two readings of the machine."""
+"""Minimum time between two readings of the machine's load, in seconds."""
 
 
 def timings(collected: Collected, update_stats: UpdateStats, seconds: float) -> Metrics:
-    """time/* and throughput/* of a step that took `seconds` in all."""
+    """Return time/* and throughput/* of a step that took `seconds` in total."""
     totals = {
         "time/step_seconds": seconds,
         "time/sample_seconds": collected.sample_seconds,
@@ -36,17 +36,22 @@ def timings(collected: Collected, update_stats: UpdateStats, seconds: float) -> 
 
 
 class Hardware:
-    """Use of the hardware: operations of the model, and load of the machine."""
+    """Measures hardware utilization: operations of the model, and load of the machine."""
 
     def __init__(self, model: PreTrainedModel, *, epochs: int, state: Path, gpu: str) -> None:
-        """`epochs` are the passes over a step's rollouts, `gpu` is the UUID of the GPU, "" on a CPU."""
+        """Start measuring.
+
+        `epochs` is the number of passes over a step's rollouts. `gpu` is the UUID of the GPU, "" on a CPU.
+        """
         self._flops, self._epochs = ModelFlops(model), epochs
         self._peak = peak_flops(model.device, model.dtype)
         self._load = MachineLoad(state, gpu)
         self._read_at = time.monotonic()
 
     def utilization(self, collected: Collected, seconds: float) -> Metrics:
-        """throughput/model_flops and throughput/mfu: sampling and learning; no reference, no critic."""
+        """Return throughput/model_flops and throughput/mfu of sampling and learning, without reference and
+        critic.
+        """
         needed = 0.0
         for group in collected.sampled:
             prompts = [completion.prompt_tokens for completion in group.completions]
@@ -60,7 +65,7 @@ class Hardware:
         return metrics | ({"throughput/mfu": rate / self._peak} if self._peak else {})
 
     def machine(self) -> Metrics:
-        """machine/*: the load since the last reading; nothing when that was less than a second ago."""
+        """Return machine/*: the load since the last reading; empty if that was less than a second ago."""
         now = time.monotonic()
         if now - self._read_at < READING_SECONDS:
             return {}
@@ -72,12 +77,12 @@ class Hardware:
         }
 
     def close(self) -> None:
-        """Stop looking at the GPU."""
+        """Stop monitoring the GPU."""
         self._load.close()
 
 
 def peak_bytes(device: torch.device) -> float:
-    """Largest memory so far: of the GPU on a GPU, else of the process."""
+    """Return the peak memory in bytes: of the GPU if there is one, else of the process."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0

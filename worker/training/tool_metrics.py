@@ -1,4 +1,4 @@
-"""Metrics of a step's calls of tools, and of its episodes in an environment."""
+"""Metrics of a step's tool calls and environment episodes."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,7 +8,7 @@ from worker.types import Completion, Group
 
 
 def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """tools/* over all completions of a step."""
+    """Return tools/* over all completions of a step."""
     completions = [completion for group in groups for completion in group.completions]
     turns = [turn for completion in completions for turn in completion.turns]
     answered = [turn for turn in turns if turn.outcome != UNANSWERED]
@@ -28,7 +28,7 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def episode_metrics(completions: Sequence[Completion]) -> dict[str, float]:
-    """environment/* where an environment rewards."""
+    """Return environment/* if an environment gives the rewards."""
     episodes = [completion.episode for completion in completions if completion.episode is not None]
     if not episodes:
         return {}

@@ -6,9 +6,9 @@ for each step:
     learn     advantages -> policy loss -> optimizer
     evaluate  the held-out set and the suites that are due
     record    metrics and rollouts, through a writer thread
-    diagnose  every few steps: whether the goal fell, and what broke first
+    diagnose  every few steps: whether the target metric fell, and which metric broke first
     save      a checkpoint every `checkpointing.every` steps
-    obey      shutdown, stop, pause, stop rules
+    end       on shutdown, stop, pause, stop rules
 """
 
 import os
@@ -57,16 +57,16 @@ from worker.training.timings import Hardware, peak_bytes, timings
 from worker.training.update_stats import UpdateStats
 
 SLOW_SAVE_SECONDS = 20.0
-"""A checkpoint that takes longer is worth a word."""
+"""Seconds after which a slow checkpoint is reported."""
 
 
 def use_threads(threads: int) -> None:
-    """Set the number of CPU threads that this process computes with."""
+    """Set the number of CPU threads of this process."""
     torch.set_num_threads(threads)
 
 
 class Trainer:
-    """Trains one run from its newest checkpoint, or from the start, to its end."""
+    """Trains one run to its end, from its newest checkpoint or from the start."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Trainer:
         self.clock = time.perf_counter()
 
     def train(self) -> Outcome:
-        """Train until the last step, a shutdown, a wish or a stop rule ends it."""
+        """Train until the last step, a shutdown, a user request or a stop rule."""
         try:
             if (outcome := self._engine_outcome()) is not None:
                 return outcome
@@ -173,10 +173,10 @@ class Trainer:
                 self.episodes.close()
             self.mixture.close()
             self.hardware.close()
-            self._judged()  # what a step paid that came to no end
+            self._judged()  # judge costs of an unfinished step
 
     def _engine_outcome(self) -> Outcome | None:
-        """Make the engine ready; the outcome of a run that is asked to end meanwhile."""
+        """Prepare the engine, and return an outcome if the run is asked to end meanwhile."""
         if not self.config.steps:
             return None
         self.engine.is_unwanted = self._is_unwanted
@@ -188,9 +188,9 @@ class Trainer:
         return None
 
     def _begin(self) -> None:
-        """Continue from the newest good checkpoint, or evaluate the policy as it came.
+        """Restore the newest good checkpoint, or evaluate the initial policy.
 
-        A run without steps only measures the policy that it is given.
+        A run without steps only evaluates its policy.
         """
         for selection in self.mixture.selections:
             if selection.sentence:
@@ -226,9 +226,9 @@ class Trainer:
         return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
 
     def _unrecorded_decision(self) -> Outcome | None:
-        """The decision of a stop rule that an attempt saved in its checkpoint and did not live to record.
+        """Return the decision of a stop rule that was saved in a checkpoint but never recorded.
 
-        None if it is recorded, because the user has resumed the run since, and for a fork.
+        Returns None for a fork, or if the decision is recorded, because the user has then resumed the run.
         """
         decision, self.counters.decision = self.counters.decision, None
         if decision is None:
@@ -243,7 +243,7 @@ class Trainer:
         return None if is_recorded else outcome
 
     def _step(self) -> None:
-        """One training step, recorded; nothing at all when the run was asked to end before it learned."""
+        """Run and record one training step; record nothing if the run was asked to end before learning."""
         started = time.perf_counter()
         before = self.generator.get_state()
         staleness: Metrics = (
@@ -288,7 +288,7 @@ class Trainer:
             self._save()
 
     def _collect(self) -> Collected:
-        """Sample a step with the weights as they are."""
+        """Sample the completions of a step with the current weights."""
         self.engine.is_unwanted = self._is_unwanted
         self.engine.sync(self.counters.step, self.policy)
         collected = self._sampled()
@@ -299,7 +299,7 @@ class Trainer:
         return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
 
     def _learn(self, collected: Collected) -> UpdateStats:
-        """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
+        """Train on the collected groups. If each epoch samples anew, add the rollouts of later epochs."""
         updates, update_stats = self.config.updates, UpdateStats(self.counters.step)
         if not updates.resample_each_epoch:
             self.behaviour.remember(self.policy)
@@ -310,7 +310,7 @@ class Trainer:
             self.learner.end_step()
             return update_stats
         old_policy = frozen_copy(self.policy)
-        self.engine.is_unwanted = lambda: False  # the step has begun to learn
+        self.engine.is_unwanted = lambda: False  # learning has begun, so sampling is not interrupted
         self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
@@ -322,7 +322,7 @@ class Trainer:
         return update_stats
 
     def _advance(self, collected: Collected, update_stats: UpdateStats) -> None:
-        """Move the run's state on, and say so when a step carried too little signal."""
+        """Update the run's state, and report steps that carried too little signal."""
         counters, needed = self.counters, self.config.sampling.prompts_per_step
         counters.cursor = collected.cursor
         counters.tokens += collected.tokens
@@ -358,7 +358,7 @@ class Trainer:
             )
 
     def _note_halving(self, microbatches: Microbatches) -> None:
-        """Say that memory ran out, and keep what fitted for the attempts to come."""
+        """Report that memory ran out, and keep the size that fitted for later attempts."""
         counters, microbatches.halvings = self.counters, 0
         counters.microbatch_tokens = microbatches.tokens
         self._event(
@@ -369,20 +369,22 @@ class Trainer:
         )
 
     def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:
-        """Measure what is due after this step."""
+        """Run the evaluations that are due after this step."""
         evaluation = self.evaluator.evaluate(self.counters.step)
         self.counters.accuracy = evaluation.score
         self.reference.saw(evaluation.accuracy)
         return evaluation.metrics, evaluation.groups
 
     def _judged(self) -> Metrics:
-        """judge/* since the last call; its cost is the attempt's, whether the step comes to an end or not."""
+        """Return judge/* since the last call, and add its cost to the attempt even if the step is
+        unfinished.
+        """
         metrics = self.scorer.take_metrics()
         self.recorder.pay(metrics.get("judge/cost", 0.0))
         return metrics
 
     def _is_unwanted(self) -> bool:
-        """Asked while a step is sampled; an engine that is waited for has deadlines of its own."""
+        """Return whether sampling should be given up. An engine that is waited for has separate deadlines."""
         if self.config.sampling.engine.type != "local":
             self.recorder.show_life()
         return self._is_asked_to_end()
@@ -398,13 +400,13 @@ class Trainer:
         self.counters.decision = outcome and (outcome.status, outcome.reason)
 
     def _reason_to_end(self) -> Outcome | None:
-        """Why training ends after this step, if it does."""
+        """Return the outcome with which training ends after this step, or None."""
         if self.counters.decision:
             return Outcome(*self.counters.decision)
         return request_to_end(self.stopping, self.recorder.wish)
 
     def _save(self) -> None:
-        """A checkpoint of this step, unless there is one."""
+        """Save a checkpoint of this step unless there is one."""
         self.recorder.flush()
         started = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
@@ -423,7 +425,7 @@ class Trainer:
         self.recorder.event(kind, level, message, step=self.counters.step)
 
     def _clocks(self) -> Metrics:
-        """Totals since the run began, and what the process takes."""
+        """Return totals since the run began, and the memory of the process."""
         now = time.perf_counter()
         self.counters.wall_seconds += now - self.clock
         self.clock = now

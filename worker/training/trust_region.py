@@ -1,4 +1,4 @@
-"""A natural-gradient step on a language model: the KL over whole next-token distributions, kept in bounds."""
+"""Natural-gradient step on a language model with a bounded KL over whole next-token distributions."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,10 +16,10 @@ from worker.policy.token_batch import TokenBatch
 
 
 class Before(NamedTuple):
-    """The distributions of a micro-batch before the step."""
+    """Next-token distributions of a micro-batch before the step."""
 
     rows: Tensor
-    """Which rows of the step's tokens it holds."""
+    """Rows of the step's tokens that this micro-batch holds."""
     distributions: NextTokens
 
 
@@ -33,11 +33,11 @@ def trust_region_step(
     trust: TrustRegion,
     parts: Sequence[Tensor],
 ) -> TrustStep:
-    """Raise `surrogate` by a step on the model's weights whose mean KL over the tokens of `mask` is bounded.
+    """Increase `surrogate` by a step on the model's weights with bounded mean KL over the tokens of `mask`.
 
-    `parts` are the rows of each micro-batch.
+    `parts` holds the rows of each micro-batch.
 
-    Attention is computed without fused kernels, which have no second derivative.
+    Attention is computed without fused kernels, because they have no second derivative.
     """
     count = mask.sum().clamp(min=1)
 
@@ -56,14 +56,14 @@ def trust_region_step(
 
 
 def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:
-    """Sum over the tokens that count of KL(before, now); several tokens may share a distribution."""
+    """Return the sum of KL(before, now) over unmasked tokens; several tokens may share a distribution."""
     divergences = (before.logprobs.exp() * (before.logprobs - now.logprobs)).sum(dim=-1)  # (M,)
     rows, columns = before.places
     return (divergences.index_select(0, before.of_token) * mask[rows, columns]).sum()
 
 
 def metrics_of(step: TrustStep) -> MetricSums:
-    """trust/* of a step."""
+    """Return trust/* of a step."""
     values = {
         "trust/kl_after": step.kl,
         "trust/backtrack": step.backtracks,

@@ -1,4 +1,4 @@
-"""Statistics of a step's updates, and the per-token values that are stored with them."""
+"""Statistics of a step's updates, and the per-token values stored with them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from worker.types import Group
 Arrays = dict[str, np.ndarray]
 
 CONTRIBUTIONS = ("loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", "gradient")
-"""Per-token values whose sum over all tokens of a step is a number of the step: its loss, a term of it."""
+"""Per-token values that sum over a step's tokens to a metric of the step: its loss, or one of its terms."""
 
 
 class TokenUse(NamedTuple):
-    """Tokens of a completion that trained, by what an update made of them."""
+    """Token counts of a training completion, by the effect of the updates."""
 
     masked: int
     clipped: int
@@ -33,50 +33,50 @@ class UpdateStats:
     """The statistics of a step's updates."""
 
     step: int = 0
-    """The training step; decides the learning rate."""
+    """Training step, which determines the learning rate."""
     lr: float | None = None
-    """Learning rate of the policy's updates, where they have one."""
+    """Learning rate of the policy's updates; None if they have none."""
     sums: MetricSums = field(default_factory=MetricSums)
-    """The objective's metrics over all updates."""
+    """Sums of the objective's metrics over all updates."""
     advantages: list[list[float]] = field(default_factory=list)
-    """[P][G] advantage of each completion."""
+    """Advantage of each completion, [P][G]."""
     arrays: list[list[Arrays]] = field(default_factory=list)
-    """[P][G] per-token values of each completion at its last update: ratio, clipped, kl, ...
+    """Per-token values of each completion at its last update, [P][G]: ratio, clipped, kl, ...
 
-    CONTRIBUTIONS are sums over its updates, still to be divided by `loss_count`.
+    The values of CONTRIBUTIONS are sums over the updates and must be divided by `loss_count`.
     """
     token_use: list[list[TokenUse]] = field(default_factory=list)
-    """[P][G] how many tokens of each completion moved the policy."""
+    """Number of tokens of each completion that changed the policy, [P][G]."""
     norms: list[float] = field(default_factory=list)
-    """Gradient norm of each update; one that is not finite was skipped."""
+    """Gradient norm of each update. Updates with a non-finite norm were skipped."""
     critic_norms: list[float] = field(default_factory=list)
-    """The same of the critic's updates."""
+    """Gradient norm of each update of the critic."""
     failed_searches: int = 0
-    """Updates whose search for a step inside the trust region found none: nothing was changed."""
+    """Number of updates that found no step inside the trust region and changed nothing."""
     estimate: dict[str, float] = field(default_factory=dict)
-    """What the critic's judgement looks like."""
+    """Metrics of the critic's estimates."""
     seconds: float = 0.0
     reference_seconds: float = 0.0
     critic_seconds: float = 0.0
 
     @property
     def loss_count(self) -> float:
-        """Optimizer batches that the logged loss is the mean of; 0 without any."""
+        """Number of optimizer batches over which the logged loss is averaged; 0 without any."""
         total = self.sums.metrics.get("loss/total")
         return float(total.count) if isinstance(total, Mean) else 0.0
 
     @property
     def skipped(self) -> int:
-        """Updates left out because loss or gradient was not finite, the critic's among them."""
+        """Number of updates skipped because loss or gradient was not finite, including the critic's."""
         return sum(not math.isfinite(norm) for norm in (*self.norms, *self.critic_norms))
 
     @property
     def is_stuck(self) -> bool:
-        """Whether there were updates of the policy and all of them were left out."""
+        """Whether there were updates of the policy and all of them were skipped."""
         return bool(self.norms) and not any(math.isfinite(norm) for norm in self.norms)
 
     def metrics(self) -> dict[str, float]:
-        """The step's numbers; only that there was no update when there was nothing to learn from."""
+        """Return the step's metrics; only the skipped count if there was nothing to learn from."""
         counts = {
             "optim/updates": sum(math.isfinite(norm) for norm in self.norms) - self.failed_searches,
             "optim/skipped": self.skipped,
@@ -102,7 +102,7 @@ class UpdateStats:
 def keep_tokens(
     per_token: dict[str, Tensor], values: dict[str, Tensor], rows: Tensor, shape: torch.Size
 ) -> None:
-    """Lay the per-token values of some rows into (B, T) tensors of the whole step."""
+    """Copy the per-token values of some rows into tensors (B, T) of the whole step."""
     for name, value in values.items():
         if name not in per_token:
             per_token[name] = torch.zeros(shape)
@@ -110,13 +110,13 @@ def keep_tokens(
 
 
 def add_tokens(per_token: dict[str, Tensor], values: Mapping[str, Tensor], shape: torch.Size) -> None:
-    """Add per-token values (B, T) to those of earlier updates."""
+    """Add per-token values (B, T) to the values of earlier updates."""
     for name, value in values.items():
         per_token[name] = per_token.get(name, torch.zeros(shape)) + value
 
 
 def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
-    """Per-token values (B, T) of a step that no update changes, by which its loss can be computed again."""
+    """Return per-token values (B, T) that no update changes, from which the loss can be recomputed."""
     constants = {
         "old_logprob": batch.old_logprobs,
         "reference_logprob": batch.reference_logprobs,
@@ -130,24 +130,24 @@ def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
 
 
 def _is_whole(mask: Tensor) -> bool:
-    """Whether every completion counts, and all of it: no row is masked, and no observation within one."""
+    """Whether all tokens count: no row is masked, and no observation within a row."""
     begins = mask.long().cummin(dim=1).values.bool()
     return bool(mask.any(dim=1).all()) and bool((begins == mask).all())
 
 
 def choices_of(batch: PolicyBatch) -> dict[str, Tensor]:
-    """Per-token values (B, T) of one update: the tokens that it singled out, the shift of its routers."""
+    """Return per-token values (B, T) of one update: selected tokens, and the shift of the routers."""
     choices = {"covariant": batch.covariant, "router_shift": batch.router_shift}
     return {name: value.detach() for name, value in choices.items() if value is not None}
 
 
 def _spread(values: Tensor | None, batch: PolicyBatch) -> Tensor | None:
-    """A value per completion, once for each of its tokens."""
+    """Repeat a value per completion for each of its tokens."""
     return None if values is None else values.unsqueeze(1).expand(batch.mask.shape)
 
 
 def of_completions(batch: PolicyBatch) -> Tensor:
-    """The advantage (B,) of each completion: the mean over its tokens where they differ."""
+    """Return the advantage (B,) of each completion: the mean over its tokens if they differ."""
     values = batch.advantages
     if values.ndim == 1:
         return values
@@ -155,7 +155,10 @@ def of_completions(batch: PolicyBatch) -> Tensor:
 
 
 def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
-    """Rows of right and of wrong completions of the first group that has both; one of each in 64 rows."""
+    """Return the rows of correct and of incorrect completions of the first group that has both.
+
+    At most one row of each kind is returned per 64 rows.
+    """
     size = len(groups[0].completions)
     most = math.ceil(len(groups) * size / 64)
     for index, group in enumerate(groups):
@@ -172,10 +175,10 @@ def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
 def token_use(
     per_token: Mapping[str, Tensor], mask: Tensor, lengths: Sequence[int], groups: int
 ) -> list[list[TokenUse]]:
-    """[P][G] the use of each completion's tokens, from `policy_gradient` and `clipped` (B, T) if given.
+    """Return the token use of each completion, [P][G], from `policy_gradient` and `clipped` (B, T) if given.
 
-    A token is clipped if it was at its last update, and useful if an update that was not skipped gave it a
-    gradient of the policy term.
+    A token is clipped if it was clipped at its last update. A token is useful if an update that was not
+    skipped gave it a gradient of the policy term.
     """
     nothing = mask.new_zeros(mask.shape)
     clipped = mask & (per_token["clipped"] != 0 if "clipped" in per_token else nothing)
@@ -188,7 +191,7 @@ def token_use(
 
 
 def by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:
-    """[P][G] the per-token values of each completion, cut to its length."""
+    """Return the per-token values of each completion, cut to its length, [P][G]."""
     arrays = {name: value.numpy() for name, value in per_token.items()}
     rows = [
         {name: value[row, :length] for name, value in arrays.items()} for row, length in enumerate(lengths)

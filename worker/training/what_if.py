@@ -1,10 +1,9 @@
-"""The loss of a stored step under other objectives, by the same code as in training.
+"""Computes the loss of a stored step under other objectives with the code used in training.
 
     python -m worker.training.what_if BYTES < request.npz
 
-The request holds a JSON text `request` and (B, T) values by name; the answer is one line of JSON for each
-objective. All stored groups are one optimizer batch, at the log-probabilities that each token had at its last
-update.
+The request holds a JSON text `request` and named values (B, T). The answer is one line of JSON per objective.
+All stored groups form one optimizer batch, with the log-probabilities that each token had at its last update.
 """
 
 import io
@@ -37,7 +36,7 @@ Values = dict[str, Tensor]
 
 
 def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
-    """The numbers of one objective, or why they cannot be computed: schemas.WhatIfVariant."""
+    """Return the numbers of one objective, or why they cannot be computed: schemas.WhatIfVariant."""
     objective = Objective.model_validate(request["objective"])
     run_objective = Objective.model_validate(request["own"])
     try:
@@ -86,7 +85,7 @@ def _numbers(
     clipped: Tensor | None,
     request: dict[str, Any],
 ) -> tuple[str, dict[str, float]]:
-    """The weight of a completion's tokens with this batch's counts, and the numbers of the formula."""
+    """Return the weight of a completion's tokens with this batch's counts, and the numbers of the formula."""
     lengths, weights = batch.mask.sum(dim=1), _weights(objective, batch, request).weights
     completions, prompts = len(lengths), int(batch.group_index.unique().numel())
     tokens = int(lengths.sum())
@@ -131,7 +130,7 @@ def _numbers(
 def _batch(
     objective: Objective, run_objective: Objective, request: dict[str, Any], values: Values
 ) -> PolicyBatch:
-    """The stored groups as one optimizer batch, with the advantages of an objective."""
+    """Return the stored groups as one optimizer batch, with the advantages of an objective."""
     mask = values["mask"] > 0
     is_own = objective == run_objective
     old = values.get("old_logprob", values["policy_logprob"])
@@ -168,7 +167,7 @@ def _batch(
 
 
 def _estimated(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) -> PolicyBatch:
-    """The batch with advantages from the stored rewards."""
+    """Return the batch with advantages estimated from the stored rewards."""
     advantage = objective.advantage
     if missing := _missing(advantage):
         raise ValueError(f"needs {missing}")
@@ -187,7 +186,7 @@ def _estimated(objective: Objective, batch: PolicyBatch, request: dict[str, Any]
 
 
 def _missing(advantage: knobs.Advantage) -> str:
-    """What an advantage is estimated from besides rewards, which is not stored."""
+    """Return the unstored inputs, besides rewards, from which an advantage is estimated."""
     match advantage:
         case knobs.Critic():
             return "the values of a critic, which this run did not train"
@@ -206,7 +205,7 @@ def _missing(advantage: knobs.Advantage) -> str:
 
 
 def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], values: Values) -> PolicyLoss:
-    """The loss over all updates of the batch, with its gradient by the log-probabilities."""
+    """Return the loss over all updates of the batch, with its gradient by the log-probabilities."""
     weights = _weights(objective, batch, request)
     policy = values["policy_logprob"].clone().requires_grad_()
     entropy = values.get("policy_entropy", values.get("entropy"))
@@ -238,7 +237,7 @@ def _first(values: Tensor | None) -> Tensor | None:
 
 
 def main() -> None:
-    """Answer the request of standard input, in at most so many bytes of memory."""
+    """Answer the request on standard input within a memory limit given in bytes."""
     most_bytes = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
     torch.set_num_threads(1)

@@ -1,8 +1,8 @@
 """Training of the tiny policies: `python -m worker.warm_start OUTPUT_DIRECTORY [--experts 8]`.
 
-Supervised training on imperfect solutions of training-split sums, a few minutes on two cores. This directory
-was written by it, and `tiny_moe` beside it, with experts; `card.json` in each says with which seed, versions
-and result.
+Supervised training on imperfect solutions of training-split sums, which takes a few minutes on two cores. It
+wrote the policy `tiny`, and `tiny_moe` with experts. The file `card.json` of each policy holds its seed,
+versions and result.
 """
 
 import argparse
@@ -38,10 +38,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """The recipe of a tiny policy."""
+    """Recipe of a tiny policy."""
 
     experts: int = 0
-    """Experts of each layer, of which two read a token; 0: a dense model."""
+    """Number of experts per layer, two of which process a token; 0: a dense model."""
     seed: int = 20250101
     steps: int = 2000
     batch_size: int = 48
@@ -58,7 +58,9 @@ BALANCE = 0.01
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> PreTrainedModel:
-    """An untrained Qwen3: 0.8 M parameters dense; with 8 experts 1.8 M, of which 0.6 M read a token."""
+    """Build an untrained Qwen3: 0.8 M parameters dense; with 8 experts 1.8 M, of which 0.6 M process a
+    token.
+    """
     torch.manual_seed(recipe.seed)
     shape = {
         "vocab_size": len(tokenizer),
@@ -89,7 +91,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> PreTraine
 
 
 def demonstrations(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, *, step: int) -> tuple[Tensor, Tensor]:
-    """Token ids and labels (-100 on prompt and padding), both (B, T), for one training step."""
+    """Return token ids and labels (-100 on prompt and padding), both (B, T), for one training step."""
     problem = Sums(seed=recipe.seed, operands=recipe.operands, low=recipe.low, high=recipe.high)
     rows, labels = [], []
     for index in range(step * recipe.batch_size, (step + 1) * recipe.batch_size):
@@ -103,12 +105,12 @@ def demonstrations(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, *, step: 
 
 
 def pad(rows: Sequence[Tensor], *, value: int) -> Tensor:
-    """The rows as one (B, T) tensor, filled up on the right."""
+    """Return the rows as one (B, T) tensor, padded on the right."""
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=value)
 
 
 def train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
-    """Supervised training with AdamW, linear warm-up, then linear decay to a tenth."""
+    """Train with supervision: AdamW, linear warm-up, then linear decay to a tenth."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
     )
@@ -139,7 +141,9 @@ def held_out_figures(
     prompts: int,
     temperature: float,
 ) -> dict[str, float]:
-    """Shares of completions (64 tokens at most, one per held-out sum) that are right, boxed and ended."""
+    """Return the shares of completions (64 tokens at most, one per held-out sum) that are right, boxed
+    and ended.
+    """
     problem = Sums(seed=0, operands=recipe.operands, low=recipe.low, high=recipe.high)
     asked = [problem.sample(index, "eval") for index in range(prompts)]
     batch = tokenizer(

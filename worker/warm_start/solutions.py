@@ -1,4 +1,4 @@
-"""Imperfect worked solutions of `sums`: what the tiny policy imitates before it is trained by reward."""
+"""Imperfect worked solutions of `sums`, which the tiny policy imitates before it is trained with rewards."""
 
 from dataclasses import dataclass
 from random import Random
@@ -6,25 +6,25 @@ from random import Random
 
 @dataclass(frozen=True)
 class Carelessness:
-    """The probabilities with which the imitated pupil makes mistakes."""
+    """Probabilities of errors of the imitated pupil."""
 
     forgets_carries: float = 0.72
-    """All carries into a column that has digits are forgotten in an addition: 85+88 = 163."""
+    """Probability that an addition forgets all carries into columns with digits: 85+88 = 163."""
 
     wrong_digit: float = 0.2
-    """The result of an addition is written with one wrong digit."""
+    """Probability that the result of an addition has one wrong digit."""
 
     untagged: float = 0.25
-    """The reasoning begins without its opening tag."""
+    """Probability that the reasoning starts without its opening tag."""
 
     unboxed: float = 0.12
-    """The final result stands after the reasoning without a box."""
+    """Probability that the final result follows the reasoning without a box."""
 
 
 def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -> str:
-    """Running sums in `<think>`, then the result, with the slips of a careless pupil.
+    """Write running sums in `<think>`, then the result, with errors of a careless pupil.
 
-    A slip is carried on: the following running sums start from the wrong number.
+    An error is carried forward: the following running sums start from the wrong number.
     """
     total, lines = numbers[0], []
     for number in numbers[1:]:
@@ -40,7 +40,7 @@ def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -
 
 
 def without_carries(left: int, right: int) -> int:
-    """The sum column by column, where a carry survives only if it opens a new column.
+    """Return the sum column by column, in which a carry survives only if it opens a new column.
 
     >>> without_carries(85, 88), without_carries(85, 60)
     (163, 145)

@@ -24,7 +24,7 @@ export function navigate(address, { replace = false } = {}) {
 
 /**
  * The page's view state, read from and written to the query string.
- * Parameters that the spec does not name are left alone; defaults are not written.
+ * Parameters that the spec does not name are kept; defaults are not written.
  * @template {import('../lib/url.js').Spec} S
  * @param {S} spec
  * @returns {[import('../lib/url.js').Values<S>, (changes: object, options?: {push?: boolean}) => void]}

@@ -10,7 +10,7 @@ import { formatCount, formatValue, plural } from '../lib/text/format.js';
  * @returns {{text: string, isWarning: boolean, title?: string}[]}
  */
 export function badge(series, { smoothing, logX, logY, grouped, requestedRuns, most, outside, healthy }) {
-  // Of a mean, the values that are not finite are those of single runs: no points of its line.
+  // Non-finite values of a mean belong to single runs and are not points of its line.
   const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);

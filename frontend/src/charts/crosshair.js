@@ -178,7 +178,7 @@ const isMainOf =
     meta.key === key && meta.role === 'main';
 
 /**
- * The value of a mean where it has fewer runs, which is a line of its own.
+ * The value of a mean where it has fewer runs, which is a separate line.
  * @param {Plot.Trace[]} data @param {string | null} key @param {number} at @returns {number | null}
  */
 const fewerAt = (data, key, at) => data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;

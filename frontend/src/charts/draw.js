@@ -66,7 +66,7 @@ function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
   else purge(panel);
 }
 
-/** Whether an element is near the screen, known a frame before the observer tells. @param {HTMLElement} element */
+/** Whether an element is near the screen, known a frame before the observer reports it. @param {HTMLElement} element */
 function startsNear(element) {
   const { top, bottom } = element.getBoundingClientRect();
   return top < bottom && top < innerHeight + NEAR && bottom > -NEAR;
@@ -296,7 +296,7 @@ function leave(/** @type {Mounted} */ panel) {
 }
 
 /**
- * A figure with a size of its own, as the parts of this page exchange it.
+ * A figure with its own size, as the parts of this page exchange it.
  * @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing
  */
 

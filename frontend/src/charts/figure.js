@@ -1,5 +1,5 @@
 /**
- * From series of the API to a Plotly figure. Pure: no page, no network, no Plotly.
+ * Conversion of API series to a Plotly figure. Pure: no page, no network, no Plotly.
  * Every text that reaches Plotly goes through `plain`, because Plotly reads markup in labels.
  */
 import { withOpacity } from '../lib/colours.js';
@@ -67,7 +67,7 @@ export function xUnit(kind, largest) {
 /**
  * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a
  * gap.
- * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
+ * A mean continues without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
 export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
@@ -148,7 +148,7 @@ export function bandOf({ x, low: lows, high: highs }, logY = false) {
 /** An evaluation at every step is a curve, not a row of marks. */
 const MAX_MARKERS = 60;
 
-/** Thinner lines where there are many. @param {number} count */
+/** Thinner lines if there are many. @param {number} count */
 const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
 
 const ROLES = {

@@ -30,7 +30,7 @@ export const bandToShade = ({ healthy, logY }) =>
 const FIRST_STEPS = 10;
 
 /**
- * The same x range in all panels; a run that has just begun gets room for its first steps. A log axis finds its own.
+ * Shared x range of all panels; a run that has just begun gets room for its first steps. A log axis is automatic.
  * @param {View} view @param {{size: number}} unit @param {[number, number]} extent @returns {[number, number] | null}
  */
 function wholeRange({ xKind, logX }, { size }, [from, to]) {
@@ -78,7 +78,7 @@ const X_TITLES = {
   flops: 'floating-point operations',
 };
 
-/** Titles of the axes with their units, where there is room for them. @param {View} view @param {string} xUnit */
+/** Titles of the axes with their units, if there is room for them. @param {View} view @param {string} xUnit */
 const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
   const font = { size: 12, color: theme.label };
   const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? plain(xKind));

@@ -33,7 +33,7 @@ export function markTrace(series, { marks = [], xKind, theme }, unit) {
   };
 }
 
-/** Height of the word beside the band, as a share of the panel's. */
+/** Height of the label next to the band, as a share of the panel's height. */
 const WORD_AT = 0.94;
 
 /**

@@ -2,7 +2,8 @@
  * One stream of server-sent events for the whole page.
  *
  * `useLive(['run', 'points'], (type, data) => ...)` in a component, or `listen(...)` elsewhere. After a gap
- * (hidden tab, lost connection) the type `resync` tells every listener to fetch again: what it missed is unknown.
+ * (hidden tab, lost connection) the type `resync` tells every listener to fetch again,
+ * because the missed events are unknown.
  */
 import { signal, useEffect, useRef } from '../dom.js';
 import { problemOf } from './api.js';
@@ -13,7 +14,7 @@ const RESET = 'reset';
 const LONGEST_WAIT = 15_000;
 
 /**
- * `reason`: why there is no stream, in the service's words, where it has refused one.
+ * `reason`: why there is no stream, in the service's words, if it has refused one.
  * @type {import('../../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number,
  *   reason?: string}>}
  */

@@ -10,7 +10,7 @@ import { keyOf } from '../charts/figure.js';
 import { expanded } from '../lib/series.js';
 
 /** How curves are asked for. `band` and `groupBy` are '' for single runs; `together`: which runs share a mean, for the
- *   service forms the groups and has to be asked again where a run has gone to another one.
+ *   service forms the groups and has to be called again if a run has moved to another group.
  * @typedef {{x: import('../lib/series.js').XKind, smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null, points?: number, together?: string}} Shape
  */

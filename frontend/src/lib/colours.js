@@ -54,7 +54,7 @@ export function looksTogether(items, theme) {
 
 /**
  * A slot of the palette for each group: that of its first run unless a group before it has that one, else a free one.
- * From the eleventh group on none is free, and each takes that of its run.
+ * No colour is free from the eleventh group on, so each further group uses the colour of its run.
  * @param {number[]} slots those of their first runs @returns {number[]}
  */
 export function slotsOfGroups(slots) {

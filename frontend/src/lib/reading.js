@@ -125,7 +125,7 @@ function rank({ recorded, smoothed }) {
 export const countText = ({ recorded, of }) =>
   recorded?.n === undefined ? '' : of !== null && of > recorded.n ? `${recorded.n} of ${of}` : String(recorded.n);
 
-/** With a sign, as a difference is read. @param {number | null} delta */
+/** Format a difference with its sign. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
 
 /** A position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
@@ -140,7 +140,7 @@ export function positionText(kind, x) {
 export const NO_VALUE = 'no value yet';
 
 /**
- * The same table for files and the clipboard, with numbers in full.
+ * Return the table for files and the clipboard, with full-precision numbers.
  * @param {Reading} reading @param {{metric: string, unit?: string | null, xKind: string, smoothing: number}} about
  * @returns {{head: string[], rows: unknown[][]}}
  */

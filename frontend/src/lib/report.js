@@ -24,7 +24,7 @@ const ENTITIES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '
 /** Text as it is read, in HTML. @param {unknown} text */
 export const escaped = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
 
-/** An address is a link where it leads to a page; other schemes stay text. @param {string} link */
+/** An address is a link if it leads to a page; other schemes stay text. @param {string} link */
 const linked = (link) =>
   /^https?:\/\//.test(link)
     ? `<a href="${escaped(link)}" rel="noopener noreferrer">${escaped(link)}</a>`

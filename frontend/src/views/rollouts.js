@@ -101,7 +101,7 @@ function Evaluations({ run, siblings, kind }) {
   />`;
 }
 
-/** The same step and prompt in another run of the experiment. @param {{run: Api.RunItem}} props */
+/** Links to the same step and prompt in another run of the experiment. @param {{run: Api.RunItem}} props */
 function Siblings({ run }) {
   const siblings = useGet(run.experiment ? '/runs' : null, {
     experiment: run.experiment,

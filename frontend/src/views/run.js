@@ -27,7 +27,7 @@ const TABS = {
   log: 'Log',
   files: 'Files',
 };
-/** Of a run of another trainer, whose output and checkpoints are elsewhere. */
+/** Tabs of a run of another trainer, whose output and checkpoints are stored elsewhere. */
 const TABS_OF_FOREIGN = ['overview', 'charts', 'rollouts', 'evaluations', 'config', 'events'];
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 

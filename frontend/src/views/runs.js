@@ -1,4 +1,4 @@
-/** Runs: the table of all runs and, beside it, the curves of those that are switched on. */
+/** Runs: the table of all runs and, next to it, the curves of the selected runs. */
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useRuns, useUnlistedRuns } from '../data/run_list.js';

@@ -1,1 +1,1 @@
-"""Checkers in place of those of reasoning_gym that evaluate text, and the parsers that they read with."""
+"""Safe replacements of reasoning_gym's checkers that evaluate text, and their parsers."""

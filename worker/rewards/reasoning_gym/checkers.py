@@ -1,4 +1,4 @@
-"""Checkers of the reasoning_gym tasks whose own ones can be attacked by an answer.
+"""Replacement checkers for reasoning_gym tasks whose own checkers an answer can attack.
 
 Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
 evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
@@ -20,7 +20,7 @@ from worker.rewards.reasoning_gym.literals import read_literal
 
 Entry = Mapping[str, Any]
 Checker = Callable[[Any, str, Entry], float]
-"""The score of an answer to an entry of a dataset."""
+"""Function that scores an answer to an entry of a dataset."""
 
 _NUMBER = re.compile(r"[\w.]*\d[\w.]*")
 _COMMENTED = re.compile(r"#[^\n]*\d")
@@ -51,7 +51,7 @@ INTEGRALS = Vocabulary(
 
 
 def string_insertion(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The string; a tenth for a list of its letters."""
+    """Accept the string; a tenth for a list of its letters."""
     if answer == entry["answer"]:
         return 1.0
     try:
@@ -61,7 +61,7 @@ def string_insertion(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def spiral_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The numbers with spaces between; a tenth for a list of them."""
+    """Accept the numbers separated by spaces; a tenth for a list of them."""
     expected, answer = entry["answer"].strip(), answer.strip()
     if not answer or answer == expected:
         return float(bool(answer))
@@ -72,7 +72,7 @@ def spiral_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def binary_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The rows; a tenth for a list of lists."""
+    """Accept the rows; a tenth for a list of lists."""
     if answer == entry["answer"]:
         return 1.0
     try:
@@ -83,7 +83,7 @@ def binary_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Any board that solves the puzzle; half for a list of lists."""
+    """Accept any board that solves the puzzle; half for a list of lists."""
     boards = entry["metadata"]["valid_answers"]
     if answer in boards:
         return 1.0
@@ -94,9 +94,9 @@ def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def puzzle24(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The given numbers, each once, that make 24; a hundredth for anything else.
+    """Accept the given numbers, each used once, that make 24; a hundredth for anything else.
 
-    For the library any four numbers will do: `8*3*1*1` would solve every puzzle.
+    The library accepts any four numbers, so that `8*3*1*1` would solve every puzzle.
     """
     try:
         value = int(read_expression(answer, NUMBERS))
@@ -106,7 +106,7 @@ def puzzle24(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The given numbers, each once, that make the target; a twentieth for any other arithmetic."""
+    """Accept the given numbers, each used once, that make the target; a twentieth for other arithmetic."""
     try:
         value = float(read_expression(answer, NUMBERS))
     except Exception:  # noqa: BLE001
@@ -118,8 +118,8 @@ def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
 def _uses_each_once(answer: str, entry: Entry) -> bool:
     """Whether an answer's numbers are the given ones.
 
-    The library looks for whole numbers alone: it misses `543e0`, takes `4.8` for two of them, and counts
-    those behind a `#`, which nothing was made of.
+    The library searches only for whole numbers: it misses `543e0`, reads `4.8` as two numbers, and counts
+    unused numbers after a `#`.
     """
     numbers = [number.rstrip(".") for number in _NUMBER.findall(answer)]
     if _COMMENTED.search(answer) or not all(map(str.isdecimal, numbers)):
@@ -128,7 +128,7 @@ def _uses_each_once(answer: str, entry: Entry) -> bool:
 
 
 def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The product, its terms in any order; as in the library a form that is not multiplied out is wrong."""
+    """Accept the product with terms in any order; as in the library, an unexpanded form is wrong."""
     try:
         product = read_expression(answer, POLYNOMIALS)
         return float(product == read_expression(entry["answer"], POLYNOMIALS))
@@ -137,7 +137,7 @@ def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float
 
 
 def integration(_dataset: Any, answer: str, entry: Entry) -> float:
-    """Any expression whose derivative is the integrand."""
+    """Accept any expression whose derivative is the integrand."""
     variable = entry["metadata"]["variable"]
     try:
         antiderivative = read_expression(answer, INTEGRALS, variables=(variable, "C"))
@@ -148,7 +148,7 @@ def integration(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def bitwise_arithmetic(_dataset: Any, answer: str, entry: Entry) -> float:
-    """The number, in any base that Python writes."""
+    """Accept the number, in any base that Python writes."""
     try:
         return float(int(answer, 0) == int(entry["answer"], 0))
     except ValueError:
@@ -156,12 +156,12 @@ def bitwise_arithmetic(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def complex_arithmetic(dataset: Any, answer: str, entry: Entry) -> float:
-    """The library's score, but 0 for NaN: its distance from anything compared as none."""
+    """Return the library's score, but 0 for NaN, whose distance the library treats as none."""
     return 0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, entry))
 
 
 def number_sorting(dataset: Any, answer: str, entry: Entry) -> float:
-    """The library's score, but 0 for NaN; the expected list becomes JSON, or it would be evaluated."""
+    """Return the library's score, but 0 for NaN; the expected list becomes JSON, so it is not evaluated."""
     expected = dumps(read_literal(entry["answer"]))
     return (
         0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, {**entry, "answer": expected}))
@@ -184,4 +184,4 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "string_insertion": string_insertion,
     }
 )
-"""In place of the library's own, by task."""
+"""Replacement checkers by task."""

@@ -9,18 +9,18 @@ from typing import Any
 from worker.rewards.reasoning_gym.satisfiability import stand_in_for_pycosat
 
 CHUNK = 64
-"""Entries per dataset object: a few tasks compute all of theirs at once."""
+"""Number of entries per dataset object, because a few tasks compute all entries at once."""
 
 
 def entry_at(task: str, config: Mapping[str, Any], seed: int, offset: int) -> dict[str, Any]:
-    """Question, answer and metadata at an offset below CHUNK of the task's dataset with that seed."""
+    """Return question, answer and metadata at an offset below CHUNK of the task's dataset with that seed."""
     return _entry(task, dumps(config, sort_keys=True), seed, offset)
 
 
 def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, answer: str) -> float:
-    """The task's own score of an answer, kept within 0..1.
+    """Return the task's own score of an answer, clamped to 0..1.
 
-    Tasks whose checker would give the answer to an evaluator have one here instead (see CHECKERS).
+    Tasks whose checker would evaluate the answer use a replacement (see CHECKERS).
     """
     from worker.rewards.reasoning_gym.checkers import CHECKERS
 
@@ -29,12 +29,12 @@ def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, an
     if checker := CHECKERS.get(task):
         score = checker(dataset, answer, entry)
     else:
-        score = dataset.score_answer(answer, deepcopy(entry))  # some checkers write into it
+        score = dataset.score_answer(answer, deepcopy(entry))  # some checkers modify it
     return min(1.0, max(0.0, float(score)))
 
 
 def library() -> Any:
-    """reasoning_gym, which takes more than a second to import; the trainer itself never needs it."""
+    """Import reasoning_gym, which takes more than a second; the trainer itself never needs it."""
     stand_in_for_pycosat()
     import reasoning_gym
 

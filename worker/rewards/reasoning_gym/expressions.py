@@ -18,7 +18,7 @@ MAX_DEPTH = 60
 MAX_DIGITS = 300
 MAX_EXPONENT = 1000
 MAX_BITS = 8192
-"""Of a power of numbers."""
+"""Maximum bits of a power of numbers."""
 MAX_FACTORIAL = 200
 
 _TOKEN = re.compile(
@@ -35,22 +35,22 @@ _BINARY = {"^": 1, "+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3}
 
 
 class NotExpression(ValueError):
-    """Text outside of the grammar, or beyond its bounds."""
+    """Text outside of the grammar, or beyond its limits."""
 
 
 class Vocabulary(NamedTuple):
-    """The names that an expression may use, and their meaning."""
+    """Names that an expression may use, and their meaning."""
 
     functions: Mapping[str, Callable[..., Any]]
     constants: Mapping[str, Any]
     has_variables: bool
-    """Whether other names are variables."""
+    """Whether all other names are variables."""
 
 
 def read_expression(text: str, vocabulary: Vocabulary, *, variables: Iterable[str] = ()) -> Any:
-    """The sympy object that a text spells; NotExpression for anything else.
+    """Return the sympy object that a text spells. Raises NotExpression for anything else.
 
-    `variables` are names that are variables even where sympy uses them otherwise.
+    `variables` are treated as variables even if sympy gives them another meaning.
     """
     if len(text) > MAX_CHARS:
         raise NotExpression(f"longer than {MAX_CHARS} characters")
@@ -71,7 +71,7 @@ class _Parser:
         self._advance()
 
     def operation(self, *, lowest: int) -> Any:
-        """A value and the binary operators behind it that bind at least as tightly as `lowest`."""
+        """Parse a value and the following binary operators that bind at least as tightly as `lowest`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise NotExpression(f"nested more than {MAX_DEPTH} deep")
@@ -149,7 +149,9 @@ class _Parser:
         raise NotExpression(f"there is no variable {name}")
 
     def _advance(self) -> str:
-        """Step to the next token; the word of the one before. A line may only break within brackets."""
+        """Advance to the next token and return the previous word; line breaks are allowed only within
+        brackets.
+        """
         passed, self.kind = self.word, "line"
         while self.kind == "line":
             match = _TOKEN.match(self._text, self._at)
@@ -161,7 +163,7 @@ class _Parser:
 
 
 class _Taken:
-    """Names that are no variables because sympy, or Python, uses them."""
+    """Names that are not variables because sympy, or Python, uses them."""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -175,7 +177,7 @@ _TAKEN = _Taken()
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """base**exponent, where it stays small."""
+    """Return base**exponent if it stays small."""
     if base.is_Float or exponent.is_Float:
         _refuse_unless(_magnitude(base) <= MAX_EXPONENT and _magnitude(exponent) <= 10)
     if exponent.is_Rational:
@@ -185,7 +187,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def factorial(value: Any, *, twice: bool = False) -> Any:
-    """value! or value!!, of a whole number that is not large."""
+    """Return value! or value!! of a whole number that is not large."""
     _refuse_unless(value.is_Integer and 0 <= value <= MAX_FACTORIAL)
     return sympy.factorial2(value) if twice else sympy.factorial(value)
 
@@ -220,7 +222,7 @@ def _number(word: str) -> Any:
 
 
 def _bits(value: Any) -> int:
-    """Of all whole numbers in a value."""
+    """Return the total bits of all whole numbers in a value."""
     return sum(
         number.p.bit_length() + (number.q.bit_length() if number.q > 1 else 0)
         for number in value.atoms(sympy.Rational)
@@ -229,7 +231,7 @@ def _bits(value: Any) -> int:
 
 
 def _magnitude(value: Any) -> int:
-    """Bits before or behind the point of a float; of another number its bits."""
+    """Return the bits before or after the point of a float, or all bits of another number."""
     if value.is_Float:
         _, _, exponent, bits = value._mpf_
         return abs(int(exponent) + int(bits))

@@ -1,6 +1,6 @@
 """Python literals as models write them, read without an evaluator: lists, tuples, strings and numbers.
 
-What `eval` made of such text, this makes too; anything that would need more than a value written out (names,
+The result is the same as that of `eval`; anything that would need more than a written value (names,
 calls, operators, comprehensions, sets, prefixed strings) is refused.
 """
 
@@ -29,11 +29,11 @@ _LEADING_ZERO = re.compile(r"0+[1-9][0-9]*")
 
 
 class NotLiteral(ValueError):
-    """Text that is no literal, or one beyond the bounds."""
+    """Text that is not a literal, or exceeds the limits."""
 
 
 def read_literal(text: str) -> Any:
-    """The value that a text spells; NotLiteral for anything else."""
+    """Return the value that a text spells. Raises NotLiteral for anything else."""
     if len(text) > MAX_CHARS:
         raise NotLiteral(f"longer than {MAX_CHARS} characters")
     values, has_comma = _elements(_Tokens(text.strip()), end="", depth=0)
@@ -43,7 +43,7 @@ def read_literal(text: str) -> Any:
 
 
 class _Tokens:
-    """The tokens of a text in order, one known in advance."""
+    """Tokens of a text in order, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._open = text, 0, 0
@@ -51,7 +51,9 @@ class _Tokens:
         self.advance()
 
     def advance(self) -> str:
-        """Step to the next token; the word of the one before. A line may only break within brackets."""
+        """Advance to the next token and return the previous word; line breaks are allowed only within
+        brackets.
+        """
         passed, self.kind = self.word, "line"
         while self.kind == "line":
             match = _TOKEN.match(self._text, self._at)
@@ -69,7 +71,7 @@ class _Tokens:
 
 
 def _elements(tokens: _Tokens, *, end: str, depth: int) -> tuple[list[Any], bool]:
-    """The values up to `end`, and whether a comma stands among or behind them."""
+    """Return the values up to `end`, and whether there is a comma among or after them."""
     if depth > MAX_DEPTH:
         raise NotLiteral(f"nested more than {MAX_DEPTH} deep")
     values: list[Any] = []
@@ -110,7 +112,7 @@ def _bracketed(tokens: _Tokens, opening: str, depth: int) -> Any:
 
 def _string(word: str, tokens: _Tokens) -> str:
     text = _unescaped(word[1:-1])
-    while tokens.kind == "text":  # strings side by side are one
+    while tokens.kind == "text":  # adjacent strings are one string
         text += _unescaped(tokens.advance()[1:-1])
     return text
 

@@ -1,4 +1,4 @@
-"""Solutions of a small Boolean formula: all that reasoning_gym's zebra puzzles need of pycosat.
+"""Solver of small Boolean formulas: all that reasoning_gym's zebra puzzles need of pycosat.
 
 pycosat comes as C source only, so that a machine without a compiler cannot install it. The puzzles made with
 this search are the same ones, since they only ask whether a second solution exists; one of the default
@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterable, Iterator
 
 Clause = tuple[int, ...]
-"""Literals joined by "or": a variable's number, negative where it must be false."""
+"""Literals joined by "or": a variable's number, negative if it must be false."""
 
 
 def itersolve(clauses: Iterable[Iterable[int]]) -> Iterator[list[int]]:
-    """Every assignment that satisfies all clauses, as the sorted literals that hold."""
+    """Yield every assignment that satisfies all clauses, as the sorted literals that hold."""
     return _Search([tuple(dict.fromkeys(clause)) for clause in clauses]).solutions()
 
 

@@ -1,6 +1,6 @@
-"""Actions: what an OpenEnv server takes for a step, made of what the policy wrote in a turn.
+"""Actions of an OpenEnv server's steps, built from the policy's turns.
 
-text       the turn itself, behind its thoughts: for environments whose action is one text
+text       the turn without its thoughts: for environments whose action is one text
 template   the arguments of the turn's first call, <tool_call>{"name": "act", "arguments": {...}}</tool_call>
 
 Both are checked against the JSON Schema of the server before they are sent.
@@ -22,22 +22,22 @@ ACT = "act"
 """Name of the one function that a chat template shows."""
 
 MAX_CHARACTERS = 20_000
-"""Of the text of an action."""
+"""Maximum length of an action's text, in characters."""
 
 OWN = "metadata"
-"""Property of every action of OpenEnv that is none of the policy's business."""
+"""Property of every OpenEnv action that the policy does not set."""
 
 
 class BadSchema(Exception):
-    """The server's schema is of no use here."""
+    """The server's schema cannot be used."""
 
 
 class BadAction(Exception):
-    """A turn holds no action that the environment takes; the policy is told why."""
+    """A turn holds no valid action; the policy is told why."""
 
 
 class ActionSchema:
-    """The actions that a server takes. Raises BadSchema where its schema is none."""
+    """Actions that a server accepts. Raises BadSchema if its schema is invalid."""
 
     def __init__(self, schema: Any) -> None:
         if not isinstance(schema, dict) or not isinstance(schema.get("properties", {}), dict):
@@ -50,11 +50,11 @@ class ActionSchema:
             raise BadSchema("its schema of actions is not a JSON Schema") from error
         properties = schema.get("properties", {})
         self.shown = {**schema, "properties": {key: properties[key] for key in properties if key != OWN}}
-        """The schema as a chat template shows it."""
+        """Schema as a chat template shows it."""
 
     @property
     def text_field(self) -> str:
-        """The one field that holds a text. Raises BadSchema where actions are anything else."""
+        """Return the one field that holds a text. Raises BadSchema if actions are anything else."""
         fields = self.shown["properties"]
         [name, *other_fields] = fields or [""]
         if other_fields or not isinstance(fields.get(name), Mapping) or fields[name].get("type") != "string":
@@ -65,7 +65,7 @@ class ActionSchema:
         return name
 
     def checked(self, action: dict[str, Any]) -> dict[str, Any]:
-        """The action, where the schema allows it. Raises BadAction."""
+        """Return the action if the schema allows it. Raises BadAction."""
         try:
             error = next(iter(self._validator.iter_errors(action)), None)
         except ValueError:  # half a surrogate pair in a name
@@ -96,7 +96,7 @@ class TextForm:
 
 
 class ArgumentsForm:
-    """The first call of a turn holds the action; one inside of thoughts is none."""
+    """The first call of a turn holds the action. A call inside thoughts is ignored."""
 
     ends_turn = True
     marks: Sequence[str] = ()
@@ -118,13 +118,13 @@ class ArgumentsForm:
 
 
 class Form(NamedTuple):
-    """The form of a run, which makes actions of turns."""
+    """The form of a run, which turns texts into actions."""
 
     calls: CallForm
     is_text: bool
 
     def action(self, call: ToolCall, schema: ActionSchema) -> dict[str, Any]:
-        """The action of a turn. Raises BadAction."""
+        """Return the action of a turn. Raises BadAction."""
         if len(call.text) > MAX_CHARACTERS:
             raise BadAction(f"expected at most {MAX_CHARACTERS:,} characters")
         if self.is_text:
@@ -133,7 +133,10 @@ class Form(NamedTuple):
 
 
 def action_form(config: OpenEnv, policy: Policy) -> Form:
-    """The form that a config asks for. Raises InvalidConfig where the chat template lacks what it needs."""
+    """Return the form that a config asks for.
+
+    Raises InvalidConfig if the chat template lacks a needed turn.
+    """
     stops = [policy.tokenizer.decode([index]) for index in policy.stop_ids]
     is_text = config.form == "text"
     if not policy.form.chat_template:
@@ -145,7 +148,7 @@ def action_form(config: OpenEnv, policy: Policy) -> Form:
 
 
 def act_schema(schema: ActionSchema) -> dict[str, Any]:
-    """The function that a chat template shows."""
+    """Return the function that a chat template shows."""
     function = {"name": ACT, "description": "Acts in the environment.", "parameters": schema.shown}
     return {"type": "function", "function": function}
 

@@ -1,4 +1,4 @@
-"""Answers of an OpenEnv server: hostile JSON, from which an observation, a reward and an end are read.
+"""Answers of an OpenEnv server: untrusted JSON with an observation, a reward and an end.
 
 {"type": "observation", "data": {"observation": {...}, "reward": 0.5, "done": false}}
 {"type": "error", "data": {"message": "...", "code": "VALIDATION_ERROR"}}
@@ -10,31 +10,31 @@ from typing import Any, NamedTuple
 from backend.base.text import read_json
 
 SHOWN_CHARACTERS = 200
-"""Of the words of a server that become part of a reason."""
+"""Maximum number of characters of a server's message that become part of a reason."""
 
 SURVIVED = ("VALIDATION_ERROR", "EXECUTION_ERROR")
-"""Codes of errors after which a session goes on: the action was none, or the environment raised."""
+"""Error codes after which a session continues: the action was invalid, or the environment raised."""
 
 
 class Lost(Exception):
-    """An episode cannot go on: its environment is away, broke the protocol or took too long."""
+    """An episode cannot continue: its environment is gone, broke the protocol or took too long."""
 
 
 class Full(Exception):
-    """The server takes no further session."""
+    """The server accepts no further session."""
 
     def __init__(self, most: int | None) -> None:
         super().__init__("the server takes no further session")
         self.most = most
-        """Sessions that it takes at a time, where it says so."""
+        """Number of sessions that the server accepts at a time, if it says so."""
 
 
 class Refused(Exception):
-    """The environment refused an action or raised because of it; its session goes on."""
+    """The environment refused an action or raised because of it. Its session continues."""
 
 
 class Observed(NamedTuple):
-    """The answer to a reset or a step."""
+    """Answer to a reset or a step."""
 
     observation: dict[str, Any]
     reward: float | None
@@ -42,7 +42,7 @@ class Observed(NamedTuple):
 
 
 def read_answer(message: str | bytes) -> Observed:
-    """The answer in a message. Raises Full, Refused, and Lost for everything that is no answer."""
+    """Return the answer in a message. Raises Full, Refused, and Lost if the message is no answer."""
     if isinstance(message, bytes):
         raise Lost("it sent bytes in place of text")
     kind, data = _typed(message)
@@ -81,7 +81,7 @@ def _error(data: dict[str, Any]) -> Exception:
 
 
 def _reward(raw_reward: Any) -> float | None:
-    """A finite number; true and false are 1 and 0, and null is none."""
+    """Return a finite reward; true and false are 1 and 0, and null is None."""
     if raw_reward is None:
         return None
     if not isinstance(raw_reward, int | float):

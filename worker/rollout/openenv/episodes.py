@@ -1,12 +1,12 @@
 """Episodes with an OpenEnv server: each turn of the policy is an action, which the server answers.
 
-    begin      as many episodes as the server takes, each with a session of its own and its prompt's seed
-    round n    those that go on write their next turn
-    act        each turn is stepped; what it brought is appended as an observation
-    end        at the environment's end, at a budget, or where the environment fails; the next one begins
+    begin      as many episodes as the server accepts, each with its own session and its prompt's seed
+        round n    unfinished episodes write their next turn
+        act        each turn is a step; its result is appended as an observation
+        end        at the environment's end, at a budget, or if the environment fails; the next episode begins
 
-A resumed run repeats its episodes exactly where the environment's answers follow from seed and actions, and
-where the server takes as many sessions at a time as before.
+A resumed run repeats its episodes exactly if the environment's answers depend only on seed and actions, and
+if the server accepts as many sessions at a time as before.
 """
 
 import math
@@ -48,21 +48,23 @@ ALL_LOST = "no episode of a step came to its end; the last one: "
 
 @dataclass(slots=True, eq=False)
 class Played(Episode):
-    """An episode in the environment."""
+    """Episode in the environment."""
 
     session: Session | None = None
     rewards: list[float] = field(default_factory=list)
     is_done: bool = False
     lost: str = ""
-    """Why the environment failed it; empty: it did not."""
+    """Reason why the environment failed the episode; "" if it did not."""
 
 
 class OpenEnvEpisodes(TurnTaking):
-    """Samples completions in turns with another sampler, each in an episode of its own."""
+    """Samples completions in turns with another sampler, each in its own episode."""
 
     def __init__(self, config: OpenEnv, policy: Policy, settings: Settings) -> None:
-        """Raises InvalidConfig where the policy's chat template lacks a turn that the form needs, and
-        EnvironmentFailed where this installation has no such server.
+        """Create the episodes.
+
+        Raises InvalidConfig if the policy's chat template lacks a turn that the form needs, and
+        EnvironmentFailed if this installation has no such server.
         """
         self.config, self.server = config, EnvironmentServer(config, settings)
         self.acts = action_form(config, policy)
@@ -74,7 +76,7 @@ class OpenEnvEpisodes(TurnTaking):
         )
         self._schema: ActionSchema | None = None
         self._turn = Lock()
-        """Held while episodes are played: evaluations and rollouts that run ahead take turns."""
+        """Lock held while episodes are played, so that evaluations and rollouts that run ahead take turns."""
         self._losses: list[str] = []
 
     def check(self) -> None:
@@ -87,7 +89,7 @@ class OpenEnvEpisodes(TurnTaking):
         self.server.learn_limit()
 
     def close(self) -> None:
-        """See TakesTurns: sessions end with their episodes."""
+        """See TakesTurns. Sessions end with their episodes."""
 
     def take_loss(self) -> str:
         """See TakesTurns."""
@@ -99,13 +101,13 @@ class OpenEnvEpisodes(TurnTaking):
 
     @property
     def schema(self) -> ActionSchema:
-        """The server's actions."""
+        """Return the server's actions."""
         if self._schema is None:
             self._schema = self.server.schema()
         return self._schema
 
     def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
-        """The prompts with the environment's first observation, and with the function that acts."""
+        """Return the prompts with the environment's first observation and the action function."""
         with self._turn, ThreadPoolExecutor(max(1, min(self.server.limit, len(prompts)))) as pool:
             return list(pool.map(self._shown, prompts))
 
@@ -113,7 +115,7 @@ class OpenEnvEpisodes(TurnTaking):
         try:
             begun = self.server.begin_in_turn(episode_seed(prompt.id))
         except Lost:
-            return prompt  # its episodes are lost, too, and say why
+            return prompt  # its episodes are lost too, and report why
         begun.session.close()
         first = in_prompt(begun.text, self.encoder, most=self.max_observation_tokens)
         tools = prompt.tools if self.acts.is_text else (*prompt.tools, act_schema(self.schema))
@@ -133,7 +135,7 @@ class OpenEnvEpisodes(TurnTaking):
         sampling: SamplingLike,
         generator: torch.Generator,
     ) -> list[list[Completion]]:
-        """See TakesTurns. Raises EnvironmentFailed where the environment fails all of them."""
+        """See TakesTurns. Raises EnvironmentFailed if the environment fails all episodes."""
         encoded = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
@@ -164,9 +166,10 @@ class OpenEnvEpisodes(TurnTaking):
             _end(unfinished)
 
     def _begin(self, waiting: deque[Played], places: int) -> list[Played]:
-        """The next episodes, at most so many; fewer where the server is full, and none only beside others.
+        """Begin the next episodes, at most `places`; fewer if the server is full, none only beside running
+        ones.
 
-        Raises EnvironmentFailed where it stays full.
+        Raises EnvironmentFailed if the server stays full.
         """
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
@@ -188,7 +191,7 @@ class OpenEnvEpisodes(TurnTaking):
             time.sleep(WAIT_SECONDS)
 
     def _begun(self, episode: Played, became: Begun | Lost) -> Played:
-        """The episode as it begins; one that is lost writes a single turn, which trains nothing."""
+        """Return the begun episode; a lost episode writes a single turn, which is not trained on."""
         if isinstance(became, Lost):
             episode.lost = harmless(str(became))
             return episode
@@ -198,7 +201,7 @@ class OpenEnvEpisodes(TurnTaking):
         return episode
 
     def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:  # noqa: ARG002 - of the base
-        """The action of a turn that the policy has ended; its last token is the end."""
+        """Return the action of a turn that the policy has ended; the last token is the end."""
         return self.form.find("".join(self._pieces(new)[:-1]))
 
     def _act(self, unfinished: Sequence[Played]) -> None:
@@ -215,7 +218,10 @@ class OpenEnvEpisodes(TurnTaking):
             episode.call = None
 
     def _stepped(self, episode: Played) -> ToolAnswer:
-        """The answer to an action, which is sent once: the environment may have acted before it failed."""
+        """Send an action and return its answer.
+
+        It is sent once, because a failed environment may have acted.
+        """
         started = time.perf_counter()
         text, outcome = self._step(episode)
         return ToolAnswer(text, outcome, time.perf_counter() - started)
@@ -245,7 +251,7 @@ class OpenEnvEpisodes(TurnTaking):
         return text, "done" if observed.done else "ok"
 
     def _take_answer(self, episode: Played, call: FoundCall, answer: ToolAnswer) -> None:
-        """Append the observation, unless the episode is over and nobody would read it."""
+        """Append the observation, unless the episode is over and it would not be read."""
         turn = self._turn_of(episode, call)
         is_last = episode.answered + 1 >= self.max_turns
         if is_last or answer.outcome in {"done", "lost"}:
@@ -265,14 +271,14 @@ class OpenEnvEpisodes(TurnTaking):
 
 
 def _end(episodes: Sequence[Played]) -> None:
-    """Close the sessions of episodes, for those that wait."""
+    """Close the sessions of episodes, to make room for waiting ones."""
     close_all([episode.session for episode in episodes if episode.session is not None])
     for episode in episodes:
         episode.session = None
 
 
 def _with_user(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
-    """A conversation whose last turn of the user ends with a text: templates want roles to alternate."""
+    """Append a text to the last user turn of a conversation, because templates require alternating roles."""
     *before, last = messages
     if last.get("role") == "user" and isinstance(last.get("content"), str):
         return (*before, {**last, "content": f"{last['content'].rstrip()}\n{text}"})

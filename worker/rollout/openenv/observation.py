@@ -1,4 +1,4 @@
-"""Observations as text: what a policy reads of the JSON that an environment sends."""
+"""Observations as text that a policy reads, made from the JSON that an environment sends."""
 
 import json
 from typing import Any
@@ -10,9 +10,9 @@ CUT = " [cut]"
 
 
 def rendered(observation: dict[str, Any], field: str) -> str:
-    """The field of that name, else the only field, else all of them as JSON; text stays as it is.
+    """Return the field of that name, else the only field, else all fields as JSON; text is unchanged.
 
-    Raises Lost where there is no field of that name.
+    Raises Lost if there is no field of that name.
     """
     if field and field not in observation:
         raise Lost(
@@ -25,8 +25,9 @@ def rendered(observation: dict[str, Any], field: str) -> str:
 
 
 def in_prompt(text: str, encoder: ObservationEncoder, *, most: int) -> str:
-    """A first observation as a part of a prompt: cut like any other, and without names of control tokens,
-    which a prompt, unlike an observation, would encode as such.
+    """Return a first observation as part of a prompt, cut like any other.
+
+    Names of control tokens are removed, because a prompt, unlike an observation, would encode them as such.
     """
     told = encoder.answer(text, most=most)
     plain = str(encoder.tokenizer.decode(told.ids))

@@ -1,4 +1,4 @@
-"""The OpenEnv server of a run: its schema, the episodes that it begins, and how many it takes at a time."""
+"""The OpenEnv server of a run: its schema, the episodes it begins, and its session limit."""
 
 import asyncio
 import logging
@@ -25,22 +25,22 @@ from worker.rollout.openenv.session import CONNECT_SECONDS, MAX_BYTES, Session
 logger = logging.getLogger(__name__)
 
 RESETS = 3
-"""Tries of a reset, each with a session of its own; nothing has been done in it yet."""
+"""Number of tries of a reset, each with its own session, because nothing has been done in it yet."""
 
 WAIT_SECONDS = 0.2
-"""Time between two questions for a place."""
+"""Seconds between two requests for a free session."""
 
 
 class Begun(NamedTuple):
-    """An episode that a server has begun."""
+    """Episode that a server has begun."""
 
     session: Session
     text: str
-    """The first observation."""
+    """First observation of the episode."""
 
 
 class EnvironmentServer:
-    """The server that a run's config names. Raises EnvironmentFailed where this installation has none."""
+    """Server that a run's config names. Raises EnvironmentFailed if this installation has none."""
 
     def __init__(self, config: OpenEnv, settings: Settings) -> None:
         self.config = config
@@ -51,23 +51,23 @@ class EnvironmentServer:
         key = settings.openenv_secrets.get(config.server, "")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.limit = config.sessions
-        """Episodes at a time."""
+        """Maximum number of episodes at a time."""
 
     def failed(self, reason: str) -> EnvironmentFailed:
-        """The error that ends a run; it does not tell the operator's address."""
+        """Return the error that ends a run; it does not reveal the operator's address."""
         return EnvironmentFailed(
             f"the environment {self.config.server} of OPENENV_URLS failed: {harmless(reason)}"
         )
 
     def schema(self) -> ActionSchema:
-        """The actions that it takes. Raises EnvironmentFailed."""
+        """Return the actions that the server accepts. Raises EnvironmentFailed."""
         try:
             return ActionSchema(self._get("/schema").get("action"))
         except (Lost, BadSchema) as error:
             raise self.failed(str(error)) from error
 
     def begin(self, seed: int) -> Begun:
-        """An episode with this seed, tried a few times. Raises Full and Lost."""
+        """Begin an episode with this seed, with a few tries. Raises Full and Lost."""
         for attempt in range(RESETS):
             try:
                 return self._begin(seed)
@@ -79,7 +79,10 @@ class EnvironmentServer:
         raise AssertionError("the last try returns or raises")
 
     def begin_in_turn(self, seed: int) -> Begun:
-        """The same, once there is a place. Raises EnvironmentFailed and Lost."""
+        """Begin an episode with this seed, once there is a free session.
+
+        Raises EnvironmentFailed and Lost.
+        """
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
             with suppress(Full):
@@ -91,7 +94,7 @@ class EnvironmentServer:
             time.sleep(WAIT_SECONDS)
 
     def begin_all(self, seeds: Sequence[int]) -> list[Begun | Full | Lost]:
-        """The beginning of each episode, or why there is none, side by side."""
+        """Begin episodes in parallel; return each beginning, or why there is none."""
 
         def begun(seed: int) -> Begun | Full | Lost:
             try:
@@ -103,9 +106,9 @@ class EnvironmentServer:
             return list(pool.map(begun, seeds))
 
     def learn_limit(self) -> None:
-        """Find out how many sessions it takes, by opening as many as the run may have.
+        """Find out how many sessions the server accepts, by opening as many as the run may have.
 
-        Raises EnvironmentFailed where not even one begins.
+        Raises EnvironmentFailed if not even one begins.
         """
         try:
             first = self._first()
@@ -121,7 +124,7 @@ class EnvironmentServer:
                 self.limit = min(self.limit, outcome.most or len(begun))
 
     def _first(self) -> Begun:
-        """Two episodes with the same seed, one after the other, which must begin alike."""
+        """Begin two episodes with the same seed in turn, which must begin alike, and return one."""
         begun = self.begin_in_turn(0)
         first = begun.text
         begun.session.close()
@@ -146,11 +149,11 @@ class EnvironmentServer:
             raise
 
     def text(self, observed: Observed) -> str:
-        """An observation as the policy reads it. Raises Lost where the field that it reads is missing."""
+        """Return an observation as the policy reads it. Raises Lost if its field is missing."""
         return rendered(observed.observation, self.config.observation_field)
 
     def _get(self, path: str) -> dict[str, object]:
-        """A JSON object, of limited size and without following redirects. Raises Lost."""
+        """Return a JSON object of limited size, without following redirects. Raises Lost."""
         try:
             status, content = asyncio.run(self._answer(path))
             if status != 200:
@@ -178,16 +181,16 @@ class EnvironmentServer:
 
 
 def close_all(sessions: Sequence[Session]) -> None:
-    """Close sessions side by side: each waits for the server."""
+    """Close sessions in parallel, because each waits for the server."""
     with ThreadPoolExecutor(max(1, min(len(sessions), 64))) as pool:
         list(pool.map(Session.close, sessions))
 
 
 def episode_seed(prompt_id: str) -> int:
-    """Seed of a prompt's episodes: 31 bits, which every random number generator takes."""
+    """Return the seed of a prompt's episodes: 31 bits, which every random number generator accepts."""
     return int.from_bytes(sha256(f"episode/{prompt_id}".encode()).digest()[:4]) >> 1
 
 
 def harmless(text: str) -> str:
-    """Words of a server on one line, without secrets, cut."""
+    """Return a server's message on one line, without secrets, cut."""
     return redact(" ".join(clean_text(text).split()))[:SHOWN_CHARACTERS]

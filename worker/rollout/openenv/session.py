@@ -1,7 +1,7 @@
 """A session with an OpenEnv server: one WebSocket, over which one episode is reset and stepped.
 
-A session never sends a step twice, for the environment may have acted on the first one. Redirects and proxies
-are not followed, messages are not compressed, and a message is at most MAX_BYTES long.
+A session never sends a step twice, because the environment may have acted on the first one. Redirects and
+proxies are not followed, messages are not compressed, and a message has at most MAX_BYTES.
 """
 
 import json
@@ -20,16 +20,16 @@ from worker.rollout.openenv.answers import Lost, Observed, Refused, read_answer
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 MAX_BYTES = 2**20
-"""Of one message; text that is observed is far shorter."""
+"""Maximum size of one message, in bytes; observed text is far shorter."""
 
 SEND_LIMIT = struct.pack("ll", int(CONNECT_SECONDS), 0)
-"""Seconds and microseconds after which a server that reads nothing is given up."""
+"""Timeout of a send, as seconds and microseconds, for a server that reads nothing."""
 
 PORTS = {"http": 80, "https": 443}
 
 
 class Session:
-    """One episode's connection. Close it; whoever waits for a place gets it then."""
+    """One episode's connection. Closing it frees its place for the next episode."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """Connect to a server, `url` being its http:// or https:// address. Raises Lost."""
@@ -38,18 +38,20 @@ class Session:
             self._open = opened.pop_all()
 
     def reset(self, seed: int, *, seconds: float) -> Observed:
-        """The first observation of the episode with this seed. Raises Full, Refused and Lost."""
+        """Return the first observation of the episode with this seed. Raises Full, Refused and Lost."""
         observed = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
         if observed.done:
             raise Lost("its episode is over before it begins")
         return observed
 
     def step(self, action: dict[str, Any], *, seconds: float) -> Observed:
-        """The answer to an action. Raises Refused and Lost."""
+        """Send an action and return its answer. Raises Refused and Lost."""
         return self._ask({"type": "step", "data": action}, seconds)
 
     def close(self) -> None:
-        """Let the server close, so that the place is free afterwards; else close without it."""
+        """Let the server close the connection, so that its place is free; else close it without the
+        server.
+        """
         with suppress(WebSocketException, OSError, TimeoutError):
             self._connection.send('{"type": "close"}')
             self._connection.recv(CLOSE_SECONDS)
@@ -58,7 +60,7 @@ class Session:
     def _ask(self, request: dict[str, Any], seconds: float) -> Observed:
         try:
             self._refuse_unasked()
-            with suppress(ConnectionClosed):  # the server's last words may still be read
+            with suppress(ConnectionClosed):  # the server's last messages may still be read
                 self._connection.send(json.dumps(request))
             message = self._connection.recv(seconds)
         except TimeoutError:
@@ -70,9 +72,9 @@ class Session:
         return read_answer(message)
 
     def _refuse_unasked(self) -> None:
-        """A message that nobody asked for would be taken for the answer to the next request.
+        """Refuse an unsolicited message, which would be mistaken for the answer to the next request.
 
-        A server that is full says so before it is asked.
+        A full server says so before any request.
         """
         with suppress(TimeoutError):
             message = self._connection.recv(0)
@@ -82,7 +84,7 @@ class Session:
 
 
 def _connected(url: str, headers: Mapping[str, str]) -> ClientConnection:
-    """A connection through a socket of our own: with one, redirects and proxies are refused."""
+    """Open a connection through our own socket, with which redirects and proxies are refused."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
     try:

@@ -11,7 +11,7 @@ import { Select, Status } from '../shared/marks.js';
 /** @typedef {import('../../lib/runs/cells.js').Cell} Cell */
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
-/** Fewer variants than these are told by their curves. */
+/** Minimum number of variants; fewer are compared by their curves. */
 const FEWEST = 3;
 const FIRST = ['eval/accuracy', 'reward/mean'];
 

@@ -3,7 +3,7 @@ import { html, useState } from '../../dom.js';
 
 /**
  * @param {{options: string[], chosen: string[], onChange: (chosen: string[]) => void, titleOf: (key: string) => string,
- *   label: string, placeholder: string, empty: string, children: any}} props `empty`: said where nothing is found
+ *   label: string, placeholder: string, empty: string, children: any}} props `empty`: text shown if nothing is found
  */
 export function FieldChooser({ options, chosen, onChange, titleOf, label, placeholder, empty, children }) {
   const [search, setSearch] = useState('');

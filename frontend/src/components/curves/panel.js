@@ -30,7 +30,7 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  */
 
 /**
- * Opens the rollouts behind a point of a metric's curve: those of an evaluation where it measures one.
+ * Opens the rollouts behind a point of a metric's curve: of an evaluation if the metric measures one.
  * @param {string | null} run @param {number} step @param {string} [metric]
  */
 export const openRollouts = (run, step, metric = '') => {

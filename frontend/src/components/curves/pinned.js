@@ -15,7 +15,7 @@ const KEYS = {
 };
 
 /**
- * The same in a dialog, where keys of the page are at rest; true where the key was one of the cursor's.
+ * Handle a key in a dialog, in which page keys are inactive; true if the key moved the cursor.
  * @param {KeyboardEvent} event
  */
 export function pressPinned(event) {

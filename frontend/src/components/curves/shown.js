@@ -24,7 +24,7 @@ export const shownOf = (metric, view, about) => ({
   unit: unitOf(about),
 });
 
-/** Units that say nothing beside the name are left out. @param {Api.MetricEntry | undefined} about */
+/** Units that add nothing to the name are omitted. @param {Api.MetricEntry | undefined} about */
 const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? about.unit : null);
 
 /**

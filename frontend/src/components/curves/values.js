@@ -116,7 +116,7 @@ export function Values(props) {
   </div>`;
 }
 
-/** The same beside the pointer, in short. @param {ValuesProps} props */
+/** Short values next to the pointer. @param {ValuesProps} props */
 export function ValuesUnderPointer(props) {
   const { reading, isRecorded } = useReading(props);
   if (!cursor.value) return null;

@@ -12,7 +12,7 @@ const MEANING = { operator: 'Logged in as the operator', viewer: 'Logged in as a
 
 const toLogin = () => location.assign('/login');
 
-/** The service ends the session; the cookie alone would still be worth something to whoever has copied it. */
+/** The service ends the session, because a copied cookie would otherwise remain valid. */
 const logOut = () => remove('/session').then(toLogin, sayError);
 
 export function AccountMenu() {

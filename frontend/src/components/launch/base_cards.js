@@ -59,7 +59,7 @@ export function PolicyCard({ layer, full, policies }) {
 }
 
 /**
- * Further fields of the policy, open where one has an error.
+ * Further fields of the policy, open if one has an error.
  * @param {{title: string, fields: string[], layer: Layer, full: Full}} props
  */
 function MoreFields({ title, fields, layer, full }) {

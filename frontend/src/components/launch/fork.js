@@ -1,4 +1,4 @@
-/** The launch form as a fork: from which checkpoint of which run it goes on. */
+/** The launch form as a fork: from which checkpoint of which run it continues. */
 import { html } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';

@@ -51,7 +51,7 @@ export function movedToRecord(root, error, full) {
 }
 
 /**
- * An error with a plain message where no file is chosen yet: the service sees only an empty text.
+ * An error with a plain message if no file is chosen yet, because the service sees only an empty text.
  * @param {Node} root
  * @param {FieldError} error
  * @param {Fields} full

@@ -27,7 +27,7 @@ export function useLaunch(requests, fork) {
 }
 
 /**
- * The page that shows what was launched: the experiment, the fork, or several forks beside their parent.
+ * The page that shows what was launched: the experiment, the fork, or several forks with their parent.
  * @param {{id: string}[]} launched @param {import('./fork.js').Fork | null} fork
  */
 function addressOfLaunched(launched, fork) {

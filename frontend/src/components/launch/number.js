@@ -1,4 +1,4 @@
-/** Small fields of numbers beside each other; a text that is no number stays typed and changes nothing. */
+/** Small number fields in a row; a text that is not a number stays in the field and changes nothing. */
 import { html, useState } from '../../dom.js';
 
 /**

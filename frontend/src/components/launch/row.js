@@ -27,7 +27,7 @@ export function Sentence({ text }) {
 }
 
 /**
- * Label, field, sentence, range and errors of a single value; a `wide` one takes a line of its own.
+ * Label, field, sentence, range and errors of a single value; a `wide` one is on a separate line.
  * @param {{field: Field, layer: Layer, label: string, id: string, wide?: boolean, value?: any, children?: any}} props
  */
 export function Row({ field, layer, label, id, wide = false, value, children }) {

@@ -12,7 +12,7 @@ import { AddVariant, CommonCard, VariantCard } from './variant.js';
 /** @typedef {import('../../views/launch.js').Query} Query */
 /** @typedef {ReturnType<typeof import('../../views/launch.js').useLayers>} Layers */
 
-/** Whether a group of fields has a place of its own on the page. @param {KnobGroup} group */
+/** Whether a group of fields has a separate place on the page. @param {KnobGroup} group */
 export const hasOwnPlace = ({ fields }) => fields.every((path) => OWN_PLACE.includes(path));
 
 /**

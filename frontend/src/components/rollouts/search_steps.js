@@ -7,7 +7,7 @@ const MAX_BARS = 120;
 
 /** @typedef {{first: number, last: number, matched: number, of: number}} Bar */
 
-/** Neighbouring steps together where there are many. @param {Api.StepCount[]} items @returns {Bar[]} */
+/** Neighbouring steps are grouped if there are many. @param {Api.StepCount[]} items @returns {Bar[]} */
 export function barsOf(items) {
   const stepsPerBar = Math.ceil(items.length / MAX_BARS) || 1;
   return Array.from({ length: Math.ceil(items.length / stepsPerBar) }, (_, i) => {

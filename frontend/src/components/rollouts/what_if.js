@@ -1,4 +1,4 @@
-/** What-if: the loss of a step's stored batch under other presets and knobs, beside the run's own objective. */
+/** What-if: the loss of a step's stored batch under other presets and knobs, compared with the run's own objective. */
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
@@ -17,7 +17,7 @@ const MOST = 7;
 export const WHAT_IF_SPEC = { what: list([]), knobs: text() };
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
 
-/** Changes of knobs as the address holds them; none where it holds something else. @param {string} written */
+/** Changes of knobs in the address; none if the address holds something else. @param {string} written */
 function readKnobs(written) {
   try {
     const parsed = JSON.parse(written || '{}');

@@ -22,7 +22,7 @@ export function EvaluationsTab({ run }) {
   </section>`;
 }
 
-/** A button where there is something to evaluate. @param {{run: Api.RunItem}} props */
+/** A button, if there is something to evaluate. @param {{run: Api.RunItem}} props */
 function EvaluateCheckpoints({ run }) {
   const { data } = useGet(`/runs/${run.id}/checkpoints`, undefined, {
     live: ['event'],

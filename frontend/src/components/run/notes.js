@@ -6,7 +6,7 @@ import { ForOperator } from '../shared/role.js';
 
 const MAX_CHARACTERS = 20_000;
 
-/** The notes as they were written, where there are any. @param {{run: Api.RunItem, onEdit: () => void}} props */
+/** The notes as they were written, if there are any. @param {{run: Api.RunItem, onEdit: () => void}} props */
 export function Notes({ run, onEdit }) {
   const notes = run.notes?.trim();
   return (

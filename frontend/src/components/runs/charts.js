@@ -1,4 +1,4 @@
-/** The curves beside the table of runs. */
+/** The curves next to the table of runs. */
 import { html } from '../../dom.js';
 import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
 import { metricsOf } from '../../lib/runs/fields.js';

@@ -1,4 +1,4 @@
-/** The search field of the list of runs: it takes a query, completes it and shows where it went wrong. */
+/** The search field of the list of runs: it accepts a query, completes it and marks its errors. */
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { completed, completionAt, pointedAt } from '../../lib/runs/query.js';

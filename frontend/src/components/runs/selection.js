@@ -14,7 +14,7 @@ const MAX_COMPARED = 200;
  * @typedef {{ids: string[], runs: import('../../data/run_list.js').RunList, trash: boolean, archived: boolean,
  *   compare: (ids: string[]) => void, clear: () => void, selectMatching: (() => void) | null}} Bar
  *   `ids`: the selected runs, loaded or not; `trash`, `archived`: the list is one of those; `selectMatching`: selects
- *   those too that are not loaded, where there are any
+ *   including runs that are not loaded, if there are any
  * @param {Bar} props
  */
 export function SelectionBar(props) {

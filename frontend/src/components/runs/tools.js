@@ -169,7 +169,7 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
 }
 
 /**
- * A search field that tells its text a moment after the last key.
+ * A search field that reports its text a moment after the last key.
  * @param {{value: string, onChange: (text: string) => void, placeholder: string}} props
  */
 export function TypedSearch({ value, onChange, placeholder }) {

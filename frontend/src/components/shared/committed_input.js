@@ -1,4 +1,4 @@
-/** An input whose text takes effect with Enter or when it is left: a render in between leaves the text alone. */
+/** An input whose text takes effect with Enter or when it is left: a render in between keeps the text. */
 import { html, useLayoutEffect, useRef } from '../../dom.js';
 
 /**

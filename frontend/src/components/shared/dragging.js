@@ -5,7 +5,8 @@
 const STILL = 3;
 
 /**
- * A handler of `pointerdown` that tells each place of the pointer until it is released; a press in one place clears.
+ * A handler of `pointerdown` that reports each position of the pointer until it is released; a press
+ * without movement clears.
  * @param {(from: Point, to: Point) => void} onDrag @param {() => void} onClear
  * @returns {(event: PointerEvent) => void}
  */

@@ -47,7 +47,7 @@ const PATHS = {
 
 /**
  * @param {{name: keyof typeof PATHS, size?: number, label?: string}}
- *   props `label` for readers where no text stands beside it
+ *   props `label` for screen readers if no text accompanies the icon
  */
 export function Icon({ name, size = 16, label }) {
   return html`<svg

@@ -16,7 +16,7 @@ export function Empty({ title, children, action }) {
 }
 
 /**
- * What happened, what to do; the rest of the page stays. Trying again is offered where nothing else is.
+ * What happened, what to do; the rest of the page stays. A retry is offered if nothing else is.
  * @param {{error: import('../../data/api.js').ApiError, retry?: () => void, action?: {label: string, run:
  *   () => void}}} props
  */

@@ -13,7 +13,7 @@ import { ForOperator } from './role.js';
 /**
  * The menu of all views, and how the page's own is saved.
  * @param {{view: View, open?: (item: Api.ViewItem) => void, children?: any}} props `view`: what is saved; `open`: shows
- *   a view of the same kind without leaving the page; `children`: what the dialog asks beside the name
+ *   a view of the same kind without leaving the page; `children`: further fields of the dialog after the name
  */
 export function ViewsMenu({ view, open, children }) {
   const [saving, setSaving] = useState(false);

@@ -8,7 +8,7 @@ import { Ago } from '../shared/states.js';
 
 /**
  * @param {{run?: string, experiment?: string, config?: Record<string, any> | null}} props whose trials; `config`: of
- *   the run, where it is known: changes are shown as what they replace
+ *   the run, if it is known: changes are shown with the replaced values
  */
 export function Trials({ run, experiment, config }) {
   const trials = useGet(

@@ -38,7 +38,7 @@ export function TryRemedy({ run, cause = '' }) {
 const isNumber = (/** @type {string} */ text) => /^\d{1,9}$/.test(text.trim());
 
 /**
- * The request that a draft asks for; `errors` by field where it says none.
+ * The request that a draft asks for; `errors` by field if it is invalid.
  * @param {Draft} draft @param {string} cause
  */
 function requestOf({ arms, seeds, steps }, cause) {

@@ -246,7 +246,7 @@ export function shortValue(value) {
 }
 
 /**
- * Whose field an error is about, so that it is shown where it can be mended.
+ * The field that an error is about, so that it is shown where it can be corrected.
  * @param {string} path @param {Variant} variant @param {Fields} base @returns {'variant'|'base'|'below'}
  */
 export function ownerOf(path, variant, base) {

@@ -12,7 +12,7 @@ import { lookup } from '../lookup.js';
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
 /**
- * Follows `$ref`; what stands beside it (description, default) wins.
+ * Follows `$ref`; properties next to it (description, default) take precedence.
  * @param {Node} root
  * @param {Node} node
  * @returns {Node}
@@ -48,7 +48,7 @@ function kindOfList(items) {
 /** Whether a kind holds items that are fields themselves. @param {Kind} kind */
 export const isList = (kind) => kind === 'list' || kind === 'sections';
 
-/** Name of the property that tells the members of a union apart. @param {Node} node @returns {string} */
+/** Name of the property that distinguishes the members of a union. @param {Node} node @returns {string} */
 export const tagOf = (node) => node.discriminator.propertyName;
 
 /** Names of a union's members, in the order of the schema. @param {Node} root @param {Node} node @returns {string[]} */

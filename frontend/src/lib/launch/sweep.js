@@ -73,7 +73,7 @@ export function withKnob(sweep, path, values) {
 export const withoutKnob = (sweep, path) => ({ ...sweep, knobs: sweep.knobs.filter((knob) => knob.path !== path) });
 
 /**
- * The knob that sweeping a field means, with the values to begin with: all where there are few, else its own.
+ * The knob that sweeping a field means, with the values to begin with: all if there are few, else its own.
  * @param {import('./schema.js').Node} root @param {Field} field @param {any} value @returns {SweptKnob | null}
  */
 export function knobOf(root, { path, node, kind }, value) {

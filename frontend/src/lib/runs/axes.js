@@ -5,7 +5,7 @@ import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
 /**
- * `positionOf`: of a run, 0 (low) to 1 (high); below 0 where it has no value.
+ * `positionOf`: of a run, 0 (low) to 1 (high); below 0 if it has no value.
  * @typedef {{key: string, title: string, positionOf: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
  *   ticks: {at: number, text: string}[]}} Axis
  * @typedef {{isLog: boolean, positionOf: (value: any) => number, ticks: {at: number, text: string}[]}} Scale

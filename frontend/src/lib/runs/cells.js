@@ -14,7 +14,7 @@ import { lookup } from '../lookup.js';
 /** Fields that a list has columns for; of more only the names of the variants tell. */
 const MAX_FIELDS = 4;
 
-/** A metric's last value in a run, where it is a number. @param {Api.RunItem} run @param {string} metric */
+/** A metric's last value in a run, if it is a number. @param {Api.RunItem} run @param {string} metric */
 const lastOf = (run, metric) => {
   const value = lookup(run.summary?.last, metric);
   return typeof value === 'number' ? value : undefined;

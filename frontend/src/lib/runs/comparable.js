@@ -63,7 +63,7 @@ export function scaleDifferences(metric, about, configs) {
     .filter((path) => decides(about, metric, path));
 }
 
-/** What to say beside numbers or curves of such a metric. @param {string[]} paths */
+/** Note next to numbers or curves of such a metric. @param {string[]} paths */
 export function scaleWarning(paths) {
   if (!paths.length) return '';
   const moreText = paths.length > 3 ? `, +${paths.length - 3}` : '';

@@ -41,7 +41,7 @@ function labelled(groups, keys) {
 }
 
 /**
- * Gives groups that share a variant the shortest name that tells them apart.
+ * Gives groups that share a variant the shortest name that distinguishes them.
  * @param {Bundle[]} groups @returns {Group[]}
  */
 function named(groups) {
@@ -112,7 +112,7 @@ export function fairShare(groups, most) {
 const ENOUGH_SEEDS = 3;
 
 /**
- * The band to draw: what was chosen, else the interval where there are seeds enough for one.
+ * The band to draw: the chosen one, else the interval if there are enough seeds.
  * @param {string} band
  * @param {Group[]} groups
  */

@@ -28,7 +28,7 @@ export const columnTitle = ({ metric, reading, threshold }) =>
     ? `${READINGS[reading].label} ${metric} ${threshold}`
     : `${metric} ${READINGS[reading].label}`;
 
-/** The same of a column by its key alone. @param {string} key */
+/** Return the title of a column given only by its key. @param {string} key */
 export function keyTitle(key) {
   const [metric, reading = 'final', threshold] = key.split(':');
   return Object.hasOwn(READINGS, reading)

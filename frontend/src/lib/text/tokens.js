@@ -91,7 +91,7 @@ export const COLOURINGS = {
 export const isSigned = (by) => !['logprob', 'entropy', 'kl'].includes(by);
 
 /**
- * Colour level -LEVELS..LEVELS of a token's value; `null` where there is none (masked, not recorded).
+ * Colour level -LEVELS..LEVELS of a token's value; `null` if there is none (masked, not recorded).
  * @param {ColourName} by
  * @param {number | string | null | undefined} value
  */
@@ -106,7 +106,7 @@ export function levelOf(by, value) {
 export const levelClass = (level) => (level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`);
 
 /**
- * A completion's values by which its tokens are coloured; undefined where they were not recorded.
+ * A completion's values by which its tokens are coloured; undefined if they were not recorded.
  * @param {Api.TokensAnswer} tokens
  * @param {ColourName} by
  * @returns {(number | string)[] | undefined}
@@ -179,7 +179,7 @@ export const spelledToken = (token) =>
   token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? visible(c)).join('');
 
 /**
- * The likeliest tokens in place of a token, without those that sampling cut off; none where they were not recorded.
+ * The likeliest tokens in place of a token, without those that sampling cut off; none if they were not recorded.
  * @param {Api.TokensAnswer} tokens @param {number} at
  * @returns {{id: number, text: string | null, probability: string, isDrawn: boolean}[]} `text` null: unknown here
  */

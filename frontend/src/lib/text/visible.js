@@ -43,5 +43,5 @@ export function visiblePieces(text) {
   return pieces;
 }
 
-/** The same as one string: hidden characters as `‹U+200B›`. @param {string} text */
+/** Return the visible text as one string, with hidden characters as `‹U+200B›`. @param {string} text */
 export const visible = (text) => text.replace(HIDDEN, (character) => `‹${codePoint(character)}›`);
