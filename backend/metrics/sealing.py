@@ -292,7 +292,9 @@ def _old_blocks(
     stored = {}
     for key, number, last, count, data in _data_of(session, run, attempt, places):
         try:
-            points = decode_row(data, points=count, first=number * blocks.BLOCK, last=last)
+            first = number * blocks.BLOCK
+            last_of_block = min(last, first + blocks.BLOCK - 1)
+            points = decode_row(data, points=count, first=first, last=last_of_block)
         except BlockDamaged as error:
             block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK, last)
             if tell is not None and not isinstance(error, BlockNewer):

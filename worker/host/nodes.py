@@ -160,7 +160,7 @@ def traits_of(slot: Slot) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """Return a digest of the Python files of this program: the same in a checkout and where it is installed."""
+    """Return a digest of this program's Python files: the same in a checkout and an installed package."""
     digest = sha256()
     files = (path for folder in ("backend", "worker") for path in (CODE_ROOT / folder).rglob("*.py"))
     for path in sorted(files):
