@@ -124,8 +124,9 @@ class Meeting(NamedTuple):
         return PrefixStore(self.nonce, store)
 
     def mesh(self, kind: str, size: int) -> DeviceMesh:
-        """Return the ranks as one row, or one row per node: shards along a row, their copies along a
-        column.
+        """Return the ranks in one row, or in one row per node.
+
+        Weights are sharded along a row and replicated along a column.
         """
         if self.nodes == 1:
             return DeviceMesh(kind, torch.arange(size))
