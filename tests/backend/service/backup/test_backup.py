@@ -225,7 +225,7 @@ def test_a_backup_of_a_newer_version_or_another_database_is_refused(lab, databas
     save_backup(lab, backup)
     manifest = json.loads((backup / MANIFEST).read_text())
     (backup / MANIFEST).write_text(json.dumps(manifest | {"schema_revision": "9999"}))
-    with pytest.raises(BadBackup, match="schema 9999, which this version does not know"):
+    with pytest.raises(BadBackup, match="schema 9999, which is newer than this version knows"):
         restore_backup(lab, backup, overwrite=True)
     (backup / MANIFEST).write_text(json.dumps(manifest | {"database": "oracle"}))
     with pytest.raises(BadBackup, match="a backup of oracle, but DATABASE_URL names"):
