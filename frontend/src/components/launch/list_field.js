@@ -67,8 +67,9 @@ export function ListField({ field, value, layer, label, FormField, titles = new 
 
 /**
  * One item; its fields beyond the default are shown at once, the rest on request.
- * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any, titles: Map<string, string>, alone: boolean,
- *   shown?: string[], onRemove: () => void}} props `shown`: fields that are shown in any case
+ * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any,
+ *   titles: Map<string, string>, alone: boolean, shown?: string[], onRemove: () => void}} props `shown`: fields that
+ *   are shown in any case
  */
 export function ListItem({ item, path, node, layer, FormField, titles, alone, shown = [], onRemove }) {
   const [open, setOpen] = useState(false);
