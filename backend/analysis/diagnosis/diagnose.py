@@ -4,8 +4,9 @@ import math
 
 from backend.analysis.diagnosis.detectors import DETECTORS
 from backend.analysis.diagnosis.findings import Diagnosis, Finding, Ranked, Unjudged
+from backend.analysis.diagnosis.judge import judge
 from backend.analysis.diagnosis.log import Log
-from backend.analysis.diagnosis.outcome import Interval, Outcome, judge
+from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.remedies import remedy_for
 
 ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})

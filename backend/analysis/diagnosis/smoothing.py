@@ -9,22 +9,19 @@ from backend.analysis.diagnosis.log import Floats
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation of a normal distribution to its standard deviation."""
 
+MAX_JUMPS = 2
+"""Differences that are no noise: the goal may rise once and fall once."""
+
 
 def noise(values: Floats) -> float:
-    """Standard deviation from step to step, by the median of the differences; a trend hardly counts.
+    """Return the standard deviation from step to step; a trend and the two largest jumps hardly count.
 
-    Half or more equal neighbours, as in a run that is dead by half: by the mean of the squared differences.
+    The mean of squares, not the median: the median of a sparse reward's differences is 0.
     """
     if len(values) < 3:
         return 0.0
-    return robust_noise(values) or float(np.sqrt(np.mean(np.diff(values) ** 2) / 2))
-
-
-def robust_noise(values: Floats) -> float:
-    """Standard deviation from step to step, single jumps left out; 0 for mostly equal neighbours."""
-    differences = np.diff(values)
-    spread = np.median(np.abs(differences - np.median(differences)))
-    return MAD_TO_SIGMA * float(spread) / math.sqrt(2)
+    squares = np.sort(np.diff(values) ** 2)
+    return math.sqrt(float(np.mean(squares[: max(2, len(squares) - MAX_JUMPS)])) / 2)
 
 
 def window_for(sigma: float, *, scale: float, count: int) -> int:

@@ -1,0 +1,56 @@
+"""Verdict on a run by its goal: the training goal, and beside it the held-out accuracy."""
+
+import numpy as np
+
+from backend.analysis.diagnosis.held_out_outcome import ROSE, judge_evaluations
+from backend.analysis.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.outcome import DECLINED, Outcome
+from backend.analysis.diagnosis.training_outcome import judge_goal
+from backend.config.causes import Verdict
+
+GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
+"""Training accuracy has a point at every step; the held-out accuracy decides beside it."""
+
+MIN_POINTS = 12
+"""Smallest number of the goal's points for which a verdict is given."""
+
+SEVERITY: dict[Verdict, int] = {
+    "healthy": 0, "never_learned": 0, "inconclusive": 0, "recovered": 1, "declining": 2, "collapsed": 3
+}  # fmt: skip
+
+
+def judge(log: Log) -> Outcome:
+    """Return the outcome by the training goal and, where there are evaluations, by the held-out one."""
+    goal_series = log.find(*GOALS, least=MIN_POINTS)
+    evaluated = log.find("eval/accuracy", least=3)
+    trained = (
+        judge_goal(*goal_series, log) if goal_series else Outcome("inconclusive", "", note=_too_few(log))
+    )
+    if evaluated is None or trained.goal == "eval/accuracy":
+        return trained
+    return _with_held_out(trained, goal_series[1] if goal_series else None, evaluated[1], log)
+
+
+def _too_few(log: Log) -> str:
+    most = max((len(series.finite()) for name in GOALS if (series := log.series.get(name))), default=0)
+    return f"{most} points of a goal; {MIN_POINTS} are needed" if most else "no accuracy and no reward"
+
+
+def _with_held_out(trained: Outcome, goal: Series | None, evaluations: Series, log: Log) -> Outcome:
+    """Evaluations overrule the training goal if they are surely better or worse than it says."""
+    held_out = judge_evaluations(evaluations, goal, log, trained)
+    if SEVERITY[held_out.verdict] > SEVERITY[trained.verdict]:
+        return held_out
+    end, best = float(evaluations.values[-1]), held_out.best
+    if trained.verdict == "declining" and end > DECLINED * best:
+        return trained._replace(
+            verdict="healthy", onset=None, note=f"{trained.goal} fell, the held-out accuracy did not"
+        )
+    if trained.verdict == "collapsed" and end > DECLINED * best:
+        return trained._replace(note="the held-out accuracy has not fallen")
+    told = trained if trained.goal else held_out  # too few points of a goal have no best and no end
+    if trained.verdict == "inconclusive" and float(np.ptp(evaluations.values)) == 0.0:
+        return told._replace(verdict="never_learned", note="all evaluations are equal")
+    if trained.verdict in {"inconclusive", "never_learned"} and held_out.note == ROSE:
+        return told._replace(verdict="healthy", note="by the held-out accuracy")
+    return trained

@@ -1,0 +1,208 @@
+"""Outcome by a goal with a point at nearly every step: it rose and stayed, fell, or never rose."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backend.analysis.diagnosis.held_out_outcome import evaluation_error, unit_of
+from backend.analysis.diagnosis.log import Floats, Log, Series
+from backend.analysis.diagnosis.outcome import DECLINED, FALLEN, STILL_FALLEN, SURE, Interval, Outcome
+from backend.analysis.diagnosis.significance import ALPHA, end_p_value, fall_p_value, rise_p_value
+from backend.analysis.diagnosis.smoothing import luck_of_best, noise, trailing_mean, window_for
+
+HOLD = 5
+"""Points for which a fall lasts before it counts."""
+
+GOOD_ENOUGH = 0.9
+"""An accuracy from which on there is little left to learn."""
+
+LITTLE = 0.15
+"""A goal that rose by less has not learned, as a share of its scale, unless the rise is no chance."""
+
+RISE_ALPHA = 0.01
+"""Share of series without any trend that may be called risen."""
+
+ONE_SIDED = 1.645
+"""Standard errors of an upper bound at 95 %."""
+
+
+def judge_goal(name: str, series: Series, log: Log) -> Outcome:
+    """Return the outcome by one series of many points."""
+    values = series.values
+    is_accuracy = "accuracy" in name
+    least_noise = _least_noise(name, values, log)
+    sigma = max(noise(values), least_noise)
+    scale = unit_of(values) if is_accuracy else _usual_size(values)
+    window = window_for(sigma, scale=scale, count=len(values))
+    error = sigma / math.sqrt(window)
+    smooth = trailing_mean(values, window)
+    settled = smooth.copy()
+    settled[: window - 1] = smooth[window - 1]  # shorter means are noisier
+    start, end = float(smooth[window - 1]), float(smooth[-1])
+    goal = _Goal(
+        series, settled, window, luck=error * luck_of_best(len(values) / window), zero=_zero(values, start)
+    )
+    outcome = Outcome("healthy", name, start, goal.best(), goal.step_of_best(), end)
+    outcome = outcome._replace(healthy=_window(series, settled, goal))
+    sure = SURE * error * math.sqrt(2)
+    fall = _fall(goal, sure)
+    if fall is None and (early := _early_death(values, _least_noise(name, values[:1], log), log)):
+        return _dead_early(name, series, early)
+    if fall is not None and fall_p_value(values) <= ALPHA:
+        before = goal.up_to(fall)
+        best = before.best()
+        still = best - end > (1 - STILL_FALLEN) * goal.size(best)
+        outcome = outcome._replace(best=best, best_step=before.step_of_best(), onset=_onset(goal, fall))
+        outcome = outcome._replace(verdict="collapsed" if still else "recovered")
+        return outcome.with_window_before_the_onset()
+    loss = outcome.best - end
+    if loss > sure and loss > (1 - DECLINED) * goal.size(outcome.best) and end_p_value(values) <= ALPHA:
+        is_high = settled >= outcome.best - (1 - DECLINED) * goal.size(outcome.best)
+        onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
+        return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
+    return _learned(outcome, values, sigma, scale, is_accuracy=is_accuracy)
+
+
+class _Goal(NamedTuple):
+    """A goal's series as it is judged."""
+
+    series: Series
+    settled: Floats
+    """(N,) means of the last `window` values."""
+    window: int
+    luck: float
+    """By how much the best of many windows exceeds their mean by chance."""
+    zero: float
+    """Value of a policy that has learned nothing."""
+
+    def up_to(self, place: int) -> "_Goal":
+        """Return the points before a place."""
+        series = Series(self.series.steps[:place], self.series.values[:place])
+        return self._replace(series=series, settled=self.settled[:place])
+
+    def best(self) -> float:
+        """Return the best value, corrected for luck; it is at least the mean."""
+        return max(float(self.series.values.mean()), float(self.settled.max()) - self.luck)
+
+    def step_of_best(self) -> int:
+        """Return the last step of the best window."""
+        return int(self.series.steps[int(np.argmax(self.settled))])
+
+    def size(self, best: Any) -> Any:
+        """Return how much a goal of this value has to lose; for rewards that may be negative as well."""
+        return np.maximum(best - self.zero, np.abs(best))
+
+
+def _usual_size(values: Floats) -> float:
+    """Return a reward's size: its level, or the range of nine tenths of its values."""
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+    return float(max(abs(middle), high - low)) or 1.0
+
+
+def _zero(values: Floats, start: float) -> float:
+    """Return what counts as nothing learned: 0, or the start of a reward that may be negative."""
+    return min(0.0, start) if float(values.min()) < 0 else 0.0
+
+
+def _dead_early(name: str, series: Series, place: int) -> Outcome:
+    onset = Interval(int(series.steps[0]), int(series.steps[place]))
+    first, end = float(series.values[0]), float(series.values[-5:].mean())
+    step = int(series.steps[0])
+    return Outcome("collapsed", name, first, first, step, end, onset, note="within its first steps")
+
+
+def _early_death(values: Floats, error: float, log: Log) -> int | None:
+    """Return the place from which on a goal that had a value at first has surely lost half of it for ever.
+
+    A first value can only be trusted if the config says of how many completions it is the mean.
+    """
+    later = trailing_mean(values, 3)[4:]
+    if not log.config or not error or not len(later) or values[0] - float(later.max()) < 4 * error:
+        return None
+    if float(later.max()) >= FALLEN * float(values[0]):
+        return None
+    return int(np.flatnonzero(values < FALLEN * values[0])[0])
+
+
+def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is_accuracy: bool) -> Outcome:
+    """Healthy if the goal rose or began near the top; inconclusive if its noise may hide a rise."""
+    if is_accuracy and outcome.best >= GOOD_ENOUGH * scale:
+        return outcome
+    if rise_p_value(values) <= RISE_ALPHA:
+        return outcome
+    bound = _largest_rise(values, sigma)
+    if bound < LITTLE * scale:
+        return outcome._replace(verdict="never_learned", note=f"it rose by at most {bound:.2g} (95 %)")
+    note = f"it may have risen by up to {bound:.2g} (95 %), which its noise hides"
+    return outcome._replace(verdict="inconclusive", note=note)
+
+
+def _largest_rise(values: Floats, sigma: float) -> float:
+    """Return the upper bound, at 95 %, of the rise from the steps before any point to those after it."""
+    count = len(values)
+    least = max(3, count // 8)
+    sizes = np.arange(least, count - least + 1)
+    sums = np.cumsum(values)
+    before, after = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (count - sizes)
+    doubt = ONE_SIDED * sigma * np.sqrt(1 / sizes + 1 / (count - sizes))
+    return max(0.0, float(np.max(after - before + doubt)))
+
+
+def _least_noise(name: str, values: Floats, log: Log) -> float:
+    """Return a step's sampling error where its size is known.
+
+    Completions of a group are alike: a correlation of 1/2 is assumed.
+    """
+    if "accuracy" not in name:
+        return 0.0
+    unit = unit_of(values)
+    p = float(np.clip(np.median(values) / unit, 0.02, 0.98))
+    if name == "eval/accuracy":
+        return unit * evaluation_error(p, log)
+    prompts, group = log.setting("sampling.prompts_per_step"), log.setting("sampling.group_size")
+    if not prompts or not group:
+        return 0.01 * unit
+    return unit * math.sqrt(p * (1 - p) * (1 + 0.5 * (group - 1)) / (prompts * group))
+
+
+def _fall(goal: _Goal, sure: float) -> int | None:
+    """Return the place from which on half of the best so far is lost, for longer than by chance."""
+    best = np.maximum.accumulate(goal.settled) - goal.luck
+    lost = best - goal.settled
+    is_low = (lost > (1 - FALLEN) * goal.size(best)) & (lost > sure)
+    for first in np.flatnonzero(is_low):
+        ahead = is_low[first : first + HOLD]
+        if ahead.all() and len(ahead) >= min(HOLD, 3):
+            return int(first)
+    return None
+
+
+def _onset(goal: _Goal, fall: int) -> Interval:
+    """Return the steps, after the best, at which one change of the mean explains the fall.
+
+    The interval holds all steps within 2 units of log-likelihood.
+    """
+    series = goal.series
+    best = int(np.argmax(goal.settled[: max(1, fall)]))
+    first = max(best - 1, fall - 4 * goal.window - 20, 0)
+    values = series.values[first : fall + HOLD]
+    places = np.arange(2, len(values) - 1)
+    if not len(places):
+        return Interval(int(series.steps[first]), int(series.steps[fall]))
+    squares = np.array([_squares(values[:at]) + _squares(values[at:]) for at in places])
+    likelihood = -len(values) / 2 * np.log(np.maximum(squares, 1e-9))
+    near = first + places[likelihood >= likelihood.max() - 2.0]
+    return Interval(int(series.steps[near[0] - 1]), int(series.steps[near[-1]]))
+
+
+def _squares(values: Floats) -> float:
+    return float(np.sum((values - values.mean()) ** 2))
+
+
+def _window(series: Series, smooth: Floats, goal: _Goal) -> Interval:
+    """Return the steps that end where the goal first comes near its best."""
+    count = max(15, len(series) // 10)
+    near = np.flatnonzero(smooth >= goal.best() - 0.1 * goal.size(goal.best()))
+    last = max(int(near[0]) if len(near) else 0, min(count, len(series)) - 1)
+    return Interval(int(series.steps[max(0, last - count + 1)]), int(series.steps[last]))
