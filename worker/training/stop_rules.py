@@ -4,7 +4,8 @@ import threading
 from collections.abc import Sequence
 
 from backend.analysis.diagnosis.findings import Diagnosis, Finding
-from backend.analysis.diagnosis.news import between, summary_of
+from backend.analysis.diagnosis.news import summary_of
+from backend.analysis.diagnosis.outcome import between
 from backend.config.sections import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
 from backend.runs.lifecycle import OBEYED
 from worker.outcome import Outcome

@@ -1,6 +1,7 @@
 """The diagnosis of a log: outcome, causes in order, first signal, and what could not be judged."""
 
 import math
+from collections.abc import Mapping
 
 from backend.analysis.diagnosis.detectors import DETECTORS
 from backend.analysis.diagnosis.findings import Diagnosis, Finding, Ranked, Unjudged
@@ -8,6 +9,8 @@ from backend.analysis.diagnosis.judge import judge
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.remedies import remedy_for
+from backend.analysis.diagnosis.signs import TITLES
+from backend.analysis.diagnosis.suspects import LARGE, Suspect, suspects_of
 
 ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
@@ -58,6 +61,9 @@ ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
 }
 """Order of causes with an onset at the same step; earlier ones take precedence."""
 
+SUSPECT_WEIGHT = 2.0
+"""Weight of a deviation of the config by an order of magnitude, beside that of the metrics."""
+
 CONSISTENT_WEIGHT = 0.5
 """Weight of evidence for more than one cause, relative to evidence for a specific cause."""
 
@@ -72,7 +78,9 @@ def diagnose(log: Log) -> Diagnosis:
     if outcome.verdict not in ILL:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
     before = [finding for finding in findings if _may_cause(finding, outcome)]
-    causes = ranked(before, log, _width(outcome))
+    suspects = suspects_of(log.config) if log.config else {}
+    before = with_suspects(before, suspects, outcome, log)
+    causes = ranked(before, suspects, log, _width(outcome))
     root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]
     first = min(root_causes, key=lambda finding: finding.onset.sick, default=None)
     onset = first.onset if first else outcome.onset
@@ -81,8 +89,49 @@ def diagnose(log: Log) -> Diagnosis:
             finding.metrics[0] for finding in root_causes if first and _overlap(finding.onset, first.onset)
         )
     )
-    later = tuple(finding for finding in findings if finding not in before)
+    named = {finding.cause for finding in before}
+    later = tuple(finding for finding in findings if finding.cause not in named)
     return Diagnosis(outcome, onset, signals, causes, later, unjudged)
+
+
+STANDING = frozenset({"update_size", "kl_pull", "dead_run"})
+"""Causes in the config for which a run never learns."""
+
+
+def with_suspects(
+    findings: list[Finding], suspects: Mapping[str, Suspect], outcome: Outcome, log: Log
+) -> list[Finding]:
+    """Return the findings with the config's evidence, and those that the config alone speaks for."""
+    told = [
+        finding._replace(
+            tier="specific",
+            strength=max(finding.strength, min(1.0, suspects[finding.cause].size)),
+            evidence=(suspects[finding.cause].words, *finding.evidence),
+        )
+        if finding.cause in suspects
+        else finding
+        for finding in findings
+    ]
+    named = {finding.cause for finding in findings}
+    for cause, suspect in suspects.items():
+        if cause in named or not (outcome.onset or cause in STANDING):
+            continue
+        consequences = [finding for finding in findings if finding.cause in CONSEQUENCES[cause]]
+        first = min(consequences, key=lambda finding: finding.onset.sick, default=None)
+        onsets = [first.onset if first else None, outcome.onset]
+        onset = min(filter(None, onsets), key=lambda onset: onset.sick, default=_first_step(log, outcome))
+        told.append(
+            Finding(
+                cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
+                min(1.0, suspect.size), 1.0, (suspect.words,), (first.metrics[0] if first else outcome.goal,),
+            )
+        )  # fmt: skip
+    return told
+
+
+def _first_step(log: Log, outcome: Outcome) -> Interval:
+    step = int(log.series[outcome.goal].steps[0]) if outcome.goal else 0
+    return Interval(step, step)
 
 
 def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
@@ -98,7 +147,7 @@ def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
 def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
     """Weights that do not move cannot have learned, whatever the noise of the goal leaves open."""
     is_dead = any(finding.cause == "dead_run" for finding in findings)
-    if not is_dead or outcome.verdict != "inconclusive" or not outcome.goal:
+    if not is_dead or outcome.verdict not in {"inconclusive", "never_learned"} or not outcome.goal:
         return outcome
     return outcome._replace(verdict="never_learned", note="no update moved the weights")
 
@@ -115,14 +164,21 @@ def _width(outcome: Outcome) -> float:
     return max(5.0, float(outcome.onset.sick - outcome.onset.healthy))
 
 
-def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...]:
-    """Causes by strength, earliness and duration; one that another explains stands behind all others."""
+def ranked(
+    findings: list[Finding], suspects: Mapping[str, Suspect], log: Log, width: float
+) -> tuple[Ranked, ...]:
+    """Causes by strength, earliness and duration; one that another explains stands behind all others.
+
+    The config's deviation multiplies the weight of a cause.
+    """
     first = min((finding.onset.sick for finding in findings), default=0)
-    explained = _explanations(findings, width)
+    sizes = {cause: suspect.size for cause, suspect in suspects.items()}
+    explained = _explanations(findings, sizes, width)
     scores = {}
     for finding in findings:
         earliness = math.exp(-(finding.onset.sick - first) / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
+        weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
     total = sum(score for cause, (score, _) in scores.items() if not explained[cause]) or 1.0
     causes = [
@@ -131,7 +187,7 @@ def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...
             0.0 if explained[finding.cause] else scores[finding.cause][0] / total,
             scores[finding.cause][1],
             explained[finding.cause],
-            remedy_for(finding.cause, log),
+            remedy_for(finding.cause, log, suspects.get(finding.cause)),
         )
         for finding in findings
     ]
@@ -147,10 +203,12 @@ def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...
     )
 
 
-def _explanations(findings: list[Finding], width: float) -> dict[str, str]:
+def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: float) -> dict[str, str]:
     """Cause that explains each finding; "" for one that stands for itself, at which every chain ends."""
     explainers = {
-        finding.cause: [explainer.cause for explainer in findings if _explains(explainer, finding, width)]
+        finding.cause: [
+            explainer.cause for explainer in findings if _explains(explainer, finding, sizes, width)
+        ]
         for finding in findings
     }
     ranks = {finding.cause: (finding.onset.sick, ORDER[finding.cause]) for finding in findings}
@@ -184,7 +242,13 @@ def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
     return behind
 
 
-def _explains(explainer: Finding, finding: Finding, width: float) -> bool:
+def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], width: float) -> bool:
+    size, other_size = sizes.get(explainer.cause, 0.0), sizes.get(finding.cause, 0.0)
+    if (
+        finding.cause in CONSEQUENCES.get(explainer.cause, frozenset()) | {"reward_hacking"}
+        and size >= LARGE + other_size
+    ):
+        return explainer.onset.healthy <= finding.onset.sick + width / 2  # a policy that the config broke
     is_earlier = explainer.onset.sick < finding.onset.sick
     is_weak = explainer.tier == "consistent" and finding.tier == "specific" and not is_earlier
     is_late = explainer.onset.healthy > finding.onset.sick + width / 2

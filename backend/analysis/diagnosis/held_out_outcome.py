@@ -31,21 +31,25 @@ def unit_of(values: Floats) -> float:
     return 100.0 if float(values.max(initial=0.0)) > 1.5 else 1.0
 
 
-def judge_evaluations(evaluations: Series, goal: Series | None, log: Log, trained: Outcome) -> Outcome:
-    """Return the outcome by the evaluations; `trained` is the outcome by the training goal `goal`."""
+def judge_evaluations(
+    name: str, evaluations: Series, goal: Series | None, log: Log, trained: Outcome, *, alpha: float = ALPHA
+) -> Outcome:
+    """Return the outcome by the evaluations of one set; `trained` is that by the training goal."""
     values = evaluations.values
     unit = unit_of(values)
     sampled = unit * evaluation_error(float(np.clip(np.median(values) / unit, 0.02, 0.98)), log)
-    outcome = _fall(evaluations, sampled, trained)
-    if outcome.onset is None or _is_no_chance(evaluations, outcome, sampled, goal):
+    outcome = _fall(evaluations, sampled, trained._replace(goal=name))
+    if outcome.onset is None or _is_no_chance(evaluations, outcome, sampled, goal, alpha):
         return outcome
     return outcome._replace(verdict="healthy", onset=None)
 
 
-def _is_no_chance(evaluations: Series, outcome: Outcome, sampled: float, goal: Series | None) -> bool:
+def _is_no_chance(
+    evaluations: Series, outcome: Outcome, sampled: float, goal: Series | None, alpha: float
+) -> bool:
     """Return whether the order of the evaluations, or of a few the training goal, confirms a fall."""
     if len(evaluations) >= MIN_ORDERED:
-        return end_p_value(evaluations.values) <= ALPHA
+        return end_p_value(evaluations.values) <= alpha
     if outcome.onset is None or _fell_too(goal, outcome.onset):
         return True
     scattered = _fall(evaluations, max(sampled, noise(evaluations.values)), outcome)
@@ -59,7 +63,7 @@ def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
     best = float(values[best_index]) - error * luck_of_best(len(values))
     rose = best - float(values[0]) > 2 * error * math.sqrt(2)
     outcome = trained._replace(
-        verdict="healthy", goal="eval/accuracy", start=float(values[0]), best=best,
+        verdict="healthy", start=float(values[0]), best=best,
         best_step=int(evaluations.steps[best_index]), end=float(values[-1]), onset=None,
         note=ROSE if rose else "",
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from backend.analysis.diagnosis.held_out_outcome import ROSE, judge_evaluations
+from backend.analysis.diagnosis.held_out_outcome import ALPHA, ROSE, judge_evaluations
 from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.outcome import DECLINED, Outcome
 from backend.analysis.diagnosis.training_outcome import judge_goal
@@ -22,13 +22,17 @@ SEVERITY: dict[Verdict, int] = {
 def judge(log: Log) -> Outcome:
     """Return the outcome by the training goal and, where there are evaluations, by the held-out one."""
     goal_series = log.find(*GOALS, least=MIN_POINTS)
-    evaluated = log.find("eval/accuracy", least=3)
+    held_out = log.held_out()
     trained = (
         judge_goal(*goal_series, log) if goal_series else Outcome("inconclusive", "", note=_too_few(log))
     )
-    if evaluated is None or trained.goal == "eval/accuracy":
+    if not held_out or trained.goal == "eval/accuracy":
         return trained
-    return _with_held_out(trained, goal_series[1] if goal_series else None, evaluated[1], log)
+    goal = goal_series[1] if goal_series else None
+    outcomes = [
+        _with_held_out(trained, goal, log, *evaluated, count=len(held_out)) for evaluated in held_out.items()
+    ]
+    return max(outcomes, key=lambda outcome: SEVERITY[outcome.verdict])
 
 
 def _too_few(log: Log) -> str:
@@ -36,11 +40,18 @@ def _too_few(log: Log) -> str:
     return f"{most} points of a goal; {MIN_POINTS} are needed" if most else "no accuracy and no reward"
 
 
-def _with_held_out(trained: Outcome, goal: Series | None, evaluations: Series, log: Log) -> Outcome:
-    """Evaluations overrule the training goal if they are surely better or worse than it says."""
-    held_out = judge_evaluations(evaluations, goal, log, trained)
+def _with_held_out(
+    trained: Outcome, goal: Series | None, log: Log, name: str, evaluations: Series, *, count: int
+) -> Outcome:
+    """Evaluations overrule the training goal if they are surely better or worse than it says.
+
+    `count` sets of problems are evaluated, each of which may seem to fall by chance.
+    """
+    held_out = judge_evaluations(name, evaluations, goal, log, trained, alpha=ALPHA / count)
     if SEVERITY[held_out.verdict] > SEVERITY[trained.verdict]:
         return held_out
+    if held_out.onset is not None and trained.onset is not None and held_out.onset.sick < trained.onset.sick:
+        return trained._replace(onset=held_out.onset).with_window_before_the_onset()
     end, best = float(evaluations.values[-1]), held_out.best
     if trained.verdict == "declining" and end > DECLINED * best:
         return trained._replace(

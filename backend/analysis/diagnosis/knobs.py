@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend.base.errors import InvalidConfig
+from backend.analysis.diagnosis.suspects import usual_config
 from backend.config import knobs
-from backend.config.merge import merge, merged_fields, nested
+from backend.config.merge import merge, nested
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
@@ -40,14 +40,15 @@ def first_change(cause: str, fields: Mapping[str, Any]) -> Changes:
     except ValidationError:
         return {}  # of another version: it cannot be forked either
     for changes in CHANGES[cause](config) if cause in CHANGES else ():
-        if _is_another(config, changes):
+        if is_another(fields, changes):
             return changes
     return {}
 
 
-def _is_another(config: RunConfig, changes: Changes) -> bool:
+def is_another(fields: Mapping[str, Any], changes: Changes) -> bool:
     """Return whether a run can be started with these changes, and does something else then."""
     try:
+        config = RunConfig.model_validate(fields)
         return RunConfig.model_validate(merge(config.model_dump(mode="json"), nested(changes))) != config
     except ValidationError:
         return False
@@ -229,19 +230,11 @@ def _better_critic(config: RunConfig) -> Remedies:
 def _some_rate(config: RunConfig) -> Remedies:
     """The learning rate of the preset and the policy if the run has none; a warm-up that ends in time."""
     if config.optimizer.lr < NO_RATE:
-        yield {"optimizer.lr": _usual_rate(config)}
+        yield {"optimizer.lr": usual_config(config).optimizer.lr}
     if 2 * config.optimizer.warmup_steps > config.steps:
         yield {"optimizer.warmup_steps": config.steps // 10}
     if config.optimizer.max_grad_norm < NO_RATE:
         yield {"optimizer.max_grad_norm": 1.0}
-
-
-def _usual_rate(config: RunConfig) -> float:
-    base = {"preset": config.preset, "policy": {"name": config.policy.name}}
-    try:
-        return float(merged_fields(base, {})["optimizer"]["lr"])
-    except InvalidConfig:  # a preset that there is no more
-        return float(merged_fields(base | {"preset": ""}, {})["optimizer"]["lr"])
 
 
 def _changed_coef(coef: Any, change: Callable[[float], float]) -> Any:

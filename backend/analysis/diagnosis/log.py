@@ -1,6 +1,7 @@
 """Logs of runs as diagnosis reads them: series of metrics by their names in the catalog, and the config."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +57,21 @@ METRICS = (
     "critic/loss",
     "critic/explained_variance",
 )
-"""Metrics that a detector reads."""
+"""Metrics that a detector reads, beside those of is_read."""
+
+SETS = "eval/accuracy/"
+"""Prefix of the held-out accuracies of several sets of problems."""
+
+TERM = re.compile(r"reward/[^/]+/mean")
+"""Mean of one term of the reward."""
+
+
+def is_read(metric: str) -> bool:
+    """Return whether a detector reads this metric."""
+    return metric in _METRICS or metric.startswith(SETS) or TERM.fullmatch(metric) is not None
+
+
+_METRICS = frozenset(METRICS)
 
 MAX_POINTS = 5_000
 """Maximum number of points of a series; a longer series is judged by the medians of equal parts."""
@@ -125,6 +140,13 @@ class Log:
             if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= least:
                 return name, finite
         return None
+
+    def held_out(self, least: int = 3) -> dict[str, Series]:
+        """Return the held-out accuracy with at least `least` points, or that of each set of problems."""
+        if (total := self.find("eval/accuracy", least=least)) is not None:
+            return dict([total])
+        sets = (self.find(name, least=least) for name in self.series if name.startswith(SETS))
+        return dict(named_series for named_series in sets if named_series is not None)
 
     def setting(self, path: str) -> Any:
         """A field of the config by its dotted path; None if it is not known."""

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 from backend.analysis.diagnosis.diagnose import ILL
 from backend.analysis.diagnosis.findings import Diagnosis, Finding
-from backend.analysis.diagnosis.outcome import Interval
+from backend.analysis.diagnosis.outcome import Interval, between
 from backend.analysis.diagnosis.signs import TITLES
 from backend.config.causes import Verdict
 
@@ -51,14 +51,6 @@ def summary_of(diagnosis: Diagnosis) -> str:
     about = ", ".join(text for text in parts if text)
     verdict = diagnosis.outcome.verdict.replace("_", " ")
     return f"{verdict}: {about}" if about else verdict
-
-
-def between(onset: Interval | None) -> str:
-    """Return the interval in words; empty if there is none."""
-    if onset is None:
-        return ""
-    healthy, sick = onset
-    return f"from step {sick}" if healthy == sick else f"between steps {healthy} and {sick}"
 
 
 def verdict_news(was: str, now: Diagnosis) -> News | None:

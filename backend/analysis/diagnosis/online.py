@@ -12,7 +12,7 @@ import numpy as np
 
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.findings import Diagnosis
-from backend.analysis.diagnosis.log import METRICS, Log, Series
+from backend.analysis.diagnosis.log import Log, Series, is_read
 
 EVERY = 10
 """Steps between two judgements of a short run."""
@@ -45,8 +45,8 @@ class GrowingLog:
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
         """Enter the metrics of the next step."""
-        for metric in METRICS:
-            if (value := metrics.get(metric)) is not None:
+        for metric, value in metrics.items():
+            if is_read(metric):
                 self._steps.setdefault(metric, array("i")).append(step)
                 self._values.setdefault(metric, array("d")).append(value)
 

@@ -21,6 +21,14 @@ class Interval(NamedTuple):
     """First step at which it surely had."""
 
 
+def between(onset: Interval | None) -> str:
+    """Return the interval in words; empty if there is none."""
+    if onset is None:
+        return ""
+    healthy, sick = onset
+    return f"from step {sick}" if healthy == sick else f"between steps {healthy} and {sick}"
+
+
 class Outcome(NamedTuple):
     """Verdict on the goal, and the numbers it rests on."""
 

@@ -1,15 +1,25 @@
 """Remedies: what to try first against a cause, as a change of a run's config. Each is a hypothesis."""
 
 from backend.analysis.diagnosis.findings import Remedy
-from backend.analysis.diagnosis.knobs import first_change
+from backend.analysis.diagnosis.knobs import first_change, is_another
 from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.suspects import Suspect
 
 
-def remedy_for(cause: str, log: Log) -> Remedy:
-    """Return the first remedy of a cause; its changes follow the run's config, and a foreign log has none."""
+def remedy_for(cause: str, log: Log, suspect: Suspect | None = None) -> Remedy:
+    """Return the first remedy of a cause: what the preset and the policy start with, if the run left that.
+
+    Its changes follow the run's config; a foreign log has none.
+    """
     words, source = REMEDIES[cause]
-    return Remedy(words, first_change(cause, log.config) if log.config else {}, source)
+    if not log.config:
+        return Remedy(words, {}, source)
+    if suspect is not None and is_another(log.config, suspect.changes):
+        return Remedy(USUAL, suspect.changes, "the run's preset and policy")
+    return Remedy(words, first_change(cause, log.config), source)
 
+
+USUAL = "Go back to the values that the preset and the policy start with."
 
 REMEDIES: dict[str, tuple[str, str]] = {
     "non_finite": (

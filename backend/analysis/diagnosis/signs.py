@@ -2,33 +2,16 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from backend.analysis.diagnosis.changes import SMOOTHED, Change, Direction, change
+from backend.analysis.diagnosis.changes import Change, Sign, change
 from backend.analysis.diagnosis.findings import Finding, Tier, Unjudged
 from backend.analysis.diagnosis.log import Log, Series
-from backend.analysis.diagnosis.outcome import Interval, Outcome
+from backend.analysis.diagnosis.outcome import Interval, Outcome, between
 
 Answer = Finding | Unjudged | None
 Detector = Callable[[Log, Outcome], Answer]
-
-
-class Sign(NamedTuple):
-    """A change of one metric that points to a cause."""
-
-    metric: str
-    direction: Direction
-    factor: float
-    """Required ratio of the smoothed to the healthy value: a minimum for `up`, a maximum for `down`."""
-    floor: float
-    """Smallest spread to assume for the healthy window."""
-    is_log: bool = False
-    is_setting: bool = False
-    """Whether the config sets the metric, so that it jumps and does not fluctuate."""
-    threshold: float | None = None
-    """Value that the metric must also rise above (`up`) or fall below (`down`); None for no threshold."""
 
 
 TITLES = {
@@ -65,8 +48,9 @@ def finding_of(
     also: tuple[str, ...] = (),
 ) -> Finding:
     sentence = (
-        f"{change_.metric} went from {change_.healthy:.3g} while the run was healthy "
-        f"to {change_.extreme:.3g}, between steps {change_.onset.healthy} and {change_.onset.sick}"
+        f"{change_.metric} was {change_.healthy:.3g} in the median step while the run was healthy. "
+        f"It left that {between(change_.onset)} and reached {change_.extreme:.3g} at step "
+        f"{change_.extreme_step}"
     )
     return Finding(
         cause, TITLES[cause], change_.onset, tier, min(1.0, change_.spreads / 10), change_.lasting,
@@ -99,18 +83,7 @@ def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
         return None
     if sign.is_setting and len(series):
         series = _padded_with_zeros(series, log)
-    smoothed = 1 if sign.is_setting else SMOOTHED
-    change_ = change(
-        sign.metric, series, healthy, sign.direction, floor=sign.floor, is_log=sign.is_log, smoothed=smoothed
-    )
-    if change_ is None:
-        return None
-    required, threshold = sign.factor * change_.healthy, sign.threshold
-    if sign.direction == "up":
-        is_enough = change_.extreme >= required and (threshold is None or change_.extreme > threshold)
-    else:
-        is_enough = change_.extreme <= required and (threshold is None or change_.extreme < threshold)
-    return change_ if is_enough else None
+    return change(sign, series, healthy)
 
 
 def _padded_with_zeros(series: Series, log: Log) -> Series:

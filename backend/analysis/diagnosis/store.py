@@ -11,10 +11,12 @@ from sqlalchemy.orm import Session
 from backend.analysis.diagnosis.detectors import VERSION
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.findings import Diagnosis
-from backend.analysis.diagnosis.log import METRICS, Log, Series
+from backend.analysis.diagnosis.log import Log, Series, is_read
 from backend.analysis.diagnosis.news import News, first_cause, verdict_news
 from backend.base.errors import RunNotFound
+from backend.metrics.lineage import lineages
 from backend.metrics.reading import read_curves
+from backend.metrics.windows import names_of_metrics
 from backend.runs.events import add_event
 from backend.runs.origin import is_ours
 from backend.storage.engine import Sessions, reading
@@ -44,7 +46,9 @@ def log_of(session: Session, run_id: str) -> Log:
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
     """Return the recorded points of every metric that a detector reads."""
-    curves = read_curves(session, [run_id], METRICS, "step")
+    runs = [stretch.run for stretch in lineages(session, [run_id])[run_id]]
+    metrics = [metric for metric in names_of_metrics(session, runs) if is_read(metric)]
+    curves = read_curves(session, [run_id], metrics, "step")
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
 
 

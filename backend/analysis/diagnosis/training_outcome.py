@@ -17,8 +17,8 @@ HOLD = 5
 GOOD_ENOUGH = 0.9
 """An accuracy from which on there is little left to learn."""
 
-LITTLE = 0.15
-"""A goal that rose by less has not learned, as a share of its scale, unless the rise is no chance."""
+LITTLE_ACCURACY, LITTLE_REWARD = 0.05, 0.1
+"""A goal that surely rose by less never learned; the second is a share of the reward's size."""
 
 RISE_ALPHA = 0.01
 """Share of series without any trend that may be called risen."""
@@ -47,8 +47,6 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     outcome = outcome._replace(healthy=_window(series, settled, goal))
     sure = SURE * error * math.sqrt(2)
     fall = _fall(goal, sure)
-    if fall is None and (early := _early_death(values, _least_noise(name, values[:1], log), log)):
-        return _dead_early(name, series, early)
     if fall is not None and fall_p_value(values) <= ALPHA:
         before = goal.up_to(fall)
         best = before.best()
@@ -56,6 +54,8 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         outcome = outcome._replace(best=best, best_step=before.step_of_best(), onset=_onset(goal, fall))
         outcome = outcome._replace(verdict="collapsed" if still else "recovered")
         return outcome.with_window_before_the_onset()
+    if early := _early_death(values, _least_noise(name, values[:1], log), log):
+        return _dead_early(name, series, early)
     loss = outcome.best - end
     if loss > sure and loss > (1 - DECLINED) * goal.size(outcome.best) and end_p_value(values) <= ALPHA:
         is_high = settled >= outcome.best - (1 - DECLINED) * goal.size(outcome.best)
@@ -132,7 +132,7 @@ def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is
     if rise_p_value(values) <= RISE_ALPHA:
         return outcome
     bound = _largest_rise(values, sigma)
-    if bound < LITTLE * scale:
+    if bound < (LITTLE_ACCURACY if is_accuracy else LITTLE_REWARD) * scale:
         return outcome._replace(verdict="never_learned", note=f"it rose by at most {bound:.2g} (95 %)")
     note = f"it may have risen by up to {bound:.2g} (95 %), which its noise hides"
     return outcome._replace(verdict="inconclusive", note=note)
@@ -158,7 +158,7 @@ def _least_noise(name: str, values: Floats, log: Log) -> float:
         return 0.0
     unit = unit_of(values)
     p = float(np.clip(np.median(values) / unit, 0.02, 0.98))
-    if name == "eval/accuracy":
+    if name.startswith("eval/"):
         return unit * evaluation_error(p, log)
     prompts, group = log.setting("sampling.prompts_per_step"), log.setting("sampling.group_size")
     if not prompts or not group:

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from backend.analysis.diagnosis.log import METRICS, Log
+from backend.analysis.diagnosis.log import Log, is_read
 from backend.analysis.diagnosis.log import Series as LogSeries
 from backend.analysis.diagnosis.store import columns_of, diagnosis_of
 from backend.base.redaction import redact_document
@@ -93,7 +93,7 @@ def store_run(
 
 def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
     """Return the columns of its diagnosis: an imported run is complete from the beginning."""
-    series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if name in METRICS}
+    series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if is_read(name)}
     return columns_of(diagnosis_of(Log(series), names.run) if plan.last_step else None, plan.last_step)
 
 

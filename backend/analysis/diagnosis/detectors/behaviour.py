@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from backend.analysis.diagnosis.changes import Change, Direction
+from backend.analysis.diagnosis.changes import Change, Direction, Sign
 from backend.analysis.diagnosis.findings import Finding
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Outcome
 from backend.analysis.diagnosis.signs import (
     Answer,
-    Sign,
     change_of,
     finding_of,
     first_of,
@@ -82,8 +81,8 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
     """Entropy far above its healthy level: the text becomes nonsense."""
     if gap := lacking(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
         return gap
-    change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
-    if change is None or change.extreme - change.healthy < 0.25:
+    change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
+    if change is None:
         return None
     return _pushed(log, outcome, "entropy_explosion", change, "down")
 
@@ -120,17 +119,44 @@ def _pushed(log: Log, outcome: Outcome, cause: str, change: Change, direction: D
 
 
 def length_blowup(log: Log, outcome: Outcome) -> Answer:
-    """Completions that grow until the cap truncates them."""
+    """Completions that the cap truncates, from the first step or more and more of them."""
     if gap := lacking(
         log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
     ):
         return gap
-    signs = (
-        Sign("length/mean", "up", 1.5, 2.0),
-        Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1),
+    if log.find("length/truncated_frac", least=5) is not None:
+        return _truncated(log, outcome)
+    if outcome.onset is None:
+        return None  # answers that grow while the goal does are wanted
+    change = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
+    if change is None:
+        return None
+    words = ("the log does not say how many were truncated",)
+    return finding_of("length_blowup", change, tier="consistent", words=words)._replace(
+        title="Completions grew"
     )
-    change = first_of(log, outcome, *signs)
-    return None if change is None else finding_of("length_blowup", change)
+
+
+def _truncated(log: Log, outcome: Outcome) -> Answer:
+    always = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED)
+    if always is not None:
+        words = (
+            "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
+        )
+        return always._replace(
+            title="Completions are truncated from the start", tier="specific", strength=1.0,
+            evidence=(*always.evidence, words),
+        )  # fmt: skip
+    cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
+    if cut is None:
+        return None
+    grown = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
+    first = grown if grown is not None and grown.onset.sick < cut.onset.sick else cut
+    return finding_of("length_blowup", first)
+
+
+ALL_TRUNCATED = 0.8
+"""Share of truncated completions, in the median step, with which no policy learns to end its answers."""
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:

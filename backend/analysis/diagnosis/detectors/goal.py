@@ -1,16 +1,17 @@
 """Detectors of what is wrong with reward, data and signal rather than with the policy."""
 
 import math
+import re
 
 import numpy as np
 
+from backend.analysis.diagnosis.changes import Sign
 from backend.analysis.diagnosis.findings import Finding
-from backend.analysis.diagnosis.log import Log, Series
-from backend.analysis.diagnosis.outcome import Interval, Outcome
+from backend.analysis.diagnosis.log import TERM, Log, Series
+from backend.analysis.diagnosis.outcome import SURE, Interval, Outcome
 from backend.analysis.diagnosis.signs import (
     TITLES,
     Answer,
-    Sign,
     change_of,
     finding_of,
     lacking,
@@ -54,7 +55,7 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         return contradicted
     if outcome.verdict == "never_learned" and (wrong := _always_wrong(log)) is not None:
         return wrong
-    if outcome.onset is None or outcome.goal == "eval/accuracy":
+    if outcome.onset is None or outcome.goal.startswith("eval/"):
         return None  # a step is too small to be seen between evaluations
     return _sudden(log, outcome, series, outcome.onset)
 
@@ -72,10 +73,11 @@ def _always_wrong(log: Log) -> Answer:
 
 def _contradicted(log: Log) -> Answer:
     """Training problems that are judged wrong while the same policy solves held-out ones."""
-    trained, held_out = log.find("reward/accuracy", least=12), log.find("eval/accuracy", least=4)
-    if trained is None or held_out is None:
+    trained, sets = log.find("reward/accuracy", least=12), log.held_out(least=4)
+    if trained is None or not sets:
         return None
-    steps, values = held_out[1].steps, held_out[1].values
+    name, held_out = next(iter(sets.items()))
+    steps, values = held_out.steps, held_out.values
     pairs = np.minimum(values[:-1], values[1:])
     at = int(np.argmax(pairs))
     near = trained[1].between(steps[at], steps[at + 1])
@@ -84,10 +86,10 @@ def _contradicted(log: Log) -> Answer:
         return None
     words = (
         f"reward/accuracy is {low:.3g} on average between steps {int(steps[at])} and {int(steps[at + 1])}, "
-        f"eval/accuracy at least {high:.3g}: the training problems' answers or their check are wrong"
+        f"{name} at least {high:.3g}: the training problems' answers or their check are wrong"
     )
     first = int(trained[1].steps[0])
-    metrics = ("reward/accuracy", "eval/accuracy")
+    metrics = ("reward/accuracy", name)
     onset = Interval(first, first)
     return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (words,), metrics)
 
@@ -146,63 +148,92 @@ def _spacing(series: Series) -> float:
 
 
 def reward_hacking(log: Log, outcome: Outcome) -> Answer:
-    """Total reward that stays or rises while right answers become rarer."""
+    """Total reward that stays, or a term of it that rises, while right answers become rarer."""
     goal = outcome.goal
     if goal in {"", "reward/mean"}:
         return unjudged(
             "reward_hacking", "an accuracy beside the reward; by the reward alone hacking is invisible"
         )
     total = log.find("reward/mean", least=12)
-    right = log.find("reward/accuracy", "reward/correctness/mean", "eval/accuracy", least=4)
-    if total is None or right is None or outcome.healthy is None:
+    if total is None:
         return unjudged("reward_hacking", "a reward and an accuracy")
-    if outcome.onset is None:
+    if outcome.onset is None or outcome.healthy is None:
         return None
-    before = total[1].between(outcome.healthy.healthy, outcome.onset.healthy)
-    after = total[1].between(outcome.onset.sick, math.inf)
-    if len(before) < 3 or len(after) < 3:
-        return None
-    was, now = float(before.values.mean()), float(after.values.mean())
-    doubt = noise(total[1].values) * math.hypot(1 / math.sqrt(len(before)), 1 / math.sqrt(len(after)))
+    was, now, doubt = _before_and_after(total[1], outcome.healthy, outcome.onset)
     unearned = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, threshold=0.5))
-    if (now < was - 2 * doubt or was <= 0) and unearned is None:
+    term = _term_that_rose(log, outcome)
+    stays = now >= was - 2 * doubt and was > 0
+    if math.isnan(doubt) or not (stays or unearned or term):
         return None
-    share = 1 - outcome.end / max(outcome.best, 1e-9)
-    words = (
+    words = [
         f"reward/mean went from {was:.3g} before step {outcome.onset.healthy} to {now:.3g} after it",
         f"{goal} fell from {outcome.best:.3g} to {outcome.end:.3g}",
-    )
-    strength, metrics = min(1.0, 0.5 + share / 2), ("reward/mean", goal)
-    finding = Finding(
-        "reward_hacking", TITLES["reward_hacking"], outcome.onset, "specific", strength, 1.0, words, metrics
-    )
-    if unearned is None:
-        return finding
-    sentence = f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
-    onset = min(finding.onset, unearned.onset, key=lambda interval: interval.sick)
-    return finding._replace(
-        onset=onset, evidence=(sentence, *words), metrics=("reward/unearned_share", *metrics)
-    )
+    ]
+    onset, metrics = outcome.onset, ["reward/mean", goal]
+    if term is not None:
+        words.append(term[1])
+        metrics.append(term[0])
+    if unearned is not None:
+        words.insert(
+            0, f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
+        )
+        metrics.insert(0, "reward/unearned_share")
+        onset = min(onset, unearned.onset, key=lambda interval: interval.sick)
+    strength = min(1.0, 1 - outcome.end / max(2 * outcome.best, 1e-9))
+    return Finding(
+        "reward_hacking", TITLES["reward_hacking"], onset, "specific", strength, 1.0, tuple(words),
+        tuple(metrics),
+    )  # fmt: skip
+
+
+def _before_and_after(series: Series, healthy: Interval, onset: Interval) -> tuple[float, float, float]:
+    """Return the means before and after an onset, and the standard error of their difference; NaN for few."""
+    before, after = series.between(healthy.healthy, onset.healthy), series.between(onset.sick, math.inf)
+    if len(before) < 3 or len(after) < 3:
+        return math.nan, math.nan, math.nan
+    doubt = noise(series.values) * math.hypot(1 / math.sqrt(len(before)), 1 / math.sqrt(len(after)))
+    return float(before.values.mean()), float(after.values.mean()), doubt
+
+
+RIGHT = re.compile(r"acc|correct|right|solve|exact|answer", re.IGNORECASE)
+"""Words in the names of terms that pay right answers."""
+
+
+def _term_that_rose(log: Log, outcome: Outcome) -> tuple[str, str] | None:
+    """Return the term, and words about it, that pays surely more after the fall while all others pay less."""
+    total = log.find("reward/mean", least=12)
+    if total is None or outcome.onset is None or outcome.healthy is None:
+        return None
+    was_total, now_total, _ = _before_and_after(total[1], outcome.healthy, outcome.onset)
+    for name in log.series:
+        term = log.find(name, least=12) if TERM.fullmatch(name) and not RIGHT.search(name) else None
+        if term is None:
+            continue
+        was, now, doubt = _before_and_after(term[1], outcome.healthy, outcome.onset)
+        if now - was > max(SURE * doubt, 0.1 * abs(was)) and now_total - now < was_total - was:
+            others = f"the other terms fell from {was_total - was:.3g} to {now_total - now:.3g}"
+            return name, f"{name} rose from {was:.3g} to {now:.3g}, {others}"
+    return None
 
 
 def overfitting(log: Log, outcome: Outcome) -> Answer:
     """Held-out accuracy that falls while the training accuracy stays or rises."""
-    if gap := lacking(log, "overfitting", "evaluations on held-out problems", "eval/accuracy"):
-        return gap
+    if not log.held_out():
+        return unjudged("overfitting", "evaluations on held-out problems")
     train = log.find("reward/accuracy", least=12)
-    if train is None or outcome.goal != "eval/accuracy" or outcome.onset is None:
+    if train is None or not outcome.goal.startswith("eval/") or outcome.onset is None:
         return None
     before = train[1].between(-math.inf, outcome.onset.healthy).values[-15:]
     after = train[1].between(outcome.onset.sick, math.inf).values
     if len(before) < 3 or len(after) < 3 or float(after.mean()) < 0.9 * float(before.mean()):
         return None
     words = (
-        f"eval/accuracy fell from {outcome.best:.3g} to {outcome.end:.3g}; reward/accuracy went from "
+        f"{outcome.goal} fell from {outcome.best:.3g} to {outcome.end:.3g}; reward/accuracy went from "
         f"{float(before.mean()):.3g} to {float(after.mean()):.3g}"
     )
     return Finding(
         "overfitting", TITLES["overfitting"], outcome.onset, "specific", 1.0, 1.0, (words,),
-        ("eval/accuracy", "reward/accuracy"),
+        (outcome.goal, "reward/accuracy"),
     )  # fmt: skip
 
 

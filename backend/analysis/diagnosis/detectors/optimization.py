@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
+from backend.analysis.diagnosis.changes import Sign
 from backend.analysis.diagnosis.findings import Finding
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.signs import (
     TITLES,
     Answer,
-    Sign,
     finding_of,
     first_of,
     has,
@@ -37,8 +37,9 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
     series = log.series[name]
     bad = (series.values > 0) if name == "optim/skipped" else ~np.isfinite(series.values)
     last = int(series.steps[bad][-1])
-    share = float(np.mean(bad[series.steps >= step]))
     count = int(bad.sum())
+    is_end_known = log.status in {"failed", "stopped"}  # the trainer gave up, so nothing came after
+    share = float(np.mean(bad[series.steps >= step])) if count >= MIN_LASTING or is_end_known else 0.0
     words = f"{name} was not finite at {count} of {len(series)} steps, from step {step} to {last}"
     if name == "optim/skipped":
         words = (
@@ -47,6 +48,10 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
     before = series.steps[series.steps < step]
     onset = Interval(int(before[-1]) if len(before) else step, step)
     return Finding("non_finite", TITLES["non_finite"], onset, "specific", 1.0, share, (words,), (name,))
+
+
+MIN_LASTING = 3
+"""Number of values that are not finite from which on they last; a trainer skips a single update."""
 
 
 def update_size(log: Log, outcome: Outcome) -> Answer:
@@ -105,20 +110,22 @@ def _changed_at_once(log: Log) -> Answer:
 def dead_run(log: Log, outcome: Outcome) -> Answer:
     """Weights that no update moves. A loss of 0 or a ratio of 1 says nothing about it."""
     if outcome.onset is not None:
-        return None  # what fell has moved
+        return None  # a goal that fell proves that the weights moved
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
     logged = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
     if not logged:
         needs = "the learning rate, the gradient norm or the size of the updates"
         return lacking(log, "dead_run", needs, *limits, least=5)
+    same_evaluations = _same_evaluations(log)
     for name, series in logged:
-        still = float(np.mean(series.values[len(series) // 10 :] <= limits[name]))
+        values = series.values[len(series) // 10 :]
+        still = float(np.mean(values <= limits[name]))
+        is_rounded = name == "optim/lr" and not log.config and not values.any() and not same_evaluations
+        if is_rounded:
+            return unjudged("dead_run", "a learning rate with more digits: every value is printed as 0")
         if still > 0.9:
             onset = Interval(int(series.steps[0]), int(series.steps[0]))
-            words = (
-                f"{name} is at most {limits[name]:g} at {still:.0%} of the steps",
-                *_same_evaluations(log),
-            )
+            words = (f"{name} is at most {limits[name]:g} at {still:.0%} of the steps", *same_evaluations)
             return Finding("dead_run", TITLES["dead_run"], onset, "specific", 1.0, 1.0, words, (name,))
     return None
 
@@ -183,15 +190,19 @@ def _always_pulled(log: Log, words: tuple[str, ...]) -> Finding:
 
 
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
-    """Distance from the reference that grows while the goal does not."""
+    """Distance from the reference that grows beyond what a run needs, most of all while the goal does not."""
     if gap := lacking(log, "kl_runaway", "a KL to the reference", "kl/k3", "kl/k2", "kl/k1"):
         return gap
-    signs = (
-        Sign("kl/k3", "up", 5.0, 1e-3, is_log=True, threshold=0.05),
-        Sign("kl/k2", "up", 5.0, 1e-3, is_log=True, threshold=0.05),
-    )
+    if (always := standing(log, "kl_runaway", "kl/k3", ABSURD_KL)) is not None:
+        return always
+    threshold = KL_OF_A_FALL if outcome.onset is not None else KL_OF_A_WARNING
+    signs = [Sign(metric, "up", 5.0, 1e-3, is_log=True, threshold=threshold) for metric in ("kl/k3", "kl/k2")]
     change = first_of(log, outcome, *signs)
     return None if change is None else finding_of("kl_runaway", change, tier="consistent")
+
+
+KL_OF_A_FALL, KL_OF_A_WARNING, ABSURD_KL = 0.1, 1.0, 10.0
+"""Nats a token. A run without a penalty may reach tenths and learn; no working run has the last."""
 
 
 def displacement(log: Log, outcome: Outcome) -> Answer:

@@ -11,7 +11,7 @@ from typing import IO, Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from backend.analysis.diagnosis.log import METRICS, Log
+from backend.analysis.diagnosis.log import Log, is_read
 from backend.analysis.diagnosis.log import Series as LogSeries
 from backend.analysis.diagnosis.store import columns_of, diagnosis_of
 from backend.base.durable_files import make_directory, publish, sync
@@ -249,7 +249,7 @@ def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
     run = archive.run
     if not run.last_step or not run.steps:
         return columns_of(None, run.last_step)
-    series = {name: LogSeries(*archive.series[name]).thinned() for name in METRICS if name in archive.series}
+    series = {name: LogSeries(*archive.series[name]).thinned() for name in archive.series if is_read(name)}
     config = run.config if not run.origin else {}
     log = Log(series, config, _status(run)["status"], _status(run)["reason"])
     return columns_of(diagnosis_of(log, names.run), run.last_step)

@@ -36,7 +36,7 @@ def test_a_collapse_is_told_with_cause_evidence_and_remedy(client, stored):
     assert (answer["verdict"], answer["goal"]) == ("collapsed", "reward/accuracy")
     cause = answer["causes"][0]
     assert (cause["cause"], cause["share"]) == ("entropy_explosion", 1.0)
-    assert cause["evidence"][0].startswith("policy/entropy went from 0.8")
+    assert cause["evidence"][0].startswith("policy/entropy was 0.8 in the median step")
     assert cause["remedy"]["changes"]["optimizer.lr"] == pytest.approx(1e-4)
     assert answer["onset"]["healthy"] <= 70 <= answer["onset"]["sick"]
     assert answer["first_signals"] == ["policy/entropy"]

@@ -287,7 +287,8 @@ def test_a_policy_that_its_first_updates_broke_has_updates_that_are_too_large():
             "reward/accuracy": series(goal),
             "policy/entropy": series(entropy),
             "optim/grad_norm": series(steady(count, 0.5)),
-        }
+        },
+        {"sampling": {"prompts_per_step": 16, "group_size": 8}},
     )
     diagnosis = diagnose(log)
     assert (diagnosis.outcome.verdict, diagnosis.outcome.note) == ("collapsed", "within its first steps")

@@ -1,0 +1,191 @@
+"""The config as a witness: settings of a run far from what its preset and policy start with.
+
+A suspect is named as a cause only where the run went wrong; the larger the deviation, the earlier it ranks.
+Its remedy is the value that the preset and the policy start with.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from backend.base.errors import InvalidConfig
+from backend.config import knobs
+from backend.config.causes import Cause
+from backend.config.merge import merged_fields
+from backend.config.rewards import LengthReward
+from backend.config.run import RunConfig
+
+LARGE = 0.5
+"""Orders of magnitude from which on a deviation explains more than subtle changes of the metrics do."""
+
+
+class Suspect(NamedTuple):
+    """A setting that may have caused a failure."""
+
+    cause: Cause
+    words: str
+    """What deviates, and from what."""
+    changes: dict[str, Any]
+    """Usual values by dotted path, which undo the deviation."""
+    size: float
+    """Deviation in orders of magnitude."""
+
+
+def suspects_of(fields: Mapping[str, Any]) -> dict[str, Suspect]:
+    """Return the largest suspect of each cause, of a config as RunConfig writes it."""
+    try:
+        config = RunConfig.model_validate(fields)
+        usual = usual_config(config)
+    except ValidationError:
+        return {}
+    suspects: dict[str, Suspect] = {}
+    for rule in RULES:
+        for suspect in rule(config, usual):
+            if suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size:
+                suspects[suspect.cause] = suspect
+    return suspects
+
+
+def usual_config(config: RunConfig) -> RunConfig:
+    """Return what the run's preset and policy start with."""
+    base = {"preset": config.preset, "policy": {"name": config.policy.name}}
+    try:
+        return RunConfig.model_validate(merged_fields(base, {}))
+    except InvalidConfig:  # a preset of another version
+        return RunConfig.model_validate(merged_fields(base | {"preset": ""}, {}))
+
+
+Suspects = Iterator[Suspect]
+
+
+def _learning_rate(config: RunConfig, usual: RunConfig) -> Suspects:
+    rate, usual_rate = config.optimizer.lr, usual.optimizer.lr
+    if rate <= 0 or usual_rate <= 0:
+        return
+    size = math.log10(rate / usual_rate)
+    changes = {"optimizer.lr": usual_rate}
+    if size > math.log10(2):
+        yield Suspect("update_size", _times("optimizer.lr", rate, usual_rate), changes, size)
+    elif size < -1:
+        yield Suspect("dead_run", _times("optimizer.lr", rate, usual_rate), changes, -size)
+
+
+def _entropy(config: RunConfig, usual: RunConfig) -> Suspects:
+    coef, usual_coef = _entropy_coef(config), _entropy_coef(usual)
+    if coef == usual_coef or abs(coef) < MIN_ENTROPY_COEF:
+        return
+    size = math.log10(abs(coef) / max(abs(usual_coef), MIN_ENTROPY_COEF))
+    cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
+    words = f"objective.entropy has coef {coef:g}; usual is {usual_coef:g}"
+    yield Suspect(cause, words, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
+
+
+MIN_ENTROPY_COEF = 0.01
+"""Coefficient of the entropy up to which a bonus is usual."""
+
+
+def _entropy_coef(config: RunConfig) -> float:
+    entropy = config.objective.entropy
+    return entropy.coef if isinstance(entropy, knobs.EntropyBonus) else 0.0
+
+
+def _kl(config: RunConfig, usual: RunConfig) -> Suspects:
+    pull, usual_pull = _pull(config), _pull(usual)
+    changes = {"objective.kl": _dumped(usual)["objective"]["kl"]}
+    if pull > max(usual_pull, USUAL_PULL) * 2:
+        size = math.log10(pull / max(usual_pull, USUAL_PULL))
+        most = max(usual_pull, USUAL_PULL)
+        words = f"objective.kl pulls with {pull:.3g} a completion; usual is at most {most:.3g}"
+        yield Suspect("kl_pull", words, changes, size)
+    elif usual_pull > 0 and pull < usual_pull / 4:
+        words = f"objective.kl pulls with {pull:.3g}; the preset starts with {usual_pull:.3g}"
+        yield Suspect("kl_runaway", words, changes, LARGE)
+
+
+USUAL_PULL = 0.04
+"""Coefficient of the KL in DeepSeekMath (arXiv:2402.03300), section 4.1."""
+
+
+def _pull(config: RunConfig) -> float:
+    """Return the weight of the KL of a completion's mean token."""
+    kl = config.objective.kl
+    if isinstance(kl, knobs.NoKl):
+        return 0.0
+    coef = max(kl.coef.values(), default=0.0) if isinstance(kl.coef, Mapping) else kl.coef
+    is_sum = str(getattr(kl, "aggregation", "")) == "seq_sum"
+    return float(coef or 0.0) * (config.sampling.max_new_tokens / 2 if is_sum else 1)
+
+
+def _age_of_samples(config: RunConfig, usual: RunConfig) -> Suspects:
+    age, usual_age = _age(config), _age(usual)
+    if age < 2 * usual_age:
+        return
+    words = (
+        f"a batch serves {config.updates.epochs} x {config.updates.minibatches} updates and is "
+        f"{config.sampling.staleness} steps old; usual are "
+        f"{usual.updates.epochs} x {usual.updates.minibatches} and {usual.sampling.staleness}"
+    )
+    paths = ("updates.epochs", "updates.minibatches", "sampling.staleness", "sampling.ahead")
+    changes = {path: _at(usual, path) for path in paths if _at(config, path) != _at(usual, path)}
+    yield Suspect("staleness", words, changes, math.log10(age / usual_age))
+
+
+def _age(config: RunConfig) -> float:
+    updates = config.updates.epochs * config.updates.minibatches
+    return updates * (1 + config.sampling.staleness + config.sampling.ahead)
+
+
+def _rewards(config: RunConfig, usual: RunConfig) -> Suspects:
+    if config.rewards == usual.rewards:
+        return
+    changes = {"rewards": _dumped(usual)["rewards"]}
+    right = sum(term.weight for term in config.rewards if term.name == "correctness")
+    has_usual = any(term.name == "correctness" for term in usual.rewards)
+    others = sum(term.weight for term in config.rewards if term.name != "correctness" and term.weight > 0)
+    if has_usual and right < 0:
+        yield Suspect("reward_hacking", f"right answers cost {-right:g}", changes, 1.5)
+    elif has_usual and others > right / 2:
+        words = f"terms beside correctness pay {others:g}, a right answer {right:g}"
+        yield Suspect("reward_hacking", words, changes, min(1.5, math.log10(1 + others / max(right, 0.05))))
+    brevity = sum(term.weight for term in config.rewards if isinstance(term, LengthReward))
+    if brevity > 0:
+        words = f"the length term pays brevity with a weight of {brevity:g}"
+        yield Suspect("length_collapse", words, changes, math.log10(1 + 3 * brevity))
+
+
+def _cap(config: RunConfig, usual: RunConfig) -> Suspects:
+    cap, usual_cap = config.sampling.max_new_tokens, usual.sampling.max_new_tokens
+    if cap * 1.5 > usual_cap:
+        return
+    changes = {"sampling.max_new_tokens": usual_cap}
+    words = _times("sampling.max_new_tokens", cap, usual_cap)
+    yield Suspect("length_blowup", words, changes, 2 * math.log10(usual_cap / cap))
+
+
+RULES: tuple[Callable[[RunConfig, RunConfig], Suspects], ...] = (
+    _learning_rate,
+    _entropy,
+    _kl,
+    _age_of_samples,
+    _rewards,
+    _cap,
+)
+
+
+def _times(path: str, value: float, usual: float) -> str:
+    ratio = value / usual
+    share = f"{ratio:.3g} times" if ratio >= 1 else f"1/{1 / ratio:.3g} of"
+    return f"{path} is {value:g}, {share} the {usual:g} that the preset and the policy start with"
+
+
+def _dumped(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json")
+
+
+def _at(config: RunConfig, path: str) -> Any:
+    value: Any = _dumped(config)
+    for key in path.split("."):
+        value = value[key]
+    return value
