@@ -7,7 +7,7 @@ from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.news import News, news
 from backend.analysis.diagnosis.online import GrowingLog, is_due, last_due
 from backend.analysis.diagnosis.outcome import Interval
-from backend.analysis.diagnosis.store import columns_of, series_of
+from backend.analysis.diagnosis.store import columns_of, parent_config_of, series_of
 from backend.config.run import RunConfig
 from backend.config.sections import StopOnDiagnosis
 from backend.runs.checkpoints import KeptFor
@@ -34,10 +34,11 @@ class OnlineDiagnosis:
 
     def begin(self, step: int) -> None:
         """Start after a step with the recorded metrics up to it, which a fork inherits."""
-        recorded = self._recorder.read(lambda session: series_of(session, self._recorder.run_id))
-        self._log = GrowingLog(
-            self._document, {name: series.between(0, step) for name, series in recorded.items()}
-        )
+        run_id = self._recorder.run_id
+        recorded = self._recorder.read(lambda session: series_of(session, run_id))
+        parent_config = self._recorder.read(lambda session: parent_config_of(session, run_id))
+        before = {name: series.between(0, step) for name, series in recorded.items()}
+        self._log = GrowingLog(self._document, before, parent_config)
         self._step, due = step, last_due(step)
         self._last = self._diagnosis(due) if due else None
         self._recorder.verdict(VerdictRecord(columns_of(self._last, due if self._last else None)))

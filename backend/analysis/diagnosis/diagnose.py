@@ -78,7 +78,7 @@ def diagnose(log: Log) -> Diagnosis:
     if outcome.verdict not in ILL:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
     before = [finding for finding in findings if _may_cause(finding, outcome)]
-    suspects = suspects_of(log.config) if log.config else {}
+    suspects = suspects_of(log.config, log.parent_config) if log.config else {}
     before = with_suspects(before, suspects, outcome, log)
     causes = ranked(before, suspects, log, _width(outcome))
     root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]

@@ -133,6 +133,8 @@ class Log:
     status: str = ""
     reason: str = ""
     """Why it ended, as the list of runs shows it."""
+    parent_config: Mapping[str, Any] = field(default_factory=dict)
+    """Config of the run that a fork continued; empty for a run that is no fork."""
 
     def find(self, *names: str, least: int = 3) -> tuple[str, Series] | None:
         """Return the first of these metrics with at least `least` finite points, and those points."""

@@ -34,9 +34,15 @@ def last_due(step: int) -> int:
 class GrowingLog:
     """The metrics of a training run that detectors read, in memory."""
 
-    def __init__(self, config: Mapping[str, Any], series: Mapping[str, Series] | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        series: Mapping[str, Series] | None = None,
+        parent_config: Mapping[str, Any] | None = None,
+    ) -> None:
         """`config` as RunConfig writes it; `series` holds what was recorded before."""
         self._config = config
+        self._parent_config = parent_config or {}
         self._steps: dict[str, array[int]] = {}
         self._values: dict[str, array[float]] = {}
         for metric, points in (series or {}).items():
@@ -60,4 +66,4 @@ class GrowingLog:
                 series[metric] = Series(
                     steps_of_metric[:count], np.array(self._values[metric])[:count]
                 ).thinned()
-        return diagnose(Log(series, self._config))
+        return diagnose(Log(series, self._config, parent_config=self._parent_config))

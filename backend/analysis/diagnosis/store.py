@@ -1,7 +1,7 @@
 """Logs of runs out of SQL, and verdicts into their rows."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -41,7 +41,14 @@ def log_of(session: Session, run_id: str) -> Log:
         raise RunNotFound(run_id)
     series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
     config = run.config if is_ours(run) else {}  # another trainer's fields mean other things
-    return Log(series, config, run.status, run.reason)
+    return Log(series, config, run.status, run.reason, parent_config_of(session, run_id))
+
+
+def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
+    """Return the config of the run that a fork continued; empty if there is none any more."""
+    run = session.get(Run, run_id)
+    parent = session.get(Run, run.parent_run) if run is not None and run.parent_run else None
+    return parent.config if parent is not None and is_ours(parent) else {}
 
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:

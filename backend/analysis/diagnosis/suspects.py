@@ -5,7 +5,7 @@ Its remedy is the value that the preset and the policy start with.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -33,19 +33,42 @@ class Suspect(NamedTuple):
     """Deviation in orders of magnitude."""
 
 
-def suspects_of(fields: Mapping[str, Any]) -> dict[str, Suspect]:
-    """Return the largest suspect of each cause, of a config as RunConfig writes it."""
+def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> dict[str, Suspect]:
+    """Return the largest suspect of each cause, of a config as RunConfig writes it.
+
+    A fork is compared with the config of its parent as well.
+    """
     try:
         config = RunConfig.model_validate(fields)
-        usual = usual_config(config)
+        standards = [Standard(usual_config(config), "the preset and the policy start with")]
+        if parent:
+            standards.insert(
+                0, Standard(RunConfig.model_validate(parent), "the run before the fork had", is_parent=True)
+            )
     except ValidationError:
         return {}
     suspects: dict[str, Suspect] = {}
-    for rule in RULES:
-        for suspect in rule(config, usual):
-            if suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size:
+    for standard in standards:
+        for suspect in (suspect for rule in RULES for suspect in rule(config, standard)):
+            is_larger = suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size
+            is_usual = is_same(standards[-1].config, suspect.changes, config)
+            if is_larger and not is_usual:
                 suspects[suspect.cause] = suspect
     return suspects
+
+
+class Standard(NamedTuple):
+    """A config that a run is compared with."""
+
+    config: RunConfig
+    words: str
+    """Whose it is, as the end of a sentence."""
+    is_parent: bool = False
+
+
+def is_same(usual: RunConfig, paths: Iterable[str], config: RunConfig) -> bool:
+    """Return whether the run has the usual values at these paths, as after going back to them."""
+    return all(_at(usual, path) == _at(config, path) for path in paths)
 
 
 def usual_config(config: RunConfig) -> RunConfig:
@@ -60,25 +83,27 @@ def usual_config(config: RunConfig) -> RunConfig:
 Suspects = Iterator[Suspect]
 
 
-def _learning_rate(config: RunConfig, usual: RunConfig) -> Suspects:
+def _learning_rate(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
     rate, usual_rate = config.optimizer.lr, usual.optimizer.lr
     if rate <= 0 or usual_rate <= 0:
         return
     size = math.log10(rate / usual_rate)
     changes = {"optimizer.lr": usual_rate}
     if size > math.log10(2):
-        yield Suspect("update_size", _times("optimizer.lr", rate, usual_rate), changes, size)
+        yield Suspect("update_size", _times("optimizer.lr", rate, usual_rate, standard), changes, size)
     elif size < -1:
-        yield Suspect("dead_run", _times("optimizer.lr", rate, usual_rate), changes, -size)
+        yield Suspect("dead_run", _times("optimizer.lr", rate, usual_rate, standard), changes, -size)
 
 
-def _entropy(config: RunConfig, usual: RunConfig) -> Suspects:
+def _entropy(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
     coef, usual_coef = _entropy_coef(config), _entropy_coef(usual)
     if coef == usual_coef or abs(coef) < MIN_ENTROPY_COEF:
         return
     size = math.log10(abs(coef) / max(abs(usual_coef), MIN_ENTROPY_COEF))
     cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
-    words = f"objective.entropy has coef {coef:g}; usual is {usual_coef:g}"
+    words = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
     yield Suspect(cause, words, {"objective.entropy": _dumped(usual)["objective"]["entropy"]}, size)
 
 
@@ -91,7 +116,8 @@ def _entropy_coef(config: RunConfig) -> float:
     return entropy.coef if isinstance(entropy, knobs.EntropyBonus) else 0.0
 
 
-def _kl(config: RunConfig, usual: RunConfig) -> Suspects:
+def _kl(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
     pull, usual_pull = _pull(config), _pull(usual)
     changes = {"objective.kl": _dumped(usual)["objective"]["kl"]}
     if pull > max(usual_pull, USUAL_PULL) * 2:
@@ -100,7 +126,7 @@ def _kl(config: RunConfig, usual: RunConfig) -> Suspects:
         words = f"objective.kl pulls with {pull:.3g} a completion; usual is at most {most:.3g}"
         yield Suspect("kl_pull", words, changes, size)
     elif usual_pull > 0 and pull < usual_pull / 4:
-        words = f"objective.kl pulls with {pull:.3g}; the preset starts with {usual_pull:.3g}"
+        words = f"objective.kl pulls with {pull:.3g}, not the {usual_pull:.3g} that {standard.words}"
         yield Suspect("kl_runaway", words, changes, LARGE)
 
 
@@ -118,7 +144,8 @@ def _pull(config: RunConfig) -> float:
     return float(coef or 0.0) * (config.sampling.max_new_tokens / 2 if is_sum else 1)
 
 
-def _age_of_samples(config: RunConfig, usual: RunConfig) -> Suspects:
+def _age_of_samples(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
     age, usual_age = _age(config), _age(usual)
     if age < 2 * usual_age:
         return
@@ -137,7 +164,8 @@ def _age(config: RunConfig) -> float:
     return updates * (1 + config.sampling.staleness + config.sampling.ahead)
 
 
-def _rewards(config: RunConfig, usual: RunConfig) -> Suspects:
+def _rewards(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
     if config.rewards == usual.rewards:
         return
     changes = {"rewards": _dumped(usual)["rewards"]}
@@ -155,29 +183,50 @@ def _rewards(config: RunConfig, usual: RunConfig) -> Suspects:
         yield Suspect("length_collapse", words, changes, math.log10(1 + 3 * brevity))
 
 
-def _cap(config: RunConfig, usual: RunConfig) -> Suspects:
+def _verifier(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
+    checks, usual_checks = (
+        [term.model_dump() for term in of.rewards if term.name == "correctness"] for of in (config, usual)
+    )
+    names = [
+        name
+        for check, usual_check in zip(checks, usual_checks, strict=False)
+        for name in ("extraction", "grader", "timeout_seconds")
+        if check[name] != usual_check[name]
+    ]
+    if names:
+        words = f"correctness has another {', '.join(names)} than that {standard.words}"
+        yield Suspect("verifier", words, {"rewards": _dumped(usual)["rewards"]}, LARGE)
+    if config.problems != usual.problems and standard.is_parent:
+        words = "the fork trains other problems than the run before it"
+        yield Suspect("verifier", words, {"problems": _dumped(usual)["problems"]}, LARGE)
+
+
+def _cap(config: RunConfig, standard: Standard) -> Suspects:
+    usual = standard.config
     cap, usual_cap = config.sampling.max_new_tokens, usual.sampling.max_new_tokens
     if cap * 1.5 > usual_cap:
         return
     changes = {"sampling.max_new_tokens": usual_cap}
-    words = _times("sampling.max_new_tokens", cap, usual_cap)
+    words = _times("sampling.max_new_tokens", cap, usual_cap, standard)
     yield Suspect("length_blowup", words, changes, 2 * math.log10(usual_cap / cap))
 
 
-RULES: tuple[Callable[[RunConfig, RunConfig], Suspects], ...] = (
+RULES: tuple[Callable[[RunConfig, Standard], Suspects], ...] = (
     _learning_rate,
     _entropy,
     _kl,
     _age_of_samples,
     _rewards,
+    _verifier,
     _cap,
 )
 
 
-def _times(path: str, value: float, usual: float) -> str:
+def _times(path: str, value: float, usual: float, standard: Standard) -> str:
     ratio = value / usual
     share = f"{ratio:.3g} times" if ratio >= 1 else f"1/{1 / ratio:.3g} of"
-    return f"{path} is {value:g}, {share} the {usual:g} that the preset and the policy start with"
+    return f"{path} is {value:g}, {share} the {usual:g} that {standard.words}"
 
 
 def _dumped(config: RunConfig) -> dict[str, Any]:

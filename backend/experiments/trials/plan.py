@@ -1,7 +1,7 @@
 """Plan of a trial: first and last step of its runs, the change of each arm, and the cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, inf
 from typing import Any, NamedTuple
 
@@ -147,7 +147,7 @@ def first_alarm(log: Log, diagnosis: Diagnosis) -> int:
 
 def _until(log: Log, step: int) -> Log:
     series = {name: series.between(-inf, step) for name, series in log.series.items()}
-    return Log(series, log.config, log.status, log.reason)
+    return replace(log, series=series)
 
 
 def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_step: int) -> int:
