@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.judge import judge
+from backend.analysis.diagnosis.log import Log, Series
 from benchmarks.diagnosis.lead import surely_lower
 from benchmarks.diagnosis.recipes import Planted
 
