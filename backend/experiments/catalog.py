@@ -7,6 +7,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 
+from backend.analysis.diagnosis.suspects import unusual_values
 from backend.base.errors import RunNotFound
 from backend.catalog.policies.offered import policy_offers
 from backend.config.data_recipes import DATA_RECIPES
@@ -220,7 +221,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
                 session, config, settings, after=request_of_run.fork.step if request_of_run.fork else 0
             ),
             "memory": memory.model_dump(mode="json"),
-            "warnings": [*unreached, *warnings(config), *memory_warnings(memory)],
+            "warnings": [*unreached, *unusual_values(config), *warnings(config), *memory_warnings(memory)],
         }
     )
 

@@ -133,6 +133,8 @@ class Log:
     status: str = ""
     reason: str = ""
     """Why it ended, as the list of runs shows it."""
+    trainer: str = ""
+    """Origin of a run of another trainer, as in `run.origin`."""
     parent_config: Mapping[str, Any] = field(default_factory=dict)
     """Config of the run that a fork continued; empty for a run that is no fork."""
 

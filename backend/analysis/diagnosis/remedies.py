@@ -4,16 +4,17 @@ from backend.analysis.diagnosis.findings import Remedy
 from backend.analysis.diagnosis.knobs import first_change, is_another
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.suspects import Suspect
+from backend.analysis.diagnosis.trainer_words import TRAINER_WORDS
 
 
 def remedy_for(cause: str, log: Log, suspect: Suspect | None = None) -> Remedy:
     """Return the first remedy of a cause: what the preset and the policy start with, if the run left that.
 
-    Its changes follow the run's config; a foreign log has none.
+    Its changes follow the run's config; a log of another trainer has only words.
     """
     words, source = REMEDIES[cause]
     if not log.config:
-        return Remedy(words, {}, source)
+        return Remedy(TRAINER_WORDS.get(log.trainer, {}).get(cause, words), {}, source)
     if suspect is not None and is_another(log.config, suspect.changes):
         return Remedy(USUAL, suspect.changes, "the run's preset and policy")
     return Remedy(words, first_change(cause, log.config), source)

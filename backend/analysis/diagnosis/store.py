@@ -41,7 +41,7 @@ def log_of(session: Session, run_id: str) -> Log:
         raise RunNotFound(run_id)
     series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
     config = run.config if is_ours(run) else {}  # another trainer's fields mean other things
-    return Log(series, config, run.status, run.reason, parent_config_of(session, run_id))
+    return Log(series, config, run.status, run.reason, run.origin, parent_config_of(session, run_id))
 
 
 def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:

@@ -57,6 +57,16 @@ def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = No
     return suspects
 
 
+def unusual_values(config: RunConfig) -> list[str]:
+    """Return warnings about values far from what the preset and the policy start with, before a launch."""
+    suspects = suspects_of(_dumped(config)).values()
+    return [
+        f"Unusual: {suspect.words}. If the run breaks, this is the first suspect."
+        for suspect in sorted(suspects, key=lambda suspect: -suspect.size)
+        if suspect.size >= LARGE
+    ]
+
+
 class Standard(NamedTuple):
     """A config that a run is compared with."""
 

@@ -1,0 +1,69 @@
+"""False alarms on series without any trend: 70 made-up series, each in 40 random orders.
+
+python -m benchmarks.diagnosis.shuffles
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.analysis.diagnosis.judge import judge
+from backend.analysis.diagnosis.log import Log, Series
+from benchmarks.diagnosis.results import share_row
+
+RESULTS = Path(__file__).parent / "shuffles.md"
+ORDERS = 40
+SEEDS = range(7)
+POINTS = (15, 30, 60, 80, 120, 300, 1000)
+FALLEN = {"collapsed", "declining", "recovered"}
+Floats = NDArray[np.float64]
+
+
+def kinds(chance: np.random.Generator, count: int) -> dict[str, Floats]:
+    """Return series of `count` values as rewards have them, healthy and broken ones."""
+    place = np.arange(count) / count
+    return {
+        "normal noise": chance.normal(0.4, 0.1, count),
+        "rare hits": (chance.random(count) < 0.04) * 1.0,
+        "heavy tails": chance.standard_t(1.5, count) * 0.1 + 1,
+        "a collapse": np.where(place < 0.5, place, 0.02) + chance.normal(0, 0.03, count),
+        "learning": np.minimum(0.8, place * 3) + chance.normal(0, 0.05, count),
+        "eight completions": chance.binomial(8, 0.2, count) / 8,
+        "log-normal": np.exp(chance.normal(0, 1.5, count)),
+        "negative": -0.3 + chance.normal(0, 0.1, count),
+        "a random walk": np.cumsum(chance.normal(0, 0.05, count)) + 1,
+        "two levels": chance.beta(0.3, 0.3, count),
+    }
+
+
+def main() -> None:
+    """Judge every order as a reward and as an accuracy."""
+    called: dict[str, list[bool]] = {}
+    verdicts: Counter[str] = Counter()
+    for seed, count in zip(SEEDS, POINTS, strict=True):
+        chance = np.random.default_rng(seed)
+        for kind, values in kinds(chance, count).items():
+            for metric in ("reward/mean", "reward/accuracy"):
+                for _ in range(ORDERS):
+                    shuffled = Series(np.arange(1, count + 1), chance.permutation(values))
+                    verdict = judge(Log({metric: shuffled})).verdict
+                    verdicts[verdict] += 1
+                    called.setdefault(kind, []).append(verdict in FALLEN)
+    lines = [
+        "| shuffled series of | called fallen | share | 95 % interval |",
+        "|---|---|---|---|",
+        *(share_row(kind, alarms) for kind, alarms in called.items()),
+        share_row("all", [is_alarm for alarms in called.values() for is_alarm in alarms]),
+        "",
+        "Verdicts: "
+        + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in verdicts.most_common()),
+    ]
+    text = "\n".join(lines) + ".\n"
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
