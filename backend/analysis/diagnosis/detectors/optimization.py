@@ -201,7 +201,7 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
     return None if change is None else finding_of("kl_runaway", change, tier="consistent")
 
 
-KL_OF_A_FALL, KL_OF_A_WARNING, ABSURD_KL = 0.1, 1.0, 10.0
+KL_OF_A_FALL, KL_OF_A_WARNING, ABSURD_KL = 0.2, 1.0, 10.0
 """Nats a token. A run without a penalty may reach tenths and learn; no working run has the last."""
 
 

@@ -1,0 +1,189 @@
+"""Logs of other trainers: noise of any kind, percent, settling, drifts, rounded rates, faults from step 1."""
+
+import numpy as np
+import pytest
+
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.judge import judge
+from backend.analysis.diagnosis.log import Log, Series
+from backend.analysis.diagnosis.significance import fall_p_value, rise_p_value
+from tests.backend.analysis.diagnosis.logs import series, steady
+
+FALLEN = {"collapsed", "declining", "recovered"}
+
+
+def reward(count=150, *, fall_at=None, seed=0):
+    """A reward that rises to 0.7 and, from `fall_at` on, is next to nothing."""
+    values = np.minimum(0.7, 0.2 + np.arange(count) * 0.01) + np.random.default_rng(seed).normal(
+        0, 0.04, count
+    )
+    if fall_at is not None:
+        values[fall_at:] = 0.02
+    return values
+
+
+def rising_from(count, at, *, low, high, steps=20):
+    """A metric that climbs from one level to another within `steps` steps."""
+    return low + (high - low) * np.clip((np.arange(count) - at) / steps, 0, 1)
+
+
+def findings(log):
+    diagnosis = diagnose(log)
+    return {
+        finding.cause: finding
+        for finding in [cause.finding for cause in diagnosis.causes] + list(diagnosis.warnings)
+    }
+
+
+def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_small():
+    chance = np.random.default_rng(0)
+    for draw in (lambda: chance.normal(0, 1, 60), lambda: (chance.random(60) < 0.06) * 1.0):
+        p_values = [test(draw()) for _ in range(60) for test in (fall_p_value, rise_p_value)]
+        assert np.mean(np.array(p_values) <= 0.1) <= 0.2
+    assert fall_p_value(reward(fall_at=100)) == 1 / 500
+    assert rise_p_value(reward()) == 1 / 500
+    assert fall_p_value(np.ones(50)) == 1.0
+
+
+def test_a_shuffled_collapse_and_a_sparse_reward_are_no_alarm():
+    alarms = 0
+    for seed in range(60):
+        chance = np.random.default_rng(seed)
+        for values in (chance.permutation(reward(fall_at=70)), (chance.random(150) < 0.05) * 1.0):
+            alarms += judge(Log({"reward/mean": series(values)})).verdict in FALLEN
+    assert alarms <= 3
+
+
+def test_the_bound_of_a_run_that_never_learned_shrinks_with_its_length():
+    bounds = []
+    for count in (400, 2000):
+        values = 0.4 + np.random.default_rng(count).normal(0, 0.05, count)
+        outcome = judge(Log({"reward/mean": series(values)}))
+        assert outcome.verdict == "never_learned"
+        bounds.append(float(outcome.note.split(" at most ")[1].split()[0]))
+    assert bounds[1] < bounds[0] < 0.05
+
+
+def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit():
+    falling = np.array([0.1, 0.4, 0.55, 0.6, 0.6, 0.35, 0.2, 0.12, 0.1])
+    outcomes = [
+        judge(
+            Log(
+                {
+                    "reward/mean": series(reward(90)),
+                    "eval/accuracy": Series(np.arange(10, 91, 10), falling * unit),
+                }
+            )
+        )
+        for unit in (1, 100)
+    ]
+    assert [outcome.verdict for outcome in outcomes] == ["collapsed", "collapsed"]
+    assert outcomes[1].onset == outcomes[0].onset
+    assert outcomes[1].best == pytest.approx(100 * outcomes[0].best)
+
+
+def test_of_several_sets_the_one_that_fell_is_the_finding():
+    stays, falls = np.full(10, 0.5), np.array([0.6, 0.6, 0.61, 0.6, 0.58, 0.4, 0.25, 0.2, 0.2, 0.2])
+    steps = np.arange(10, 101, 10)
+    sets = {"eval/accuracy/aime": Series(steps, stays), "eval/accuracy/gsm8k": Series(steps, falls)}
+    outcome = judge(Log({"reward/mean": series(reward(100))} | sets))
+    assert (outcome.verdict, outcome.goal) == ("collapsed", "eval/accuracy/gsm8k")
+
+
+def test_the_settling_of_the_first_steps_is_no_signal():
+    entropy = np.where(np.arange(150) < 6, 1.3 - 0.2 * np.arange(150), 0.15) + rising_from(
+        150, 70, low=0, high=8
+    )
+    diagnosis = diagnose(Log({"reward/mean": series(reward(fall_at=85)), "policy/entropy": series(entropy)}))
+    assert diagnosis.first_signals == ("policy/entropy",)
+    assert 66 <= diagnosis.onset.healthy <= diagnosis.onset.sick <= 75
+
+
+def test_a_slow_drift_begins_where_it_is_halfway_and_its_largest_value_has_its_step():
+    kl = np.linspace(0.002, 0.1, 300) + rising_from(300, 220, low=0, high=2, steps=60)
+    finding = findings(Log({"reward/mean": series(reward(300, fall_at=270)), "kl/k3": series(kl)}))[
+        "kl_runaway"
+    ]
+    assert 200 <= finding.onset.healthy <= finding.onset.sick <= 240
+    assert "reached 2.1 at step" in finding.evidence[0]
+
+
+def test_a_kl_that_grows_slowly_while_the_run_learns_is_no_warning():
+    kl = np.linspace(0.002, 0.12, 300)
+    assert findings(Log({"reward/mean": series(reward(300)), "kl/k3": series(kl)})) == {}
+
+
+def test_gradients_of_zero_are_no_baseline():
+    norm = np.where(np.arange(150) % 3 == 0, 0.2, 0.0)
+    assert findings(Log({"reward/mean": series(reward()), "optim/grad_norm": series(norm)})) == {}
+
+
+def test_answers_that_grow_while_nothing_is_truncated_are_wanted():
+    length = np.linspace(300, 2600, 150)
+    log = {"reward/mean": series(reward()), "length/mean": series(length)}
+    assert findings(Log(log)) == {}
+    assert findings(Log(log | {"length/truncated_frac": series(np.full(150, 0.02))})) == {}
+
+
+def test_completions_that_are_all_truncated_are_named_from_step_1():
+    log = Log({"reward/mean": series(steady(80, 0.2)), "length/truncated_frac": series(np.ones(80))})
+    diagnosis = diagnose(log)
+    assert diagnosis.outcome.verdict == "never_learned"
+    assert [cause.finding.title for cause in diagnosis.causes] == ["Completions are truncated from the start"]
+
+
+def test_a_learning_rate_that_is_printed_as_zero_is_no_dead_run():
+    log = {"reward/mean": series(steady(80, 0.3)), "optim/lr": series(np.zeros(80))}
+    assert "dead_run" not in findings(Log(log))
+    assert "dead_run" in findings(Log(log, {"optimizer": {"lr": 0.0}}))
+
+
+def test_one_last_gradient_that_is_not_finite_is_a_warning_unless_the_run_ended_by_it():
+    norm = np.append(steady(99, 0.5), np.nan)
+    values = {"reward/mean": series(reward(100)), "optim/grad_norm": series(norm)}
+    assert diagnose(Log(values)).outcome.verdict == "healthy"
+    assert "non_finite" in findings(Log(values))
+    assert diagnose(Log(values, status="failed")).outcome.verdict == "collapsed"
+
+
+def test_a_negative_reward_keeps_its_figures():
+    values = reward(fall_at=100) - 1
+    outcome = judge(Log({"reward/mean": series(values)}))
+    assert outcome.verdict == "collapsed"
+    assert (outcome.best, outcome.end) == (pytest.approx(-0.3, abs=0.05), pytest.approx(-0.98, abs=0.01))
+
+
+def test_the_fall_lies_after_the_best():
+    for seed in range(20):
+        outcome = judge(Log({"reward/mean": series(reward(200, fall_at=115, seed=seed))}))
+        assert outcome.best_step <= outcome.onset.sick
+        assert outcome.onset.healthy <= 116 and outcome.onset.sick >= 115, seed
+
+
+def test_a_term_that_pays_more_while_held_out_accuracy_falls_is_hacked():
+    count = 200
+    chance = np.random.default_rng(0)
+    format_term = np.where(np.arange(count) < 100, 0.5, 0.95) + chance.normal(0, 0.05, count)
+    right = np.where(np.arange(count) < 100, 0.6, 0.2) + chance.normal(0, 0.05, count)
+    evaluations = Series(
+        np.arange(20, 201, 20), np.array([0.55, 0.56, 0.55, 0.56, 0.55, 0.2, 0.2, 0.15, 0.1, 0.1])
+    )
+    log = Log(
+        {
+            "reward/mean": series(format_term + right),
+            "reward/format_reward/mean": series(format_term),
+            "eval/accuracy": evaluations,
+        }
+    )
+    finding = findings(log)["reward_hacking"]
+    assert any("reward/format_reward/mean rose from 0.5" in words for words in finding.evidence)
+
+
+@pytest.mark.parametrize("trainer", ["trl", "verl", "csv"])
+def test_a_remedy_for_another_trainer_names_its_settings_or_none_of_ours(trainer):
+    entropy = np.full(150, 0.3) + rising_from(150, 70, low=0, high=5)
+    log = Log({"reward/mean": series(reward(fall_at=85)), "policy/entropy": series(entropy)}, trainer=trainer)
+    (cause,) = [cause for cause in diagnose(log).causes if not cause.explained_by]
+    names = {"trl": "`learning_rate`", "verl": "`actor.entropy_coeff`", "csv": "learning rate"}
+    assert names[trainer] in cause.remedy.words
+    assert cause.remedy.changes == {}

@@ -1,0 +1,76 @@
+"""The config as a witness: what a run changed away from its preset, its policy and its parent."""
+
+import pytest
+
+from backend.analysis.diagnosis.diagnose import diagnose
+from backend.analysis.diagnosis.log import Log
+from backend.analysis.diagnosis.suspects import suspects_of, unusual_values
+from backend.config.merge import resolve
+from backend.config.presets import PRESETS
+from backend.config.recipes import RECIPES
+from tests.backend.analysis.diagnosis.logs import broken, healthy
+
+
+def fields_of(**changes):
+    return resolve({"preset": "dr_grpo"} | changes).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("cause", "changes", "path"),
+    [
+        ("update_size", {"optimizer": {"lr": 3e-3}}, "optimizer.lr"),
+        ("dead_run", {"optimizer": {"lr": 1e-6}}, "optimizer.lr"),
+        (
+            "entropy_explosion",
+            {"objective": {"entropy": {"type": "bonus", "coef": 0.3}}},
+            "objective.entropy",
+        ),
+        ("entropy_collapse", {"objective": {"entropy": {"type": "bonus", "coef": -1}}}, "objective.entropy"),
+        ("kl_pull", {"objective": {"kl": {"type": "k1", "coef": 1}}}, "objective.kl"),
+        ("staleness", {"sampling": {"staleness": 8}}, "sampling.staleness"),
+        ("staleness", {"updates": {"epochs": 4}}, "updates.epochs"),
+        ("length_blowup", {"sampling": {"max_new_tokens": 16}}, "sampling.max_new_tokens"),
+        ("reward_hacking", {"rewards": [{"name": "correctness", "weight": -1}]}, "rewards"),
+        ("verifier", {"rewards": [{"name": "correctness", "extraction": "lenient"}]}, "rewards"),
+        (
+            "length_collapse",
+            {"rewards": [{"name": "correctness"}, {"name": "length", "weight": 5}]},
+            "rewards",
+        ),
+    ],
+)
+def test_a_setting_far_from_the_preset_is_a_suspect_that_can_be_taken_back(cause, changes, path):
+    suspect = suspects_of(fields_of(**changes))[cause]
+    assert suspect.size > 0.2
+    usual = fields_of()
+    for key in path.split("."):
+        usual = usual[key]
+    assert suspect.changes[path] == usual
+
+
+def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():
+    assert all(not suspects_of(resolve({"preset": preset}).model_dump(mode="json")) for preset in PRESETS)
+    (warning,) = unusual_values(RECIPES["demo_collapse"].config)
+    assert warning.startswith("Unusual: optimizer.lr is 0.003, 10 times the 0.0003 that")
+
+
+def test_a_fork_is_compared_with_its_parent_and_going_back_is_no_suspect():
+    parent = fields_of(optimizer={"lr": 1e-3})
+    assert "update_size" in suspects_of(fields_of(optimizer={"lr": 1e-2}), parent)
+    assert suspects_of(fields_of(), parent) == {}
+
+
+def test_ten_times_the_learning_rate_comes_before_a_reward_that_stayed():
+    """The accuracy falls while the format goes on paying: a reason to blame the reward, but for the rate."""
+    terms = [{"name": "correctness", "weight": 1.0}, {"name": "think_format", "weight": 1.0}]
+    log = healthy(120)
+    log = Log(dict(log.series) | {"reward/mean": log.series["reward/accuracy"]})
+    log = broken(
+        log, 80, reward__accuracy=lambda values: values * 0.02, policy__entropy=lambda values: values * 4
+    )
+    first_causes = []
+    for rate in (3e-4, 3e-3):
+        first = diagnose(Log(log.series, fields_of(optimizer={"lr": rate}, rewards=terms))).causes[0]
+        first_causes.append(first.finding.cause)
+    assert first_causes == ["reward_hacking", "update_size"]
+    assert first.remedy.changes == {"optimizer.lr": 3e-4}
