@@ -14,6 +14,7 @@ declare namespace Api {
   interface ArmResult {
     name: string;
     changes: Record<string, any>;
+    waits?: boolean;
     planned: number;
     waiting: number;
     recurred: number;
@@ -1024,6 +1025,8 @@ declare namespace Api {
     seeds: number[];
     repeat_seed: number;
     arms: TrialArm[];
+    one_by_one: boolean;
+    heals_in: number;
     notes: string[];
     errors: PlanError[];
     price: TrialPrice;

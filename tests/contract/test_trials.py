@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from backend.config.merge import merge
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem
@@ -15,7 +15,7 @@ from backend.experiments.trials.verdict import judge
 from backend.metrics.store import write_points
 from backend.runs.deletion import carry_on
 from backend.service.maintenance.reconciler import Reconciler
-from backend.storage.models import Experiment, Run, Trial
+from backend.storage.models import Checkpoint, Experiment, Run, Trial
 from tests.api_client import VIEWER_TOKEN
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_checkpoint, make_run
@@ -358,7 +358,50 @@ def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, se
     assert [event["message"] for event in events][1:] == verdict["sentences"][:1]
 
 
-def test_a_remedy_that_does_not_help_says_so(client, database, broken_run):
+def test_remedies_are_tried_one_by_one_until_one_heals(client, database, broken_run, settings, monkeypatch):
+    monkeypatch.setattr("backend.service.maintenance.chores.TRIAL_PAUSE_SECONDS", 0.0)
+    run = broken_run()
+    rates = {"first": 1e-4, "second": 5e-5, "third": 2e-5}
+    arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in rates.items()]
+    body = {"arms": arms, "seeds": 2, "one_by_one": True}
+    planned = plan(client, run, **body).json()
+    assert (planned["price"]["runs"], planned["heals_in"]) == (2 * 4 + 1, 2)
+    trial = start(client, run, **body).json()
+    reconciler = Reconciler(settings, database.sessions)
+    for variants, log in (({"repeat", "no change", "first"}, ILL), ({"second"}, HEALTHY)):
+        queued = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
+        assert {trial_run.variant for trial_run in queued} == variants
+        assert not trial_of(client, run)["verdict"]["complete"]
+        for trial_run in queued:
+            finish(database, trial_run, log)
+        reconciler.run_once()
+    shown = trial_of(client, run)
+    assert shown["judged_at"] is not None
+    assert "2 of 2 runs stayed healthy with “second”: it heals." in shown["verdict"]["sentences"]
+    assert [(arm["name"], arm["waits"]) for arm in shown["verdict"]["arms"]][1:] == [
+        ("first", False), ("second", False), ("third", True)
+    ]  # fmt: skip
+    configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}
+    assert (configs["second"]["optimizer"]["lr"], configs["second"]["steps"]) == (5e-5, shown["steps"])
+
+
+def test_a_next_remedy_whose_checkpoint_has_gone_ends_the_trial_with_the_reason(
+    client, database, broken_run, settings
+):
+    run = broken_run()
+    arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in (("a", 1e-4), ("b", 1e-5))]
+    trial = start(client, run, arms=arms, seeds=1, one_by_one=True).json()
+    for trial_run in runs_of(database, trial):
+        finish(database, trial_run, ILL)
+    with database.sessions.begin() as session:
+        session.execute(delete(Checkpoint).where(Checkpoint.run_id == run.id))
+    assert settle(database.sessions, settings, trial["id"])
+    assert "The next remedy could not be tried: the checkpoint of step 60 has gone" in " ".join(
+        trial_of(client, run)["verdict"]["sentences"]
+    )
+
+
+def test_a_remedy_that_does_not_help_says_so(client, database, broken_run, settings):
     run = broken_run()
     trial = start(client, run).json()
     worse = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
@@ -369,7 +412,7 @@ def test_a_remedy_that_does_not_help_says_so(client, database, broken_run):
             finish(database, trial_run, HEALTHY)
         else:
             finish(database, trial_run, worse if trial_run.variant == "remedy" else ILL)
-    assert settle(database.sessions, trial["id"])
+    assert settle(database.sessions, settings, trial["id"])
     sentences = trial_of(client, run)["verdict"]["sentences"]
     assert sentences[0] == (
         "No evidence that it helps: the collapse recurred in 5 of 5 runs without change and in 4 of 5 with "
@@ -422,7 +465,7 @@ def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, data
     assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in shown["verdict"]["sentences"]
 
 
-def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run):
+def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, settings):
     run = broken_run()
     trial = start(client, run, seeds=1).json()
     *earlier, last = runs_of(database, trial)
@@ -430,19 +473,19 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run):
         finish(database, trial_run, ILL)
     with database.sessions() as session:
         assert due_trials(session) == []
-    assert not settle(database.sessions, trial["id"])
+    assert not settle(database.sessions, settings, trial["id"])
     verdict = trial_of(client, run)["verdict"]
     assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
     assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
     finish(database, last, ILL)
     with database.sessions() as session:
         assert due_trials(session) == [trial["id"]]
-    assert settle(database.sessions, trial["id"])
+    assert settle(database.sessions, settings, trial["id"])
     with database.sessions() as session:
         assert due_trials(session) == []
 
 
-def test_a_failed_run_that_is_retried_is_judged_again(client, database, broken_run):
+def test_a_failed_run_that_is_retried_is_judged_again(client, database, broken_run, settings):
     run = broken_run()
     trial = start(client, run, seeds=1).json()
     first, *later = runs_of(database, trial)
@@ -450,13 +493,13 @@ def test_a_failed_run_that_is_retried_is_judged_again(client, database, broken_r
         finish(database, trial_run, ILL)
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == first.id).values(status="failed", finished_at=1.0))
-    assert settle(database.sessions, trial["id"])
+    assert settle(database.sessions, settings, trial["id"])
     assert trial_of(client, run)["verdict"]["repeat"]["state"] == "unknown"
     finish(database, first, ILL)
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == first.id).values(finished_at=4e9))
         assert due_trials(session) == [trial["id"]]
-    assert settle(database.sessions, trial["id"])
+    assert settle(database.sessions, settings, trial["id"])
     assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
 
 
@@ -512,7 +555,7 @@ def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
     rows = runs_of(database, trial)
     for trial_run in rows:
         finish(database, trial_run, ILL)
-    assert settle(database.sessions, trial["id"])
+    assert settle(database.sessions, settings, trial["id"])
     before = trial_of(client, run)["verdict"]
     for trial_run in rows:
         client.delete(f"/api/v1/runs/{trial_run.id}")

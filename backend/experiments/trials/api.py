@@ -6,7 +6,7 @@ from fastapi import BackgroundTasks, Query
 
 from backend.analysis.diagnosis.findings import Ranked
 from backend.experiments.trials.launch import launch_trial
-from backend.experiments.trials.plan import TrialPlan, plan_trial, price_of
+from backend.experiments.trials.plan import TrialPlan, heals_in, plan_trial, price_of
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem, TrialRequest
 from backend.experiments.trials.store import find_trial, list_trials, shown_trial
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
@@ -65,6 +65,8 @@ def _shown(plan: TrialPlan) -> dict[str, Any]:
         "seeds": list(plan.seeds),
         "repeat_seed": plan.run.seed,
         "arms": [{"name": arm.name, "changes": arm.changes} for arm in plan.arms],
+        "one_by_one": plan.one_by_one,
+        "heals_in": heals_in(len(plan.seeds)),
         "notes": list(plan.notes),
         "errors": [error._asdict() for error in plan.errors],
     }

@@ -41,7 +41,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     planned = list(_planned(plan, plan.base))
     row = _experiment(plan) | {"request_hash": digest, "idempotency_key": key or None}
     with lab.sessions.begin() as session:
-        run = _locked(session, run_id, plan.point)
+        run = lock_runs(session, run_id, plan.point)
         experiment_id = enter_experiment(session, row, planned, {"tags": ["trial"]})
         if experiment_id is None:  # somebody with the same key was quicker by a moment
             return trial_of(session, made_before(session, key, digest) or "")
@@ -67,16 +67,20 @@ def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
     run, point = plan.run, plan.point
     parent = point.run or run.id
     step = point.step if point.run else None
-    configs = {NO_CHANGE: base} | {arm.name: arm.config for arm in plan.arms if arm.config is not None}
-
-    def planned(variant: str, config: RunConfig, seed: int) -> Planned:
-        reason = f"queued for a trial of {run.name}: {variant}"
-        return Planned(variant, seed, config.with_(seed=seed), parent, step, reason)
-
-    yield planned(REPEAT, base, run.seed)
+    arms = plan.arms[:1] if plan.one_by_one else plan.arms
+    configs = {NO_CHANGE: base} | {arm.name: arm.config for arm in arms if arm.config is not None}
+    yield planned_run(run, REPEAT, base, run.seed, parent, step)
     for seed in plan.seeds:
         for variant, config in configs.items():
-            yield planned(variant, config, seed)
+            yield planned_run(run, variant, config, seed, parent, step)
+
+
+def planned_run(
+    run: Run, variant: str, config: RunConfig, seed: int, parent: str, step: int | None
+) -> Planned:
+    """Return a run of a trial of `run`, which forks from a step of `parent`; None: from the beginning."""
+    reason = f"queued for a trial of {run.name}: {variant}"
+    return Planned(variant, seed, config.with_(seed=seed), parent, step, reason)
 
 
 def _experiment(plan: TrialPlan) -> dict[str, Any]:
@@ -103,12 +107,18 @@ def _columns(plan: TrialPlan) -> dict[str, Any]:
         "words": plan.point.words,
         "steps": plan.steps,
         "seeds": list(plan.seeds),
-        "arms": [{"name": arm.name, "changes": arm.changes} for arm in plan.arms],
+        "arms": [
+            {"name": arm.name, "changes": arm.changes, "waits": plan.one_by_one and number > 0}
+            for number, arm in enumerate(plan.arms)
+        ],
     }
 
 
-def _locked(session: Session, run_id: str, point: ForkPoint) -> Run:
-    """Return the run, while nobody deletes it or the checkpoint; raises Conflict if that has gone by now."""
+def lock_runs(session: Session, run_id: str, point: ForkPoint) -> Run:
+    """Return the run, while nobody deletes it or the checkpoint.
+
+    Raises Conflict if the checkpoint has gone by now, or lies in the trash.
+    """
     runs = {id_: locked_run(session, id_) for id_ in sorted({run_id, point.run or run_id})}
     for run in runs.values():
         refuse_trash(run)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb, inf
+from math import ceil, comb, inf
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -54,6 +54,7 @@ class TrialPlan:
     """The run's config up to `steps`; None if these steps are refused."""
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
+    one_by_one: bool
     notes: tuple[str, ...]
     errors: tuple[FieldError, ...]
 
@@ -75,9 +76,11 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     alarm = first_alarm(log, diagnosis)
     steps = request.steps or _default_steps(config, diagnosis, alarm, point.step)
     errors: list[FieldError] = []
-    common = {"steps": steps, "stop_rules": _lasting_rules(run)}
+    common = common_changes(run, steps)
     base = _forked(settings, run, point, common, "", errors)
-    requested = request.arms if request.arms is not None else default_arms(diagnosis, cause)
+    requested = request.arms
+    if requested is None:
+        requested = ranked_arms(diagnosis) if request.one_by_one else default_arms(diagnosis, cause)
     arms = tuple(
         Arm(arm.name, arm.changes, _changed(settings, run, point, common, base, number, arm, errors))
         for number, arm in enumerate(requested)
@@ -90,11 +93,26 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
         errors.append(FieldError("steps", reason))
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
-    return TrialPlan(run, diagnosis, cause, alarm, point, steps, base, arms, seeds, notes, tuple(errors))
+    return TrialPlan(
+        run,
+        diagnosis,
+        cause,
+        alarm,
+        point,
+        steps,
+        base,
+        arms,
+        seeds,
+        request.one_by_one,
+        notes,
+        tuple(errors),
+    )
 
 
-def _lasting_rules(run: Run) -> list[dict[str, Any]]:
-    return [rule for rule in run.config.get("stop_rules", ()) if rule["type"] == "non_finite"]
+def common_changes(run: Run, steps: int) -> dict[str, Any]:
+    """Return the changes of every run of a trial: its last step, and of the stop rules only `non_finite`."""
+    rules = [rule for rule in run.config.get("stop_rules", ()) if rule["type"] == "non_finite"]
+    return {"steps": steps, "stop_rules": rules}
 
 
 def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
@@ -119,6 +137,28 @@ def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]
         if is_rival and (cause is None or ranked.remedy.changes != cause.remedy.changes):
             return [*arms, ArmRequest(name="second remedy", changes=ranked.remedy.changes)]
     return arms
+
+
+def ranked_arms(diagnosis: Diagnosis) -> list[ArmRequest]:
+    """Return the remedies of all independent causes in their order; only changes of the config."""
+    changes: list[dict[str, Any]] = []
+    for ranked in diagnosis.causes:
+        if not ranked.explained_by and ranked.remedy.changes and ranked.remedy.changes not in changes:
+            changes.append(ranked.remedy.changes)
+    return [
+        ArmRequest(name=name, changes=change) for name, change in zip(REMEDY_NAMES, changes, strict=False)
+    ]
+
+
+REMEDY_NAMES = ("remedy", "second remedy", "third remedy", "fourth remedy")
+
+HEALED_SHARE = 0.8
+"""Share of the runs of an arm that have to stay healthy for it to heal."""
+
+
+def heals_in(seeds: int) -> int:
+    """Return how many of so many runs have to stay healthy for an arm to heal."""
+    return ceil(HEALED_SHARE * seeds)
 
 
 def last_healthy(diagnosis: Diagnosis) -> int:

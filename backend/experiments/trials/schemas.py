@@ -38,7 +38,10 @@ class TrialRequest(Body):
     cause: Annotated[str, Field(max_length=32)] = ""
     """A cause of the run's diagnosis; left out: the first one."""
     arms: Annotated[list[ArmRequest], Field(min_length=1, max_length=4)] | None = None
-    """Left out: the cause's remedy, and that of its first rival that is a change of the config."""
+    """Left out: the cause's remedy, and that of its first rival that is a change of the config; with
+    `one_by_one` the remedies of all causes, as they are ranked."""
+    one_by_one: bool = False
+    """Whether an arm begins only after all before it have failed to heal."""
     seeds: Annotated[int, Field(ge=1, le=20)] = 5
     """Runs of each arm; their seeds follow that of the run."""
     steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
@@ -74,7 +77,7 @@ class ForkPointItem(Documented):
 
 
 class TrialPrice(Documented):
-    """Estimates for all runs of a trial together."""
+    """Estimates for all runs of a trial together; of one by one, for the case that every arm begins."""
 
     runs: int
     steps: int
@@ -114,6 +117,9 @@ class TrialPlanItem(Documented):
     """Seed of the run: trained once more without change, which must repeat it. It is not counted."""
     arms: list[TrialArm]
     """Beside the one without change."""
+    one_by_one: bool
+    heals_in: int
+    """Runs of an arm that have to stay healthy for it to heal."""
     notes: list[str]
     errors: list[PlanError]
     price: TrialPrice
@@ -122,6 +128,8 @@ class TrialPlanItem(Documented):
 class ArmResult(TrialArm):
     """Runs of an arm, counted by what became of them. The counts add up to `planned`."""
 
+    waits: bool = False
+    """Not begun: an arm before it has not been judged yet, or healed."""
     planned: int
     waiting: int
     """Not ended yet."""
@@ -156,7 +164,7 @@ class TrialVerdict(Documented):
     """Counts of every arm, and what follows from them."""
 
     complete: bool
-    """Whether all runs have ended."""
+    """Whether all runs have ended, and no arm is to begin."""
     goal: str
     """Metric of `goal_end`."""
     arms: list[ArmResult]

@@ -1,6 +1,8 @@
 """Sentences of a trial's verdict."""
 
-from backend.experiments.trials.plan import SIGNIFICANT
+from collections.abc import Sequence
+
+from backend.experiments.trials.plan import REMEDY_NAMES, SIGNIFICANT, heals_in
 from backend.experiments.trials.schemas import NO_CHANGE, ArmResult, RepeatResult, TrialVerdict
 
 TROUBLES = {
@@ -11,13 +13,14 @@ TROUBLES = {
 }
 """Names of the trouble by the verdict on the run."""
 
-OWN_NAMES = ("remedy", "second remedy", "rival remedy")
-"""Names of arms that need no quotes; earlier versions called the second remedy the rival one."""
 
+def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -> list[str]:
+    """The verdict in words: recurrences and p of each arm, effects on the goal, what was not counted.
 
-def sentences(trouble_found: str, verdict: TrialVerdict) -> list[str]:
-    """The verdict in words: recurrences and p of each arm, effects on the goal, what was not counted."""
-    control, *arms = verdict.arms
+    `next_cause` is the title of a cause that may be tried where no arm healed.
+    """
+    control, *planned_arms = verdict.arms
+    arms = [arm for arm in planned_arms if not arm.waits]
     trouble = TROUBLES.get(trouble_found, "The trouble")
     verdict_sentences = []
     for arm in arms:
@@ -26,12 +29,26 @@ def sentences(trouble_found: str, verdict: TrialVerdict) -> list[str]:
         )
         if verdict.complete and verdict.goal and (words := _goal(verdict.goal, arm, control)):
             verdict_sentences.append(words)
+    if verdict.complete:
+        verdict_sentences += _healed(arms, next_cause)
     verdict_sentences += [words for arm in verdict.arms if (words := _apart(arm))]
     return [*verdict_sentences, _repeat(verdict.repeat)]
 
 
+def _healed(arms: Sequence[ArmResult], next_cause: str) -> list[str]:
+    """Return which arm healed, or that none did and what may be tried next."""
+    healing = next((arm for arm in arms if arm.spared >= heals_in(arm.planned)), None)
+    if healing is not None:
+        return [f"{healing.spared} of {healing.planned} runs stayed healthy {_with(healing)}: it heals."]
+    if not arms:
+        return []
+    needed = f"{heals_in(arms[0].planned)} of {arms[0].planned}"
+    words = f"Nothing that was tried heals: {needed} runs would have to stay healthy."
+    return [words, f"Next, try the remedy of “{next_cause}”."] if next_cause else [words]
+
+
 def _with(arm: ArmResult) -> str:
-    return f"with the {arm.name}" if arm.name in OWN_NAMES else f"with “{arm.name}”"
+    return f"with the {arm.name}" if arm.name in REMEDY_NAMES else f"with “{arm.name}”"
 
 
 def _of(arm: ArmResult) -> str:

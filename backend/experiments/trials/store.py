@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session, aliased
 
 from backend.analysis.diagnosis.signs import TITLES
 from backend.base.errors import NotFound
+from backend.base.settings import Settings
+from backend.experiments.trials.next_arm import start_next_arm
 from backend.experiments.trials.schemas import TrialVerdict
 from backend.experiments.trials.verdict import judge
 from backend.http.paging import iso, read_cursor
@@ -89,15 +91,25 @@ def due_trials(session: Session) -> list[str]:
     return list(session.scalars(_DUE_TRIALS))
 
 
-def settle(sessions: Sessions, trial_id: str) -> bool:
-    """Judge a trial and store the verdict if it is complete; whether it was stored."""
+def settle(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
+    """Judge a trial: store the verdict if it is complete, or begin the next arm; whether it was stored."""
     with reading(sessions) as session:
         trial = session.get(Trial, trial_id)
         if trial is None:
             return False
         verdict = judge(session, trial)
         seen = trial.judged_at
+    if not verdict.complete and any(arm.waits for arm in verdict.arms) and _has_ended(verdict):
+        refusal = start_next_arm(sessions, settings, trial_id)
+        if not refusal:
+            return False
+        words = f"The next remedy could not be tried: {refusal}."
+        verdict = verdict.model_copy(update={"complete": True, "sentences": [*verdict.sentences, words]})
     return verdict.complete and _store(sessions, trial_id, verdict, seen)
+
+
+def _has_ended(verdict: TrialVerdict) -> bool:
+    return verdict.repeat.state != "waiting" and not any(arm.waiting for arm in verdict.arms)
 
 
 def _store(sessions: Sessions, trial_id: str, verdict: TrialVerdict, seen: float | None) -> bool:

@@ -16,7 +16,9 @@ from sqlalchemy.orm import Session
 
 from backend.analysis.diagnosis.diagnose import ILL, diagnose
 from backend.analysis.diagnosis.store import log_of
+from backend.base.errors import RunNotFound
 from backend.experiments.trials.fisher import fisher
+from backend.experiments.trials.plan import heals_in
 from backend.experiments.trials.repetition import first_difference
 from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, ArmResult, RepeatResult, TrialVerdict
 from backend.experiments.trials.sentences import sentences
@@ -41,7 +43,7 @@ def judge(session: Session, trial: Trial) -> TrialVerdict:
     if trial.experiment_id is not None:
         for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):
             runs[run.variant].append(run)
-    arms = [{"name": NO_CHANGE, "changes": {}}, *trial.arms]
+    arms = [{"name": NO_CHANGE, "changes": {}, "waits": False}, *trial.arms]
     judged = {arm["name"]: [judged_run(session, run) for run in runs[arm["name"]]] for arm in arms}
     repeat = _repeat(session, trial, runs[REPEAT])
     waiting = repeat.state == "waiting" or any(
@@ -51,8 +53,33 @@ def judge(session: Session, trial: Trial) -> TrialVerdict:
     goal = max(goals, key=goals.count, default="")
     counts = [_counted(arm, judged[arm["name"]], len(trial.seeds), goal) for arm in arms]
     results = counts if waiting else [counts[0], *(_tested(arm, counts[0]) for arm in counts[1:])]
-    verdict = TrialVerdict(complete=not waiting, goal=goal, arms=results, repeat=repeat, sentences=[])
-    return verdict.model_copy(update={"sentences": sentences(trial.found, verdict)})
+    is_open = any(arm.waits for arm in counts) and healing_arm(counts) is None
+    complete = not waiting and not is_open
+    verdict = TrialVerdict(complete=complete, goal=goal, arms=results, repeat=repeat, sentences=[])
+    next_cause = _next_cause(session, trial) if complete and healing_arm(counts) is None else ""
+    return verdict.model_copy(update={"sentences": sentences(trial.found, verdict, next_cause)})
+
+
+def healing_arm(arms: Sequence[ArmResult]) -> ArmResult | None:
+    """Return the first arm that kept enough of its runs healthy."""
+    return next((arm for arm in arms[1:] if arm.planned and arm.spared >= heals_in(arm.planned)), None)
+
+
+def _next_cause(session: Session, trial: Trial) -> str:
+    """Return the title of the first independent cause whose remedy was not tried; "" if there is none."""
+    tried = [arm["changes"] for arm in trial.arms]
+    try:
+        causes = diagnose(log_of(session, trial.run_id)).causes
+    except RunNotFound:
+        return ""
+    untried = (
+        ranked.finding.title
+        for ranked in causes
+        if not ranked.explained_by
+        and ranked.finding.cause != trial.cause
+        and ranked.remedy.changes not in tried
+    )
+    return next(untried, "")
 
 
 def judged_run(session: Session, run: Run) -> JudgedRun:
@@ -80,9 +107,11 @@ def _outcome(status: str, verdict: str) -> Outcome:
 def _counted(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
     outcomes = [run.outcome for run in runs]
     ends = [run.end for run in runs if run.goal == goal and run.end is not None]
+    planned = 0 if arm.get("waits") else planned
     return ArmResult(
         name=arm["name"],
         changes=arm["changes"],
+        waits=bool(arm.get("waits")),
         planned=planned,
         waiting=outcomes.count("waiting"),
         recurred=outcomes.count("recurred"),

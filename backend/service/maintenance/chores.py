@@ -81,7 +81,7 @@ class Chore:
 
 def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
     """Return every chore of an installation."""
-    trials = _OneByOne("trial", due_trials, lambda trial: settle(sessions, trial))
+    trials = _OneByOne("trial", due_trials, lambda trial: settle(sessions, settings, trial))
     searches = _OneByOne("search", active_searches, lambda search: _go_on_with(search, sessions, settings))
     strays, budget = Strays(settings, sessions), TokenBudget(settings, sessions)
     start = time.monotonic()

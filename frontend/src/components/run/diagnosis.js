@@ -110,6 +110,13 @@ function Causes({ run, causes, evidence }) {
       )}
     </ol>
     ${
+      rootCauses.filter(({ remedy }) => Object.keys(remedy.changes).length > 0).length > 1 &&
+      html`<p>
+        <${TryRemedy} run=${run} cause=${rootCauses[0].cause} isSearch /> tries these remedies one by one until one
+        heals.
+      </p>`
+    }
+    ${
       explainedCauses.length > 0 &&
       html`<details class="more">
         <summary>Consequences (${explainedCauses.length})</summary>

@@ -94,7 +94,7 @@ function Arm({ arm, config }) {
   return html`<tr>
     <td>${arm.name}</td>
     <td><code>${changes.join(', ') || '–'}</code></td>
-    <td class="number">${arm.planned - arm.waiting} of ${arm.planned}</td>
+    <td class="number">${arm.waits ? 'not begun' : `${arm.planned - arm.waiting} of ${arm.planned}`}</td>
     <td class="number">${arm.recurred}</td>
     <td class="number">${arm.spared}</td>
     <td class="number">${missingCounts.join(', ') || 0}</td>

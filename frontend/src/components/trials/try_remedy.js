@@ -18,8 +18,12 @@ const PAUSE_MS = 300;
 const MAX_ARMS = 4;
 const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
 
-/** @param {{run: Api.RunItem, cause?: string}} props without a cause the diagnosis has none */
-export function TryRemedy({ run, cause = '' }) {
+/**
+ * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean}} props without a cause the diagnosis has none;
+ *   `isSearch`: the remedies of all causes are tried one by one
+ */
+export function TryRemedy({ run, cause = '', isSearch = false }) {
+  const title = isSearch ? 'Find a remedy' : cause ? 'Try the remedy' : 'Try a change';
   const [open, setOpen] = useState(false);
   if (run.origin) return null;
   return html`<${ForOperator}>
@@ -27,11 +31,18 @@ export function TryRemedy({ run, cause = '' }) {
       type="button"
       class="button button-small"
       onClick=${() => setOpen(true)}
-      title="Fork from before the onset, with and without the remedy, over several seeds"
+      title=${
+        isSearch
+          ? 'Fork from before the onset, and try the remedies one by one until one heals'
+          : 'Fork from before the onset, with and without the remedy, over several seeds'
+      }
     >
-      <${Icon} name="fork" size=${12} /> ${cause ? 'Try the remedy' : 'Try a change'}
+      <${Icon} name="fork" size=${12} /> ${title}
     </button>
-    ${open && html`<${TrialDialog} run=${run} cause=${cause} onClose=${() => setOpen(false)} />`}
+    ${
+      open &&
+      html`<${TrialDialog} run=${run} cause=${cause} isSearch=${isSearch} title=${title} onClose=${() => setOpen(false)} />`
+    }
   <//>`;
 }
 
@@ -39,9 +50,9 @@ const isNumber = (/** @type {string} */ text) => /^\d{1,9}$/.test(text.trim());
 
 /**
  * The request that a draft asks for; `errors` by field if it is invalid.
- * @param {Draft} draft @param {string} cause
+ * @param {Draft} draft @param {string} cause @param {boolean} isSearch
  */
-function requestOf({ arms, seeds, steps }, cause) {
+function requestOf({ arms, seeds, steps }, cause, isSearch) {
   const read = (arms ?? []).map(({ text }) => readChanges(text));
   const errors = new Map(
     read.flatMap(({ error }, i) => (error ? [/** @type {[string, string]} */ ([String(i), error])] : [])),
@@ -50,6 +61,7 @@ function requestOf({ arms, seeds, steps }, cause) {
   if (steps && !isNumber(steps)) errors.set('steps', 'must be a whole number');
   const body = {
     cause,
+    one_by_one: isSearch,
     ...(arms && { arms: arms.map(({ name }, i) => ({ name, changes: read[i].changes })) }),
     ...(seeds && { seeds: Number(seeds) }),
     ...(steps && { steps: Number(steps) }),
@@ -68,13 +80,13 @@ function useSettled(value) {
   return settled;
 }
 
-/** @param {{run: Api.RunItem, cause: string, onClose: () => void}} props */
-function TrialDialog({ run, cause, onClose }) {
+/** @param {{run: Api.RunItem, cause: string, isSearch: boolean, title: string, onClose: () => void}} props */
+function TrialDialog({ run, cause, isSearch, title, onClose }) {
   const [draft, setDraft] = useState(NOTHING);
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState(/** @type {import('../../data/api.js').ApiError | null} */ (null));
   const postOnce = usePostOnce();
-  const { body, errors: draftErrors } = requestOf(draft, cause);
+  const { body, errors: draftErrors } = requestOf(draft, cause, isSearch);
   const settled = useSettled(body);
   const path = /** @type {const} */ (`/runs/${run.id}/trials/plan`);
   const plan = useLoad(draftErrors.size ? null : JSON.stringify(settled), (signal) => post(path, settled, { signal }), {
@@ -102,12 +114,19 @@ function TrialDialog({ run, cause, onClose }) {
       setBusy(false);
     }
   };
-  return html`<${Dialog} title=${cause ? 'Try the remedy' : 'Try a change'} onClose=${onClose}>
+  return html`<${Dialog} title=${title} onClose=${onClose}>
     <form onSubmit=${submit} class="evaluate-form trial-form">
       ${
         planned &&
         html`
           <p>${planned.title && html`<b>${planned.title}.</b>`} ${planned.fork.words}</p>
+          ${
+            isSearch &&
+            html`<p>
+              One remedy is tried after the other. The search stops at the first with which
+              ${planned.heals_in} of ${planned.seeds.length} runs stay healthy.
+            </p>`
+          }
           ${planned.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
           <${Arms}
             run=${run}
@@ -144,7 +163,7 @@ function TrialDialog({ run, cause, onClose }) {
       <footer>
         <button type="button" class="button" onClick=${onClose}>Cancel</button>
         <button class="button button-primary" disabled=${busy || isOld || !planned || errors.size > 0}>
-          ${planned ? `Start ${plural(planned.price.runs, 'run')}` : 'Start'}
+          ${planned ? `Start ${isSearch ? 'at most ' : ''}${plural(planned.price.runs, 'run')}` : 'Start'}
         </button>
       </footer>
     </form>

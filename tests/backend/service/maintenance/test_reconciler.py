@@ -143,7 +143,7 @@ def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
     """Whatever the error is: the database may refuse one of them alone."""
     left, tried = ["a", "b", "c"], []
 
-    def settle(_sessions, trial):
+    def settle(_sessions, _settings, trial):
         tried.append(trial)
         if trial == "a":
             raise OperationalError("UPDATE", {}, Exception("database is locked"))
