@@ -61,6 +61,9 @@ ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
 }
 """Order of causes with an onset at the same step; earlier ones take precedence."""
 
+STILL_LEARNING = 10
+"""Steps after which a best value shows that the weights are finite, whatever the trainer logs."""
+
 SUSPECT_WEIGHT = 2.0
 """Weight of a deviation of the config by an order of magnitude, beside that of the metrics."""
 
@@ -135,11 +138,13 @@ def _first_step(log: Log, outcome: Outcome) -> Interval:
 
 
 def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
-    """A run whose numbers stay not finite has collapsed, whatever its goal was until then."""
+    """A run whose numbers stay not finite has collapsed, unless its goal rose to its best afterwards."""
     broken = next(
         (finding for finding in findings if finding.cause == "non_finite" and finding.lasting > 0.5), None
     )
     if broken is None or outcome.verdict in {"collapsed", "declining"}:
+        return outcome
+    if outcome.verdict == "healthy" and outcome.best_step > broken.onset.sick + STILL_LEARNING:
         return outcome
     return outcome._replace(verdict="collapsed", onset=broken.onset, note="by numbers that are not finite")
 

@@ -144,6 +144,10 @@ def test_one_last_gradient_that_is_not_finite_is_a_warning_unless_the_run_ended_
     assert diagnose(Log(values)).outcome.verdict == "healthy"
     assert "non_finite" in findings(Log(values))
     assert diagnose(Log(values, status="failed")).outcome.verdict == "collapsed"
+    always = values | {"optim/grad_norm": series(np.full(100, np.nan))}
+    assert diagnose(Log(always)).outcome.verdict == "healthy"  # it learned: the norm alone is not finite
+    flat = always | {"reward/mean": series(steady(100, 0.2))}
+    assert diagnose(Log(flat)).outcome.verdict == "collapsed"
 
 
 def test_a_negative_reward_keeps_its_figures():
