@@ -26,6 +26,8 @@ MIN_SPREAD = 0.05
 MIN_LENGTH, MIN_LENGTH_AT_END = 5, 3
 """Points for which a change lasts, the second where the series ends with it."""
 
+QUARTER = 0.25
+
 JUMP = 1.5
 """Factor by which a setting changes from one point to the next; what changes by less is a schedule."""
 
@@ -105,13 +107,16 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     if sign.is_setting and not _jumps(smooth, good, alarm):
         return None
     late = 0 if sign.is_setting else SMOOTHED // 2  # of the running median
+    # A change that gathers pace is beyond doubt once it has gone a quarter of its way.
+    is_quarter = np.abs(smooth - middle) >= QUARTER * abs(float(smooth[farthest]) - middle)
+    bad = good + 1 + int(np.argmax(is_quarter[good + 1 : farthest + 1]))
     return Change(
         metric=sign.metric,
         healthy=middle,
         extreme=float(smooth[farthest]),
         extreme_step=int(finite.steps[farthest]),
         spreads=float(away[farthest]),
-        onset=Interval(int(finite.steps[max(0, good - late)]), int(finite.steps[min(good + 1, alarm)])),
+        onset=Interval(int(finite.steps[max(0, good - late)]), int(finite.steps[max(good + 1, bad - late)])),
         alarm=int(finite.steps[alarm]),
         lasting=float(np.mean(away[alarm:] > CALM)),
     )

@@ -85,7 +85,7 @@ def diagnose(log: Log) -> Diagnosis:
     before = with_suspects(before, suspects, outcome, log)
     causes = ranked(before, suspects, log, _width(outcome))
     root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]
-    first = min(root_causes, key=lambda finding: finding.onset.sick, default=None)
+    first = min(root_causes, key=lambda finding: finding.onset.middle, default=None)
     onset = first.onset if first else outcome.onset
     signals = tuple(
         dict.fromkeys(
@@ -120,9 +120,9 @@ def with_suspects(
         if cause in named or not (outcome.onset or cause in STANDING):
             continue
         consequences = [finding for finding in findings if finding.cause in CONSEQUENCES[cause]]
-        first = min(consequences, key=lambda finding: finding.onset.sick, default=None)
+        first = min(consequences, key=lambda finding: finding.onset.middle, default=None)
         onsets = [first.onset if first else None, outcome.onset]
-        onset = min(filter(None, onsets), key=lambda onset: onset.sick, default=_first_step(log, outcome))
+        onset = min(filter(None, onsets), key=lambda onset: onset.middle, default=_first_step(log, outcome))
         told.append(
             Finding(
                 cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
@@ -176,12 +176,12 @@ def ranked(
 
     The config's deviation multiplies the weight of a cause.
     """
-    first = min((finding.onset.sick for finding in findings), default=0)
+    first = min((finding.onset.middle for finding in findings), default=0.0)
     sizes = {cause: suspect.size for cause, suspect in suspects.items()}
     explained = _explanations(findings, sizes, width)
     scores = {}
     for finding in findings:
-        earliness = math.exp(-(finding.onset.sick - first) / width)
+        earliness = math.exp(-(finding.onset.middle - first) / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
@@ -202,7 +202,7 @@ def ranked(
             key=lambda ranked_cause: (
                 bool(ranked_cause.explained_by),
                 -ranked_cause.share,
-                ranked_cause.finding.onset.sick,
+                ranked_cause.finding.onset.middle,
             ),
         )
     )
@@ -216,7 +216,7 @@ def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: fl
         ]
         for finding in findings
     }
-    ranks = {finding.cause: (finding.onset.sick, ORDER[finding.cause]) for finding in findings}
+    ranks = {finding.cause: (finding.onset.middle, ORDER[finding.cause]) for finding in findings}
     explanations = {cause: "" for cause, explainers_of_cause in explainers.items() if not explainers_of_cause}
     waiting = list(explanations)
     while len(explanations) < len(explainers):
@@ -253,10 +253,10 @@ def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], 
         finding.cause in CONSEQUENCES.get(explainer.cause, frozenset()) | {"reward_hacking"}
         and size >= LARGE + other_size
     ):
-        return explainer.onset.healthy <= finding.onset.sick + width / 2  # a policy that the config broke
-    is_earlier = explainer.onset.sick < finding.onset.sick
+        return explainer.onset.middle <= finding.onset.middle + width / 2  # a policy that the config broke
+    is_earlier = explainer.onset.middle < finding.onset.middle
     is_weak = explainer.tier == "consistent" and finding.tier == "specific" and not is_earlier
-    is_late = explainer.onset.healthy > finding.onset.sick + width / 2
+    is_late = explainer.onset.middle > finding.onset.middle + width / 2
     is_consequence = finding.cause in CONSEQUENCES.get(explainer.cause, ())
     return is_consequence and not is_weak and not is_late and not _precedes(finding, explainer)
 
@@ -265,7 +265,7 @@ def _precedes(finding: Finding, second: Finding) -> bool:
     """Whether two causes explain each other and the first is the earlier, or stands earlier in ORDER."""
     if second.cause not in CONSEQUENCES.get(finding.cause, ()):
         return False
-    return (finding.onset.sick, ORDER[finding.cause]) < (second.onset.sick, ORDER[second.cause])
+    return (finding.onset.middle, ORDER[finding.cause]) < (second.onset.middle, ORDER[second.cause])
 
 
 def _overlap(first: Interval, second: Interval) -> bool:

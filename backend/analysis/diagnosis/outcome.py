@@ -20,6 +20,11 @@ class Interval(NamedTuple):
     sick: int
     """First step at which it surely had."""
 
+    @property
+    def middle(self) -> float:
+        """The step by which onsets are ordered."""
+        return (self.healthy + self.sick) / 2
+
 
 def between(onset: Interval | None) -> str:
     """Return the interval in words; empty if there is none."""

@@ -98,7 +98,7 @@ def _padded_with_zeros(series: Series, log: Log) -> Series:
 def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
     """Return the earliest change that any of the signs describes; None if no sign is met."""
     changes = [change_ for sign in signs if (change_ := change_of(log, outcome, sign)) is not None]
-    return min(changes, key=lambda change_: (change_.onset.sick, -change_.spreads), default=None)
+    return min(changes, key=lambda change_: (change_.onset.middle, -change_.spreads), default=None)
 
 
 def has(log: Log, *metrics: str) -> bool:
