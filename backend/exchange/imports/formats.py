@@ -6,17 +6,19 @@ from typing import IO, NamedTuple
 
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
+from backend.exchange.imports.console.read import read_console
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import ImportSandbox, LogFile
 from backend.exchange.imports.parquet import read_parquet
 from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tensorboard import read_tensorboard
-from backend.exchange.imports.text_formats import delimiter_of, read_csv, read_jsonl
+from backend.exchange.imports.text_formats import is_csv, read_csv, read_jsonl
 from backend.exchange.imports.trackio import read_trackio
 from backend.exchange.imports.trl import read_trl
-from backend.exchange.imports.verl import CONSOLE_LINE, read_verl_console, read_verl_file, read_verl_rollouts
+from backend.exchange.imports.verl import read_verl_file, read_verl_rollouts
 from backend.exchange.imports.wandb import read_wandb
+from backend.exchange.imports.web_pages import read_html, read_notebook
 from backend.rollouts.foreign import Split
 
 HEAD_BYTES = 65_536
@@ -46,6 +48,11 @@ def _validation(name: str) -> Split:
     return "eval" if HELD_OUT.search(name.lower()) else "train"
 
 
+_NOTEBOOK = re.compile(r'"(?:cells|nbformat|worksheets)"\s*:')
+_JSON = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$)""")
+"""Beginnings of JSON; Python's dicts and the times of loggers begin otherwise."""
+_PAGE = re.compile(r"<(?:table|html|!doctype|head|body)\b", re.IGNORECASE)
+
 FORMATS: dict[str, Format] = {
     "csv": Format("CSV with a header", "csv", read_csv),
     "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
@@ -57,7 +64,10 @@ FORMATS: dict[str, Format] = {
         "verl",
         lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
-    "verl-console": Format("verl console output", "verl", lambda file: [read_verl_console(file)]),
+    "console": Format("printed lines of metrics", "text", read_console),
+    "verl-console": Format("verl console output", "verl", read_console),
+    "notebook": Format("Jupyter notebook", "text", read_notebook),
+    "html": Format("HTML page with a table", "text", read_html),
     "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
     "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
     "trackio": Format("Trackio database", "trackio", read_trackio),
@@ -104,16 +114,21 @@ def detect(file: IO[bytes]) -> str:
 
 def _text_format(head: str) -> str:
     text = head.lstrip()
-    first = text.split("\n", 1)[0].rstrip()
+    first, _, following = text.partition("\n")
     if text.startswith("{") and '"log_history"' in head and not _is_object(first):
         return "trl"
-    if text.startswith(("{", "[")):
-        return _json_format(first)
-    if any(CONSOLE_LINE.search(line) for line in head.split("\n")):
-        return "verl-console"
-    if delimiter_of(first) is not None:
-        return "csv"
-    raise BadLog(f"is text of an unknown kind; {_format_titles()} are read")
+    if text.startswith("{") and _NOTEBOOK.search(head):
+        return "notebook"
+    if _JSON.match(text) and _may_be_json(first.rstrip(), following):
+        return _json_format(first.rstrip())
+    if text.startswith("<") and _PAGE.search(head):
+        return "html"
+    return "csv" if is_csv(first, following) else "console"
+
+
+def _may_be_json(first: str, following: str) -> bool:
+    """Whether text that begins like JSON goes on like it; `[0] step=1` does not."""
+    return not following or first[-1] in "{[,]}" or _is_json(first)
 
 
 def _json_format(first: str) -> str:
@@ -126,10 +141,15 @@ def _json_format(first: str) -> str:
 
 
 def _is_object(text: str) -> bool:
+    return _is_json(text) and isinstance(parse(text), dict)
+
+
+def _is_json(text: str) -> bool:
     try:
-        return isinstance(parse(text), dict)
+        parse(text)
     except ValueError:
         return False
+    return True
 
 
 def _format_titles() -> str:

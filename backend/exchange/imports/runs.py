@@ -26,7 +26,9 @@ def split_runs(log: Log) -> list[Log]:
     if not distinct:
         return [log]
     places = {key: number for number, key in enumerate(distinct)}
-    tables = _split(log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels))
+    tables = split_table(
+        log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels)
+    )
     tables[0].bad = log.table.bad
     logs = [
         _log(log, table, dict(zip(labels, key, strict=True)))
@@ -35,8 +37,8 @@ def split_runs(log: Log) -> list[Log]:
     return _named(logs)
 
 
-def _split(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
-    """Return a table per run, without the columns that distinguish the runs."""
+def split_table(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
+    """Return a table per run, without the columns that distinguish the runs; a row of run -1 is left out."""
     tables = [Table() for _ in range(runs)]
     lines = np.frombuffer(table.lines, np.int64)
     row_in_run = np.empty(len(lines), np.int64)
