@@ -7,10 +7,12 @@ from typing import IO, NamedTuple
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.console.read import read_console
+from backend.exchange.imports.guess import step_candidates
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import ImportSandbox, LogFile
 from backend.exchange.imports.parquet import read_parquet
+from backend.exchange.imports.runs import split_trainings
 from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tensorboard import read_tensorboard
 from backend.exchange.imports.text_formats import is_csv, read_csv, read_jsonl
@@ -37,6 +39,8 @@ class Format(NamedTuple):
     origin: str
     """As in `backend.runs.origin`."""
     read: Reader
+    restarts: bool = False
+    """Whether a file may hold several trainings, one behind the other."""
 
 
 HELD_OUT = re.compile(r"(?<![a-z])e?val")
@@ -54,20 +58,20 @@ _JSON = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$
 _PAGE = re.compile(r"<(?:table|html|!doctype|head|body)\b", re.IGNORECASE)
 
 FORMATS: dict[str, Format] = {
-    "csv": Format("CSV with a header", "csv", read_csv),
-    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
+    "csv": Format("CSV with a header", "csv", read_csv, restarts=True),
+    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl, restarts=True),
     "parquet": Format("Parquet", "parquet", read_parquet),
     "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file)]),
-    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)]),
+    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)], restarts=True),
     "verl-rollouts": Format(
         "verl rollout dump",
         "verl",
         lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
-    "console": Format("printed lines of metrics", "text", read_console),
-    "verl-console": Format("verl console output", "verl", read_console),
-    "notebook": Format("Jupyter notebook", "text", read_notebook),
-    "html": Format("HTML page with a table", "text", read_html),
+    "console": Format("printed lines of metrics", "text", read_console, restarts=True),
+    "verl-console": Format("verl console output", "verl", read_console, restarts=True),
+    "notebook": Format("Jupyter notebook", "text", read_notebook, restarts=True),
+    "html": Format("HTML page with a table", "text", read_html, restarts=True),
     "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
     "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
     "trackio": Format("Trackio database", "trackio", read_trackio),
@@ -170,6 +174,9 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     chosen = format_name or detect(file.content)
     file.content.seek(0)
     logs = FORMATS[chosen].read(file)
+    if len(logs) == 1 and FORMATS[chosen].restarts and logs[0].completions is None:
+        candidates = [logs[0].step] if logs[0].step else step_candidates(logs[0].table)[:1]
+        logs = [part for step in candidates for part in split_trainings(logs[0], step)] or logs
     for log in logs:
         log.origin = log.origin or FORMATS[chosen].origin
         log.redact()

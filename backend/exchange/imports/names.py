@@ -89,7 +89,7 @@ def names_of(columns: Mapping[str, Floats], wanted: Mapping[str, str]) -> dict[s
 
 
 def metric_name(column: str, taken: Container[str]) -> Naming:
-    """The metric of a value whose name alone is known. A name that another value has already is not given twice."""
+    """The metric of a value by its name alone. A name that another value has already is not given twice."""
     metric = _storable(canonical_name(column) or "")
     return Naming(metric, "the same quantity") if metric and metric not in taken else _own_name(column)
 
@@ -164,24 +164,21 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     """The held-out accuracy of each set of problems; that of the only set is the held-out accuracy."""
     best: dict[str, tuple[tuple[bool, int], str]] = {}
     for column, values in columns.items():
-        if (match := _held_out(column)) is not None and _are_shares(values, match["what"]):
-            groups = match.groupdict()
-            rank = (groups["what"].startswith(("acc", "pass")), int(groups.get("n") or 0))
-            best[groups["data"]] = max(best.get(groups["data"], (rank, column)), (rank, column))
-        elif (match := _EVAL_TERM.fullmatch(column)) is not None and _is_accurate(match["term"]):
-            if _are_fractions(values):
-                best.setdefault("", ((True, 0), column))
+        match = _held_out(column)
+        if match is not None and _are_shares(values, match["what"]):
+            data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
+            rank = (what.startswith(("acc", "pass")), int(repeats))
+            best[data] = max(best.get(data, (rank, column)), (rank, column))
+        term = _EVAL_TERM.fullmatch(column)
+        if term is not None and _is_accurate(term["term"]) and _are_fractions(values):
+            best.setdefault("", ((True, 0), column))
     is_alone = len(best) == 1 and not any(canonical_name(column) == "eval/accuracy" for column in columns)
     names = {}
     for data, (_, column) in best.items():
         own_name = re.sub(r"[^\w.@-]+", "_", data)[: MAX_CHARACTERS // 2]
         metric = "eval/accuracy" if is_alone or not data else f"eval/accuracy/{own_name}"
-        reason = (
-            "the accuracy on the only set of held-out problems"
-            if is_alone
-            else "held-out accuracy of one set"
-        )
-        names[column] = Naming(metric, reason)
+        whose = "the only set" if is_alone else "one set"
+        names[column] = Naming(metric, f"the accuracy on {whose} of held-out problems")
     return names
 
 

@@ -149,7 +149,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     if not plan.series:
         raise BadLog(_nothing(plan))
     plan.decisions = _with_suggestions(plan, mapping)
-    _note_columns(plan, step is None)
+    _note_columns(plan, is_guessed=step is None)
     plan.series |= {
         name: series for name, series in text_series(log.completions).items() if name not in taken
     }
@@ -335,7 +335,7 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
     return Series(steps[begins[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
 
 
-def _note_columns(plan: Plan, is_guessed: bool) -> None:
+def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
     """Sentences on what a reader would not expect of the columns and steps."""
     notes = plan.log.facts.notes
     if is_guessed and plan.step == ROW_NUMBER and len(plan.log.table) > 1:

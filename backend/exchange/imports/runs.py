@@ -79,3 +79,37 @@ def _named(logs: list[Log]) -> list[Log]:
             if names.count(facts.name) > 1 and facts.seed is not None:
                 facts.variant, facts.name = facts.name, f"{facts.name} seed {facts.seed}".strip()
     return logs
+
+
+MIN_ROWS = 5
+"""Rows of a training before a second one begins in the same file."""
+
+
+def split_trainings(log: Log, step: str) -> list[Log]:
+    """A log per training where the steps of a file begin anew; a step that goes back less is a resume."""
+    rows, values = log.table.columns[step].numbers()
+    first = float(np.nanmin(values)) if len(values) else 0.0
+    backward = np.flatnonzero(np.diff(values) < 0) + 1
+    begins = [int(place) for place in backward if values[place] <= first]
+    parts = np.diff([0, *begins, len(values)])
+    if not begins or len(backward) * 20 > len(values) or parts.min() < MIN_ROWS or len(parts) > MAX_RUNS:
+        return [log]
+    numbers = np.zeros(len(log.table), np.int64)
+    for begin in begins:
+        numbers[rows[begin] :] += 1
+    tables = split_table(log.table, numbers, len(parts), set())
+    tables[0].bad = log.table.bad
+    note = (
+        f"The steps begin anew {len(begins)} times: these are {len(parts)} trainings, each a run of its own."
+    )
+    logs = [
+        Log(
+            table,
+            replace(log.facts, name=f"{log.facts.name} training {number}".strip(), notes=[*log.facts.notes]),
+            log.origin,
+            log.step,
+        )
+        for number, table in enumerate(tables, 1)
+    ]
+    logs[0].facts.notes.append(note.replace(" 1 times", " once"))
+    return logs

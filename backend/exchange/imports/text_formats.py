@@ -9,8 +9,9 @@ from typing import IO, Any, NamedTuple
 from backend.config.metrics import ALIASES, LOGGER_PREFIX
 from backend.exchange.imports.charts import chart_columns, from_charts
 from backend.exchange.imports.lines import LINE_BYTES, document, parse, text_lines
-from backend.exchange.imports.log import Log
+from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
 from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, flat, shown
 
@@ -90,7 +91,7 @@ def read_csv(file: LogFile) -> list[Log]:
     if charts := chart_columns(header):
         return from_charts(table, charts)
     if set(map(str.lower, header)) == _TENSORBOARD:
-        _name_by_file(table, header, file.name)
+        return [_named_by_file(table, header, file.name)]
     return split_runs(Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else ""))
 
 
@@ -117,15 +118,16 @@ def long_form(names: Iterable[str]) -> LongForm | None:
     return LongForm(key, by_lower["value"], by_lower["step"])
 
 
-def _name_by_file(table: Table, header: list[str], file: str) -> None:
-    """Give the values of a TensorBoard export the name of the curve, which only the name of its file tells."""
-    stem = PurePath(file).stem
-    tag = stem.rpartition("-tag-")[2] or "value"
+def _named_by_file(table: Table, header: list[str], file: str) -> Log:
+    """The curve of a TensorBoard export, whose run and tag only the name of the file tells."""
+    run, _, tag = PurePath(file).stem.rpartition("-tag-")
     value = next(name for name in header if name.lower() == "value")
     if value in table.columns:
-        table.columns[_WITH_SLASHES.get(tag.lower(), tag)] = table.columns.pop(value)
+        table.columns[_WITH_SLASHES.get(tag.lower(), tag or "value")] = table.columns.pop(value)
     if time := next((name for name in header if name.lower() == "wall time"), None):
         table.columns["wall_time"] = table.columns.pop(time)
+    name = run.removeprefix("run-")
+    return Log(table, Facts(name=name), origin="tensorboard")
 
 
 def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
@@ -213,17 +215,26 @@ def _one_document(file: IO[bytes]) -> list[Any] | None:
     """The rows of a document: a list in it, or its columns; None for a file of an object a line."""
     file.seek(0)
     first = file.readline(LINE_BYTES)
-    if first.rstrip().endswith(b"}") and file.readline(LINE_BYTES).strip():
+    is_line = first.rstrip().endswith(b"}")
+    if is_line and file.readline(LINE_BYTES).strip():
         return None
     whole = document(file)
     if not isinstance(whole, dict):
         return None
     lists = {name: value for name, value in whole.items() if isinstance(value, list) and value}
-    rows = [value for value in lists.values() if all(isinstance(row, dict) for row in value)]
+    rows = [value for value in lists.values() if _is_row_of_metrics(value[0])]
     if rows:
         return max(rows, key=len)
     length = max(map(len, lists.values()), default=0)
     columns = {name: value for name, value in lists.items() if len(value) == length > 1}
-    if columns:
+    if any(map(is_known, columns)):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return [whole]
+    if is_line:
+        return [whole]
+    raise BadLog("is one JSON document without a list of metrics")
+
+
+def _is_row_of_metrics(row: Any) -> bool:
+    return isinstance(row, dict) and (
+        long_form(row) is not None or any(is_known(name) for name, _ in flat(row))
+    )

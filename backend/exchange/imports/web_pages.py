@@ -22,8 +22,8 @@ _ANY_TAG = re.compile(r"<[^<>]{0,500}>")
 class _Tables:
     """Rows of the tables of a page, in order, into a text.
 
-    Only the tags of tables are looked for, each within a bounded length: `html.parser` takes a time that grows
-    with the square of a hostile page.
+    Only the tags of tables are looked for, each within a bounded length: the time of `html.parser` grows with
+    the square of a hostile page.
     """
 
     def __init__(self, text: ConsoleText, line: int) -> None:

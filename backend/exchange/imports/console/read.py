@@ -33,7 +33,7 @@ from backend.exchange.imports.table import BadLog, as_number, flat
 
 KEPT_BARS = 24
 """Progress bars that are remembered until a line of metrics comes."""
-MAX_OBJECT = 400_000
+MAX_OBJECT = 200_000
 """Characters of an object over several lines."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 ORIGINS = {OBJECTS: "text", VERL_LINES: "verl", PAIRS: "text", LISTS: "text", TABLE: "text"}
@@ -66,7 +66,9 @@ class ConsoleText:
         self._heading = Heading(None)
         self._heading_line = 0
         self._list: list[tuple[str, str]] = []
-        self._open = ""
+        self._open: list[str] = []
+        """Lines of an object that is not closed yet."""
+        self._open_size = self._braces = 0
         self._header: list[str] = []
 
     def read(self, lines: Iterator[tuple[int, str]]) -> None:
@@ -84,10 +86,7 @@ class ConsoleText:
         """The form of a piece of the text; empty for one of none."""
         writer, plain = without_writer(text)
         if self._open:
-            whole = f"{self._open}\n{plain}"
-            self._open = ""
-            if len(whole) <= MAX_OBJECT:
-                self._take_objects(line, whole, whole.index("{"), writer)
+            self._continue_object(line, plain, writer)
             return OBJECTS
         brace = _BRACE.search(plain) if "{" in plain else None
         if brace is not None and self._take_objects(line, plain, brace.start(), writer):
@@ -98,15 +97,28 @@ class ConsoleText:
 
     # ------------------------------------------------------------ objects
 
+    def _continue_object(self, line: int, text: str, writer: str) -> None:
+        """An object over several lines is read once, when as many braces are closed as were opened."""
+        self._open.append(text)
+        self._open_size += len(text)
+        self._braces += text.count("{") - text.count("}")
+        if self._braces > 0 and self._open_size <= MAX_OBJECT:
+            return
+        whole, self._open = "\n".join(self._open), []
+        if self._braces <= 0:
+            self._take_objects(line, whole, whole.index("{"), writer)
+            self._open = []
+
     def _take_objects(self, line: int, text: str, at: int, writer: str) -> bool:
         """Whether the text has objects of numbers: several may stand on one line."""
-        taken = False
-        before = 0
+        taken, before, last = False, 0, text.rfind("{")
         while at >= 0:
             try:
-                document, end = read_object(text, at)
+                document, end = read_object(text, at, is_last=at == last)
             except Incomplete:
-                self._open = text[max(before, at - 300) :]
+                self._open = [text[max(before, at - 300) :]]
+                self._open_size = len(self._open[0])
+                self._braces = text.count("{", at) - text.count("}", at)
                 return True
             except ValueError:
                 end = at + 1

@@ -57,11 +57,11 @@ class Rows:
 
     @property
     def known_values(self) -> int:
-        """Values of metrics whose names are known, the measure of how likely these are the rows of metrics."""
+        """Values of metrics with known names: these rows are likely the metrics of the training."""
         return sum(len(column.values) for name, column in self.table.columns.items() if is_known(name))
 
     def strays(self) -> Ints:
-        """Numbers of rows that are no metrics of the training: a printed config, an object in a completion."""
+        """Numbers of rows that are no metrics: a printed config, an object in a completion."""
         is_metric, is_shared = np.zeros(len(self), bool), np.zeros(len(self), bool)
         for name, column in self.table.columns.items():
             rows, _ = column.numbers()

@@ -1,4 +1,4 @@
-"""Steps of printed rows: those that the log names, else its progress bar, its epochs, the order of its rows."""
+"""Steps of printed rows: those that the log names, else those of its progress bar, epochs or lines."""
 
 import math
 from collections import Counter
@@ -48,8 +48,7 @@ def _counters(
         (epoch, of_epoch),
         (
             _by_order(chosen),
-            "The log names no steps: they count its lines of metrics, in their order, from 1. "
-            "If it logged every ten steps, step 1 here is its step 10.",
+            "The log names no steps: its lines of metrics are counted in their order, from 1.",
         ),
     ]
 
