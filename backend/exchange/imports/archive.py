@@ -5,6 +5,7 @@ and read like any other log. Event files of one directory are one run; completio
 """
 
 import os
+import re
 import struct
 import zlib
 from collections import Counter, defaultdict
@@ -45,6 +46,8 @@ NO_LOGS = (
     "wandb-metadata.json",
 )
 """Ends of names of files that hold text beside a log."""
+_OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
+"""Completions of one step, in directories of their own below the run's."""
 MERGED = {"tensorboard", "trl"}
 """Formats of which all files in one directory are one run."""
 
@@ -64,7 +67,8 @@ class Member(NamedTuple):
     @property
     def directory(self) -> str:
         """Directory of the run that this file describes, as text that is never opened."""
-        parts = list(PurePosixPath(self.name.replace("\\", "/")).parts[:-1])
+        name = _OF_A_STEP.sub("/x", self.name.replace("\\", "/"))
+        parts = list(PurePosixPath(name).parts[:-1])
         while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
             parts.pop()
         return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})

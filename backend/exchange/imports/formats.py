@@ -7,6 +7,7 @@ from typing import IO, NamedTuple
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.console.read import read_console
+from backend.exchange.imports.dumps import is_dump, read_dump
 from backend.exchange.imports.guess import step_candidates
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log import Log
@@ -68,6 +69,7 @@ FORMATS: dict[str, Format] = {
         "verl",
         lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
+    "rollouts": Format("dump of completions", "jsonl", lambda file: [read_dump(file)]),
     "console": Format("printed lines of metrics", "text", read_console, restarts=True),
     "verl-console": Format("verl console output", "verl", read_console, restarts=True),
     "notebook": Format("Jupyter notebook", "text", read_notebook, restarts=True),
@@ -141,6 +143,8 @@ def _json_format(first: str) -> str:
         return "trl"
     if row.keys() >= ROLLOUT:
         return "verl-rollouts"
+    if is_dump(row):
+        return "rollouts"
     return "verl" if isinstance(row.get("data"), dict) and "step" in row else "jsonl"
 
 

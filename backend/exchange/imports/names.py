@@ -21,7 +21,9 @@ PERCENT = 100.0
 _HELD_OUT = (
     re.compile(r"val-core/(?P<data>.+)/(?P<what>acc|accuracy|reward|score)/mean@(?P<n>\d+)"),
     re.compile(r"val/(?P<what>test_score|acc|accuracy)/(?P<data>.+)"),
-    re.compile(r"eval/(?P<data>[^/]+)/(?P<what>acc|avg_score|mean_acc|mean_accuracy|avg@\d+)"),
+    re.compile(
+        r"eval/(?P<data>[^/]+)/(?:effective/\w+/)?(?P<what>acc|avg_score|mean_acc|mean_accuracy|avg@\d+)"
+    ),
     re.compile(r"eval[_/](?P<data>[^/]+)[_/](?P<what>acc|accuracy|pass1)"),
 )
 """Held-out accuracies that trainers log for a set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
