@@ -34,7 +34,16 @@ MAX_OF_ROW = 4_096
 
 _STEP_IN_NAME = re.compile(r"(?:^|[/_])(?:global_)?step_?(\d{1,9})(?=[/_.]|$)")
 _HELD_OUT = re.compile(r"(?<![a-z])e?val")
-_NO_TERMS = {"input_lengths", "idx", "sample_idx", "seqlen", "prompt_len", "head_version", "example_id", "task_id"}
+_NO_TERMS = {
+    "input_lengths",
+    "idx",
+    "sample_idx",
+    "seqlen",
+    "prompt_len",
+    "head_version",
+    "example_id",
+    "task_id",
+}
 
 
 class _Texts(NamedTuple):
@@ -58,7 +67,7 @@ def read_dump(file: LogFile) -> Log:
     completions, table = Completions(), Table(file.most_values)
     in_name = _STEP_IN_NAME.findall(file.name)
     split: Split = "eval" if _HELD_OUT.search(file.name.lower()) else "train"
-    for line, batch in records(file.content, table):
+    for line, batch in records(file.content, table, are_lines=True):
         for row in _rows(batch):
             step = _step(row, int(in_name[-1]) if in_name else None)
             texts = _texts(row)

@@ -137,7 +137,7 @@ def _second_choices(columns: Mapping[str, Floats]) -> dict[str, Naming]:
 
 def _kept(column: str, taken: Mapping[str, str]) -> Naming:
     """The column's own name, with the reason if that is not what was to be expected."""
-    metric = canonical_name(column) or _SECOND.get(column)
+    metric = canonical_name(column) or _SECOND.get(column, "")
     own_name, reason = _own_name(column)
     if column in _NORMALISED:
         reason = "rewards after each group's mean is subtracted, 0 by construction: not the reward"

@@ -92,7 +92,7 @@ def split_trainings(log: Log, step: str) -> list[Log]:
     backward = np.flatnonzero(np.diff(values) < 0) + 1
     begins = [int(place) for place in backward if values[place] <= first]
     parts = np.diff([0, *begins, len(values)])
-    if not begins or len(backward) * 20 > len(values) or parts.min() < MIN_ROWS or len(parts) > MAX_RUNS:
+    if not begins or len(backward) > 1 + len(values) // 20 or parts.min() < MIN_ROWS or len(parts) > MAX_RUNS:
         return [log]
     numbers = np.zeros(len(log.table), np.int64)
     for begin in begins:

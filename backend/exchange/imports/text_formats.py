@@ -180,13 +180,18 @@ def _label(value: Any) -> str:
     return "" if value is None or isinstance(value, dict | list) else str(value)[:MAX_LABEL]
 
 
-def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, object) of each line that holds one; others are named in the table's bad lines."""
+def records(
+    file: IO[bytes], table: Table, *, are_lines: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, object) of each line that holds one; others are named in the table's bad lines.
+
+    A document of several lines, with a list of such objects in it, is read too unless they `are_lines`.
+    """
     file.seek(0)
     if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         yield from _items(document(file), table)
         return
-    if (whole := _one_document(file)) is not None:
+    if not are_lines and (whole := _one_document(file)) is not None:
         yield from _items(whole, table)
         return
     for line, text in text_lines(file):

@@ -1,6 +1,5 @@
 """Steps of printed rows: those that the log names, else those of its progress bar, epochs or lines."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,6 +11,9 @@ from backend.exchange.imports.table import Ints
 
 COVERED = 0.9
 """Share of the rows of training that must have a counter for it to count their steps."""
+
+ROUNDED = 0.35
+"""How far an epoch may be from a multiple of the distance of two lines; else it is rounded too coarsely."""
 
 
 class Steps(NamedTuple):
@@ -81,7 +83,7 @@ def _over_epochs(clues: Sequence[Clue], steps: Ints) -> Ints:
     if not is_next.any() or not falls[is_next].all():
         return steps
     length = max((clue.total for clue in clues), default=0) or int(steps.max())
-    return steps + ((epochs - epochs.min()).astype(np.int64) * length)
+    return np.asarray(steps + (epochs - epochs.min()).astype(np.int64) * length, np.int64)
 
 
 def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
@@ -129,15 +131,13 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
             steps,
             f"The log names no steps: they are its epochs, of which {epochs:g} take {total:,} steps.",
         )
-    unit = float(np.median(np.diff(np.unique(values)))) if len(np.unique(values)) > 2 else math.nan
-    if not unit > 0:
-        return None, ""
-    parts = values / unit
-    if float(np.abs(parts - np.round(parts)).max()) > 0.35:  # the epochs are rounded too coarsely
-        return None, ""
-    steps = _rising(np.round(parts).astype(np.int64).tolist())
-    note = f"The log names no steps: they are its epochs, in units of {unit:.4g}, the distance of two lines."
-    return (None if steps is None else np.maximum(steps, 0)), note
+    distances = np.diff(np.unique(values))
+    for unit in (float(np.median(distances)), float(distances.min())) if len(distances) > 1 else ():
+        parts = np.round(values / unit)
+        off = float(np.abs(values / unit - parts).max())
+        if off < ROUNDED and (steps := _rising(parts.astype(np.int64).tolist())) is not None:
+            return steps, f"The log names no steps: they are its epochs, in units of {unit:.4g} of one epoch."
+    return None, ""
 
 
 def _by_order(clues: Sequence[Clue]) -> Ints:

@@ -26,6 +26,13 @@ def points(plan, metric):
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
+def curve_table(**columns):
+    """A CSV with these columns, a step a row."""
+    rows = zip(*columns.values(), strict=True)
+    lines = [["step", *columns], *([step, *row] for step, row in enumerate(rows, 1))]
+    return "\n".join(",".join(map(str, line)) for line in lines) + "\n"
+
+
 def decided(plan):
     """{column: (state, name or reason)}."""
     return {column.column: (column.state, column.metric or column.reason) for column in plan.decisions}
@@ -338,18 +345,12 @@ def test_csv_keeps_every_value(log):
     check_round_trip(log, "\n".join(lines) + "\n")
 
 
-def columns_of(**columns):
-    """A CSV with these columns of twenty values."""
-    rows = zip(range(1, 21), *columns.values(), strict=True)
-    return "\n".join(",".join(map(str, row)) for row in [("step", *columns), *rows]) + "\n"
-
-
 RISING = [step / 40 for step in range(20)]
 RATES = [1e-6 * (20 - step) for step in range(20)]
 
 
 def suggested(**columns):
-    plan = planned(columns_of(**columns))
+    plan = planned(curve_table(**columns))
     assert all(column.metric == column.column for column in plan.decisions)  # nothing is applied
     return {column.column: column.suggestion for column in plan.decisions if column.suggestion}
 
@@ -379,12 +380,12 @@ def test_other_values_suggest_nothing(values):
 
 def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing():
     assert suggested(one=RISING, two=RISING) == {}
-    plan = planned(columns_of(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
+    plan = planned(curve_table(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
     assert [column.suggestion for column in plan.decisions] == ["", ""]
 
 
 def test_a_suggestion_is_taken_by_the_mapping_alone():
-    plan = planned(columns_of(hits=RISING), mapping={"hits": "reward/accuracy"})
+    plan = planned(curve_table(hits=RISING), mapping={"hits": "reward/accuracy"})
     assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")
 
 
