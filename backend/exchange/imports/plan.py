@@ -331,7 +331,9 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
     is_last = np.append(np.diff(steps[begins]) != 0, True)
     with np.errstate(invalid="ignore", over="ignore"):
         means = np.where(sizes > 1, np.add.reduceat(values, begins) / sizes, values[begins])
-    merged = int(sizes[is_last & (sizes > 1)].sum())
+    differ = np.fmax.reduceat(values, begins) != np.fmin.reduceat(values, begins)
+    means = np.where(differ, means, values[begins])
+    merged = int(sizes[is_last & (sizes > 1) & differ].sum())
     return Series(steps[begins[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
 
 

@@ -105,7 +105,7 @@ def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def table_cells(text: str) -> list[str]:
-    """Cells of a line of a table: between bars, tabs or at least two spaces; none for a line of no table."""
+    """Cells of a line of a table: between bars, tabs, two spaces or commas; none for a line of no table."""
     if len(text) > LONGEST_LINE:
         return []
     plain = text.strip()
@@ -113,8 +113,10 @@ def table_cells(text: str) -> list[str]:
         cells = plain.strip("|").split("|")
     elif "\t" in text:
         cells = text.rstrip("\n").split("\t")
-    else:
+    elif "  " in plain:
         cells = re.split(r" {2,}", plain)
+    else:
+        cells = plain.split(",")
     return [cell.strip() for cell in cells] if len(cells) > 1 else []
 
 

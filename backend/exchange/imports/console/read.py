@@ -31,12 +31,17 @@ from backend.exchange.imports.names import is_known, plain_name
 from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.table import BadLog, as_number, flat
 
+MIN_ROWS = 3
+"""Rows from which numbers without a known name are taken for metrics."""
 KEPT_BARS = 24
 """Progress bars that are remembered until a line of metrics comes."""
 MAX_OBJECT = 200_000
 """Characters of an object over several lines."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 ORIGINS = {OBJECTS: "text", VERL_LINES: "verl", PAIRS: "text", LISTS: "text", TABLE: "text"}
+
+LISTED = ("step", "iter", "epoc")
+"""Beginnings of the head of a table with commas."""
 
 _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
 _BEFORE = re.compile(
@@ -228,7 +233,8 @@ class ConsoleText:
     def _take_table(self, line: int, text: str) -> bool:
         if self._header and is_rule(text):
             return True
-        if not ("|" in text or "\t" in text or "  " in text.strip()):
+        is_list = "," in text and (bool(self._header) or text[:4].lower() in LISTED)
+        if not (is_list or "|" in text or "\t" in text or "  " in text.strip()):
             self._header = []
             return False
         return self.take_cells(line, table_cells(text))
@@ -280,7 +286,7 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
     form, rows = max(
         text.forms.items(), key=lambda item: (item[1].known_values, item[1].table.points, len(item[1]))
     )
-    if not len(rows):
+    if not len(rows) or (not rows.known_values and len(rows) < MIN_ROWS):
         raise BadLog(
             "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
             "`step=12 reward=0.3`, and no table of steps"

@@ -126,6 +126,7 @@ FORMS = {
         TENTHS,
         "'kl' is never a number",
     ),
+    "commas": ("begin\nstep,reward,kl\n" + "".join(f"{n},{n / 10},0.1\n" for n in TENTHS), TENTHS, ""),
     "aligned": (
         "step    reward   kl\n" + "".join(f"{n}       {n / 10}      0.1\n" for n in TENTHS),
         TENTHS,
@@ -161,9 +162,10 @@ def test_a_notebook_is_read_by_its_tables_and_by_what_it_printed():
 
 
 def test_an_evaluation_stands_at_the_step_of_the_training_before_it():
-    evaluation = "{'eval_loss': '0.1', 'eval_rewards/accuracy_reward/mean': '0.75', 'epoch': '0.25'}\n"
+    evaluation = "{'eval_loss': '0.1', 'eval_rewards/accuracy_reward/mean': '0.75', 'epoch': '0.5'}\n"
     [plan] = read(BARS + bar(2, 2) + evaluation + SUMMARY)
     assert curve(plan, "eval/accuracy") == {20: 0.75}
+    assert "mean counts" not in notes(plan)  # the epochs of both are the same
     assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
 
 
@@ -199,6 +201,7 @@ def test_code_in_a_literal_is_never_evaluated():
 
 
 HOSTILE = {
+    "prose": "Dear all,\nStep 1 was nice: 3 people came.\n",
     "fragments of bars": "\r 1%|#" * 200_000 + "\n",
     "bars without an end": " 1%|#| 1/9 [" * 100_000,
     "open objects": "{'a': [" * 50_000,
