@@ -77,15 +77,15 @@ _ADVANTAGE = (*_REWARD, "objective.advantage")
 
 # fmt: off
 _CATALOG = (
-    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc"),
-    _metric("eval/length_mean", "tokens", "Mean length of held-out completions.", aliases="eval_completions/mean_length eval/completions/mean_length"),
+    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc val_accuracy val_acc test_accuracy test_acc validation_accuracy validation/accuracy val/accuracy val/acc eval/all/avg_score val_correct/all/mean eval_mean_accuracy heldout_accuracy held_out_accuracy"),
+    _metric("eval/length_mean", "tokens", "Mean length of held-out completions.", aliases="eval_completions/mean_length eval/completions/mean_length eval_completion_length eval/completion_length validation/avg_length"),
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions truncated at the cap.", (0, 0.3), "down", aliases="eval_completions/clipped_ratio eval/completions/clipped_ratio"),
     _metric("eval/effort_auc", "fraction", "Area under the held-out pass rate over the share of the thinking (0 to 100 %) before the answer is forced: high where little thinking is needed."),
-    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg reward/all/mean agg/all/reward/mean", scale=_REWARD),
-    _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std", scale=_REWARD),
+    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg reward/all/mean agg/all/reward/mean agg/effective/reward/mean rollout/raw_reward raw_reward task_reward ppo_actor/task_reward/avg mean_reward reward_mean avg_reward average_reward reward/avg train_reward rewards rewards/mean reward_total total_reward critic/score/all/mean", scale=_REWARD),
+    _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std rewards/std std_reward ppo_actor/task_reward/std", scale=_REWARD),
     _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged if they may.", better="up", scale=_TERMS),
     _metric("reward/raw_std", "reward", "Standard deviation of the weighted sum of the reward terms before length and required terms change it.", scale=_TERMS),
-    _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
+    _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up", aliases="accuracy acc train_accuracy train_acc accuracy_mean mean_accuracy"),
     _metric("reward/unearned_share", "fraction", "Share of the positive reward that completions with a wrong answer earned.", (0, 0.5), "down"),
     _metric("judge/requests", "scores", "Scores requested from the judge and the reward model, including cached ones and those of evaluations."),
     _metric("judge/cached_frac", "fraction", "Share of the requested scores that came from an equal earlier request of the run."),
@@ -94,19 +94,19 @@ _CATALOG = (
     _metric("judge/completion_tokens", "tokens", "Output tokens of the judge, as its server reports them."),
     _metric("judge/unreported", "answers", "Answers of the judge and the reward model without a plausible token count; judge/cost omits them."),
     _metric("judge/cost", "money", "Price of the tokens of the judge and the reward model, at the worker's JUDGE_INPUT_PRICE, JUDGE_OUTPUT_PRICE and REWARD_MODEL_PRICE, in its CURRENCY."),
-    _metric("tools/calls", "calls", "Tool calls per completion, unanswered calls included."),
+    _metric("tools/calls", "calls", "Tool calls per completion, unanswered calls included.", aliases="tools/call_frequency"),
     _metric("tools/used_frac", "fraction", "Share of the step's completions that called a tool."),
     _metric("tools/turns", "turns", "Mean number of turns per completion: each answered call is one, and so is the text after the last call."),
-    _metric("tools/failed_frac", "fraction", "Share of the answered calls that failed, timed out or were ended by the sandbox.", better="down"),
+    _metric("tools/failed_frac", "fraction", "Share of the answered calls that failed, timed out or were ended by the sandbox.", better="down", aliases="tools/failure_frequency"),
     _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that the budget of turns or tokens left unanswered.", better="down"),
     _metric("environment/done_frac", "fraction", "Share of the step's episodes that the environment ended; other episodes ended by themselves or at a budget."),
     _metric("environment/lost_frac", "fraction", "Share of the step's episodes in which the environment failed; they have no reward.", (0, 0.05), "down"),
     _metric("tools/observation_frac", "fraction", "Share of the step's tokens that tools wrote; they are not part of the loss."),
-    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); with a group baseline, a value away from 0 is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),
-    _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 they are well scaled, near 0 they carry no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),
+    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); with a group baseline, a value away from 0 is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean advantages_mean mean_advantage ppo_actor/advantages/avg", scale=_ADVANTAGE),
+    _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 they are well scaled, near 0 they carry no signal.", (0.3, 1.5), aliases="adv_std advantages_std std_advantage", scale=_ADVANTAGE),
     _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),
     _metric("advantage/distinct_per_group", "values", "Mean number of distinct advantages in a group that trains. Ties in the summed reward merge advantages; GDPO keeps them distinct."),
-    _metric("groups/zero_variance_frac", "fraction", "Share of groups with several completions whose rewards are all equal before length changes them. Without a critic, such groups teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
+    _metric("groups/zero_variance_frac", "fraction", "Share of groups with several completions whose rewards are all equal before length changes them. Without a critic, such groups teach nothing.", (0, 0.8), aliases="frac_reward_zero_std frac_zero_std zero_std_frac"),
     _metric("groups/all_right_frac", "fraction", "Share of groups in which every completion is correct."),
     _metric("groups/all_wrong_frac", "fraction", "Share of groups in which every completion is wrong."),
     _metric("groups/kept_frac", "fraction", "Share of sampled groups that the filter found informative.", (0.2, 1)),
@@ -118,13 +118,13 @@ _CATALOG = (
     _metric("sampling/engine_restarts", "starts", "Restarts of the sampling server beside the trainer after it died."),
     _metric("sampling/carried_frac", "fraction", "Share of the groups that train that were sampled in the previous step (active refill)."),
     _metric("sampling/kept_mass", "probability", "Mean probability, under the learner, of the token ids that top-p or top-k kept."),
-    _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len response_length"),
+    _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len response_length completion_length completion_len completions_length rollout/response_lengths rollout/response_len/mean rollout/response_len response_lengths response_len agg/effective/num_output_tokens/mean mean_length length_mean avg_length average_length avg_len mean_len gen_len mean_gen_len gen_length mean_completion_length mean_response_length avg_response_length avg_completion_length mean_gen_tokens_per_sample mean_generation_length seq_len seq._length ppo_actor/seq_len/avg seq_len/all/mean"),
     _metric("length/min", "tokens", "Shortest completion.", aliases="completions/min_length response_length/min"),
     _metric("length/max", "tokens", "Longest completion.", aliases="completions/max_length response_length/max"),
     _metric("length/mean_correct", "tokens", "Mean length of correct completions."),
     _metric("length/mean_incorrect", "tokens", "Mean length of incorrect completions. If only this length grows, the cause is the length bias of sequence means."),
-    _metric("length/truncated_frac", "fraction", "Share of completions truncated at the cap.", (0, 0.3), "down", aliases="completions/clipped_ratio response_length/clip_ratio agg/all/is_truncated/mean"),
-    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg entropy/all approx_entropy entropy/all/mean entropy_loss"),
+    _metric("length/truncated_frac", "fraction", "Share of completions truncated at the cap.", (0, 0.3), "down", aliases="completions/clipped_ratio response_length/clip_ratio agg/all/is_truncated/mean agg/effective/is_truncated/mean rollout/truncated_ratio rollout/truncated truncated_ratio truncated_frac truncation_ratio clipped_ratio no_eos_ratios no_eos_ratio ppo_actor/no_eos_ratios/avg is_truncated/all/mean"),
+    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg entropy/all approx_entropy entropy/all/mean entropy_loss entropy/mean entropy_mean mean_entropy actor/entropy_loss actor/entropy/mean policy/policy_entropy ppo_actor/update/entropy/avg"),
     _metric("policy/token_prob_mean", "probability", "Mean probability the policy gave to the tokens that train."),
     _metric("policy/distinct_frac", "fraction", "Number of distinct completions in a group over the group size G; 1 / G means that all have the same text.", (0.3, 1)),
     _metric("policy/covariance", "nats", "Covariance of a token's log-probability and its advantage; above 0 the update lowers the entropy."),
@@ -138,7 +138,7 @@ _CATALOG = (
     _metric("text/structure_answerless", "fraction", "Share of completions without a complete boxed answer, or truncated before the thinking tags close."),
     _metric("text/structure_polluted", "fraction", "Share of completions with more than one pair of thinking tags.", (0, 0.1), "down"),
     _metric("text/structure_broken", "fraction", "Share of completions whose thinking tags are unpaired at the end, or close before they open.", (0, 0.1), "down"),
-    _metric("ratio/mean", "ratio", "Mean ratio of a token's probability under the policy to that under the old policy; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio probs_ratio"),
+    _metric("ratio/mean", "ratio", "Mean ratio of a token's probability under the policy to that under the old policy; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio probs_ratio ppo_actor/update/importance_weight/avg"),
     _metric("ratio/max", "ratio", "Largest ratio of a token's probability under the policy to that under the old policy.", (None, 10), aliases="probs_ratio_max"),
     _metric("ratio/min", "ratio", "Smallest ratio of a token's probability under the policy to that under the old policy.", aliases="probs_ratio_min"),
     _metric("clip/low_frac", "fraction", "Share of tokens (or sequences) clipped from below.", (0, 0.3), aliases="clip_ratio/low_mean"),
@@ -147,7 +147,7 @@ _CATALOG = (
     _metric("gate/mean", "weight", "Mean gradient weight of the soft gate (SAPO)."),
     _metric("kl/k1", "nats", "Mean of log policy - log reference per token; with kl.to = old, the old policy is the reference."),
     _metric("kl/k2", "nats", "Mean of half the squared log-ratio to the reference per token."),
-    _metric("kl/k3", "nats", "Mean k3 estimate of the distance from the reference per token.", (0, 1), aliases="kl actor/kl_loss objective/kl3_avg kl3"),
+    _metric("kl/k3", "nats", "Mean k3 estimate of the distance from the reference per token.", (0, 1), aliases="kl actor/kl_loss objective/kl3_avg kl3 train/kl_loss kl_mean mean_kl avg_kl kl_avg kl_ref ref_kl kl_div kl_divergence kl_penalty_mean policy/policy_kl objective/kl"),
     _metric("kl/coef", "coefficient", "Weight of the KL term, mean over completions; a controller or the domains may set it.", aliases="actor/kl_coef"),
     _metric("mismatch/prob_diff_mean", "probability", "Mean difference between a token's probability in the sampler and in the learner.", (0, 0.02), aliases="training/rollout_probs_diff_mean sampler_learner_prob_diff"),
     _metric("mismatch/prob_diff_max", "probability", "Largest difference between a token's probability in the sampler and in the learner.", aliases="training/rollout_probs_diff_max"),
@@ -169,8 +169,8 @@ _CATALOG = (
     _metric("router/shift_min", "ratio", "Smallest gamma, the router's shift ratio per token, before the floor."),
     _metric("router/expert_change_frac", "fraction", "Share of the experts that processed a token (in the sampler, or at the step's start) that the router would no longer choose.", (0, 0.3)),
     _metric("router/floor_frac", "fraction", "Share of tokens whose gamma is raised to the floor.", (0, 0.3)),
-    _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss loss/total_avg"),
-    _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),
+    _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss loss/total_avg training_loss train_loss loss/avg loss/mean total_loss policy/final_loss"),
+    _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg pg_loss actor_loss ppo_actor/update/actor_loss/avg policy/policy_loss"),
     _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
     _metric("loss/value", "1", "The critic's loss with its coefficient. The critic has separate weights, so loss/total does not include it.", aliases="loss/value_avg val/loss"),
     _metric("loss/unstored", "1", "The part of loss/total from groups whose rollouts are not stored. Together with the contributions of the stored tokens it adds up to loss/total."),
@@ -181,19 +181,19 @@ _CATALOG = (
     _metric("trust/backtrack", "lengths", "How often the line search shortened the step.", (0, 5)),
     _metric("trust/improvement", "1", "How much the step raised the surrogate.", better="up"),
     _metric("trust/line_search_failed", "fraction", "1 if the line search accepted no step length, so that the policy stayed unchanged.", (0, 0.5), "down"),
-    _metric("optim/grad_norm", "1", "L2 norm of the gradient before clipping, mean over the step's updates.", aliases="grad_norm actor/grad_norm"),
-    _metric("optim/lr", "1", "Learning rate.", aliases="learning_rate actor/lr act_lr actor_lr"),
+    _metric("optim/grad_norm", "1", "L2 norm of the gradient before clipping, mean over the step's updates.", aliases="grad_norm actor/grad_norm gradient_norm train_grad_norm actor_grad_norm policy/raw_grad_norm policy/grad_norm ppo_actor/update/grad_norm optim/grad-norm"),
+    _metric("optim/lr", "1", "Learning rate.", aliases="learning_rate actor/lr act_lr actor_lr lr lr-pg_0 policy/policy_lr ppo_actor/update/lr"),
     _metric("optim/updates", "updates", "Optimizer steps taken in this training step."),
     _metric("optim/skipped", "updates", "Updates skipped because the loss or the gradient was not finite.", (0, 0), "down"),
     _metric("optim/update_norm", "1", "L2 norm of the step's change of the weights, estimated from at most 16,384 weights; 0 means that nothing trains."),
     _metric("optim/kl_share", "fraction", "The KL term's share of the gradient with respect to the tokens' log-probabilities.", (0, 0.5)),
     _metric("tokens/generated", "tokens", "Tokens generated in this step, discarded groups included."),
     _metric("tokens/total", "tokens", "Tokens generated since the run began.", aliases="num_tokens perf/total_num_tokens"),
-    _metric("throughput/tokens_per_second", "tokens/s", "Generated tokens over the time of the whole step.", aliases="tokens_per_sec perf/throughput"),
+    _metric("throughput/tokens_per_second", "tokens/s", "Generated tokens over the time of the whole step.", aliases="tokens_per_sec perf/throughput throughput"),
     _metric("throughput/model_flops", "FLOP/s", "Floating-point operations that the model needs for the step's sampling and learning, over the time of the whole step."),
     _metric("throughput/mfu", "fraction", "Model FLOPs utilisation: throughput/model_flops over the peak of the GPU at the policy's precision.", aliases="perf/mfu/actor perf/mfu", better="up"),
     _metric("time/wall_seconds", "seconds", "Training time since the run first started, pauses left out.", aliases="_runtime"),
-    _metric("time/step_seconds", "seconds", "Time of sampling, scoring and learning in the step, without evaluation and checkpoints.", aliases="step_time perf/time_per_step timing_s/step time/step"),
+    _metric("time/step_seconds", "seconds", "Time of sampling, scoring and learning in the step, without evaluation and checkpoints.", aliases="step_time perf/time_per_step timing_s/step time/step total_step_time"),
     _metric("time/sample_seconds", "seconds", "Time spent generating completions.", aliases="timing_s/gen timing/generation"),
     _metric("time/sync_seconds", "seconds", "Time spent sending new weights to the servers that sample."),
     _metric("time/engine_sleep_seconds", "seconds", "Time spent putting the sampling server beside the trainer to sleep and waking it."),
@@ -219,7 +219,7 @@ _CATALOG = (
 )
 
 FAMILIES = (
-    _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean", scale=_TERMS),
+    _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean rewards/<function>", scale=_TERMS),
     _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std", scale=_TERMS),
     _metric("signal/<part>/completions", "completions", "Completions of the step in one part of its signal budget; the seven parts add up to all completions."),
     _metric("signal/<part>/tokens", "tokens", "Tokens of the step's completions in one part of its signal budget."),
@@ -262,13 +262,27 @@ CACHED_NAMES = 4_096
 @lru_cache(CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
     """Return the canonical name of a metric that another trainer calls `name`; None if there is none."""
-    for alias_name in (name, name.removeprefix(LOGGER_PREFIX)):
-        if alias_name in ALIASES:
-            return ALIASES[alias_name]
-        for alias, family in _FAMILY_ALIASES:
-            if match := _pattern(alias).fullmatch(alias_name):
-                return _filled_in(family, match.groups())
+    squeezed = _AROUND_SLASH.sub("/", name.strip())
+    plain = plain_name(name)
+    for spelling in dict.fromkeys((name, squeezed, plain)):
+        if spelling != name and spelling in METRICS:
+            return spelling
+        for alias_name in (spelling, spelling.removeprefix(LOGGER_PREFIX)):
+            if alias_name in ALIASES:
+                return ALIASES[alias_name]
+            for alias, family in _FAMILY_ALIASES:
+                if match := _pattern(alias).fullmatch(alias_name):
+                    return _filled_in(family, match.groups())
     return None
+
+
+def plain_name(name: str) -> str:
+    """Return a name as programs spell it: `Training Loss` is training_loss, `completions / mean_length` one path."""
+    return _SPACES.sub("_", _AROUND_SLASH.sub("/", name.strip())).lower()
+
+
+_AROUND_SLASH = re.compile(r"\s*/\s*")
+_SPACES = re.compile(r"\s+")
 
 
 @lru_cache(CACHED_NAMES)

@@ -14,6 +14,7 @@ ORIGINS = {
     "csv": "CSV",
     "parquet": "Parquet",
     "jsonl": "JSONL",
+    "text": "text",
     "script": "a script",
     "grpolab": "GRPO Lab",
 }

@@ -180,8 +180,8 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
     return 0
 
 
-def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | None) -> int:
-    """make runs of an archive, or of a log of TRL, verl, TensorBoard, W&B, Trackio, CSV, JSONL, Parquet"""
+def import_files(settings: Settings, *, files: list[str], dry_run: bool, **names: str | None) -> int:
+    """make runs of an archive, or of logs of TRL, verl, TensorBoard, W&B, Trackio, printed text, tables"""
     from backend.exchange.imports.command import import_into
     from backend.service.process.preflight import check_database, check_state_dir
     from backend.storage.migrate import migrate
@@ -190,7 +190,8 @@ def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | 
     check_database(settings)
     migrate(settings)
     given_names = {name: value for name, value in names.items() if value is not None}
-    for line in import_into(settings, Path(file).expanduser(), dry_run=dry_run, **given_names):
+    paths = [Path(file).expanduser() for file in files]
+    for line in import_into(settings, paths, dry_run=dry_run, **given_names):
         print(line)
     return 0
 
@@ -306,7 +307,7 @@ OUT = (export, archive, push, serve_model)
 
 COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__.replace("_", "-"): command for command in (*DAILY, *OUT)
-} | {"import": import_file}
+} | {"import": import_files}
 
 
 SECRET = ("_TOKEN", "_KEY", "_SECRET", "_URL")

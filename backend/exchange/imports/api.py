@@ -72,8 +72,8 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
 ) -> Json:
     """Make runs of a log of another trainer, or of an archive of this service, which is the body as it is.
 
-    Read are CSV, JSONL, Parquet, trainer_state.json and completions of TRL, logs and rollout dumps of verl,
-    TensorBoard event files, .wandb files, databases of Trackio, and zip or tar archives of all of these.
+    Read are what trainers print, notebooks, HTML, CSV, JSONL, Parquet, trainer_state.json, logs of verl,
+    dumps of completions, TensorBoard event files, .wandb files, databases of Trackio, and archives of these.
     """
     names = _names(mapping)
     for path, text in {"file": file, "name": name, "experiment": experiment, "variant": variant}.items():

@@ -5,9 +5,10 @@ and read like any other log. Event files of one directory are one run; completio
 """
 
 import os
+import re
 import struct
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Literal, NamedTuple
@@ -33,6 +34,20 @@ STEPS = ("checkpoint-", "global_step_", "step_")
 """Beginnings of directories that hold a state of the run above them."""
 PARTS = {"completions", "rollout", "rollouts", "rollout_data", "val", "validation", "validation_data", "eval"}
 """Directories that hold completions of the run above them."""
+NO_LOGS = (
+    ".py",
+    ".sh",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".cfg",
+    ".ini",
+    "wandb-summary.json",
+    "wandb-metadata.json",
+)
+"""Ends of names of files that hold text beside a log."""
+_OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
+"""Completions of one step, in directories of their own below the run's."""
 MERGED = {"tensorboard", "trl"}
 """Formats of which all files in one directory are one run."""
 
@@ -52,7 +67,8 @@ class Member(NamedTuple):
     @property
     def directory(self) -> str:
         """Directory of the run that this file describes, as text that is never opened."""
-        parts = list(PurePosixPath(self.name.replace("\\", "/")).parts[:-1])
+        name = _OF_A_STEP.sub("/x", self.name.replace("\\", "/"))
+        parts = list(PurePosixPath(name).parts[:-1])
         while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
             parts.pop()
         return "/".join(path_part for path_part in parts if path_part not in {"/", ".."})
@@ -157,6 +173,9 @@ def _read_all(
     """Logs of all files, and the others with the reason; raises TooMany as soon as they exceed a limit."""
     contents, unread = _Contents(), []
     for member in members:
+        if member.name.lower().endswith(NO_LOGS):
+            unread.append((member.name, "is code or a summary"))
+            continue
         path = file.sandbox.new_path()
         try:
             with path.open("w+b") as unpacked:
@@ -263,16 +282,29 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     """One log for each run: its event files together, the last state of TRL, completions beside them."""
     by_place: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
     alone, completions = [], list[LogInArchive]()
+    of_wandb = {
+        f"{log_file.member.directory}/files".lstrip("/")
+        for log_file in logs_in_archive
+        if log_file.kind == "wandb"
+    }
     for log_file in logs_in_archive:
+        if log_file.member.directory in of_wandb:
+            continue  # what was printed; the history of the run holds more
         if log_file.log.is_derived:
             completions.append(log_file)
         elif log_file.kind in MERGED:
             by_place[log_file.member.directory, log_file.kind].append(log_file)
+        elif log_file.kind == "csv" and log_file.log.origin == "tensorboard":  # one curve of a run
+            by_place[log_file.member.directory, f"csv {log_file.log.facts.name}"].append(log_file)
         else:
             alone.append(log_file)
     placed = [
         (log_files[0].member.directory, _merged(kind, log_files)) for (_, kind), log_files in by_place.items()
     ]
+    beside = Counter(log_file.member.directory for log_file in alone)
+    for log_file in alone:
+        if beside[log_file.member.directory] > 1:
+            log_file.log.facts.name = log_file.log.facts.name or PurePosixPath(log_file.member.name).stem
     placed += [(log_file.member.directory, log_file.log) for log_file in alone]
     placed += _add_completions(placed, completions)
     if len(placed) > MAX_RUNS:
@@ -284,6 +316,10 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
 
 
 def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
+    if kind.startswith("csv"):
+        for other in log_files[1:]:
+            log_files[0].log.table.append(other.log.table)
+        return log_files[0].log
     if kind == "tensorboard":
         return merged_events([log_file.log for log_file in log_files])
     best = max(

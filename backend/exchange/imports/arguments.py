@@ -16,7 +16,7 @@ NAMES = {
 
 def add_arguments(importing: argparse.ArgumentParser) -> None:
     """Add them to the parser."""
-    importing.add_argument("file", help="the log")
+    importing.add_argument("files", nargs="+", help="the log; several files, or a directory of logs")
     importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
     for name, meaning in NAMES.items():
         importing.add_argument(f"--{name}", help=meaning)

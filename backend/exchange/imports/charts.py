@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.exchange.imports.log import Facts, Log
-from backend.exchange.imports.table import Table, shown
+from backend.exchange.imports.table import BadLog, Table
 
 BOUNDS = ("__MIN", "__MAX")
+OWN = ("_step", "Step")
+"""Curves that only count."""
 _SEPARATOR = " - "
-MAX_NAMED = 5
 
 
 class ChartColumn(NamedTuple):
@@ -23,24 +24,24 @@ def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
     """Return the columns of a chart's file; empty for any other file."""
     names = set(header)
     bounded = [name for name in header if all(f"{name}{bound}" in names for bound in BOUNDS)]
-    if not bounded or not all(_SEPARATOR in name for name in bounded):
+    if not bounded or not all(_SEPARATOR in name for name in bounded) or "step" not in map(str.lower, header):
         return []
     return [ChartColumn(name, *name.split(_SEPARATOR, 1)) for name in bounded]
 
 
-def from_charts(table: Table, charts: Sequence[ChartColumn]) -> Log:
-    """Return the log of the run in a chart. Of several runs all columns stay, under their whole names."""
-    for chart in charts:
-        for bound in BOUNDS:
-            table.columns.pop(f"{chart.column}{bound}", None)
-    runs = list(dict.fromkeys(chart.run for chart in charts))
-    if len(runs) > 1:
-        named = ", ".join(map(shown, runs[:MAX_NAMED])) + (", ..." if len(runs) > MAX_NAMED else "")
-        note = (
-            f"The file holds curves of {len(runs)} runs ({named}): keep those of one, leave out the others."
-        )
-        return Log(table, Facts(notes=[note]), origin="wandb")
-    for chart in charts:
-        if chart.column in table.columns and chart.metric not in table.columns:
-            table.columns[chart.metric] = table.columns.pop(chart.column)
-    return Log(table, Facts(name=runs[0]), origin="wandb")
+def from_charts(table: Table, charts: Sequence[ChartColumn]) -> list[Log]:
+    """A log for each run of a chart, without the bounds of its curves and W&B's own counter."""
+    step = next(name for name in table.columns if name.lower() == "step")
+    logs = []
+    for run in dict.fromkeys(chart.run for chart in charts):
+        of_run = Table()
+        of_run.lines, of_run.columns[step] = table.lines, table.columns[step]
+        for chart in charts:
+            if chart.run == run and chart.metric not in OWN and len(table.columns[chart.column].values):
+                of_run.columns[chart.metric] = table.columns[chart.column]
+        if len(of_run.columns) > 1:
+            logs.append(Log(of_run, Facts(name=run), origin="wandb", step=step))
+    if not logs:
+        raise BadLog("has a chart's columns, but no values in them")
+    logs[0].table.bad = table.bad
+    return logs

@@ -1,9 +1,13 @@
-"""The command `import`: a log of this machine becomes a run, directly in the database."""
+"""The command `import`: logs of this machine become runs, directly in the database."""
 
-from collections.abc import Iterator
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from backend.base.errors import FieldError, InvalidRequest
 from backend.base.redaction import learn_secrets
@@ -15,22 +19,27 @@ from backend.exchange.imports.schemas import ImportAnswer
 from backend.storage.engine import open_engine, open_sessions
 
 MAX_SEED = 2**31
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".so")
+"""Ends of names of large files beside logs, which are none."""
 
 
 def import_into(
     settings: Settings,
-    path: Path,
+    paths: Sequence[Path],
     *,
     dry_run: bool,
     seed: str | None = None,
     run: str | None = None,
     **names: Any,
 ) -> Iterator[str]:
-    """Import the file and yield the lines of the report. Raises InvalidRequest if it cannot be imported."""
+    """Import a file, or several together, and yield the lines of the report.
+
+    Raises InvalidRequest if they cannot be imported.
+    """
     if seed is not None and not (seed.isdecimal() and int(seed) < MAX_SEED):
         raise InvalidRequest([FieldError("seed", f"is {seed!r:.40}; expected a whole number below 2^31")])
     request = replace(
-        ImportRequest(clean_text(path.name)[:200], dry_run=dry_run),
+        ImportRequest(clean_text(_label(paths))[:200], dry_run=dry_run),
         seed=None if seed is None else int(seed),
         runs=() if run is None else (run,),
         **names,
@@ -38,13 +47,44 @@ def import_into(
     learn_secrets(settings)
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with path.open("rb") as file:
+        with _opened(paths) as file:
             answer = import_any(open_sessions(engine), settings, file, request)
     except OSError as error:
-        raise InvalidRequest([FieldError("file", f"{path}: {error.strerror}")]) from None
+        raise InvalidRequest(
+            [FieldError("file", f"{error.filename or paths[0]}: {error.strerror}")]
+        ) from None
     finally:
         engine.dispose()
     yield from report_lines(answer)
+
+
+def _label(paths: Sequence[Path]) -> str:
+    """What the files are called together: the file's name, or that of the directory they are in."""
+    if len(paths) == 1:
+        return paths[0].resolve().name
+    return _common(paths).name or paths[0].name
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([path.resolve().parent for path in paths]))
+
+
+@contextmanager
+def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
+    """The file; several files and all logs of a directory are packed, as if they came as an archive."""
+    if len(paths) == 1 and not paths[0].is_dir():
+        with paths[0].open("rb") as file:
+            yield file
+        return
+    root = _common(paths)
+    with tempfile.TemporaryFile() as packed:
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in paths:
+                below = sorted(path.resolve().rglob("*")) if path.is_dir() else [path.resolve()]
+                for file_path in below:
+                    if not file_path.is_dir() and file_path.suffix not in WEIGHTS:
+                        archive.write(file_path, str(file_path.relative_to(root)))
+        yield packed
 
 
 def report_lines(answer: ImportAnswer) -> Iterator[str]:

@@ -6,17 +6,22 @@ from typing import IO, NamedTuple
 
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
+from backend.exchange.imports.console.read import read_console
+from backend.exchange.imports.dumps import is_dump, read_dump
+from backend.exchange.imports.guess import step_candidates
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import ImportSandbox, LogFile
 from backend.exchange.imports.parquet import read_parquet
+from backend.exchange.imports.runs import split_trainings
 from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tensorboard import read_tensorboard
-from backend.exchange.imports.text_formats import delimiter_of, read_csv, read_jsonl
+from backend.exchange.imports.text_formats import is_csv, read_csv, read_jsonl
 from backend.exchange.imports.trackio import read_trackio
 from backend.exchange.imports.trl import read_trl
-from backend.exchange.imports.verl import CONSOLE_LINE, read_verl_console, read_verl_file, read_verl_rollouts
+from backend.exchange.imports.verl import read_verl_file, read_verl_rollouts
 from backend.exchange.imports.wandb import read_wandb
+from backend.exchange.imports.web_pages import read_html, read_notebook
 from backend.rollouts.foreign import Split
 
 HEAD_BYTES = 65_536
@@ -35,6 +40,8 @@ class Format(NamedTuple):
     origin: str
     """As in `backend.runs.origin`."""
     read: Reader
+    restarts: bool = False
+    """Whether a file may hold several trainings, one behind the other."""
 
 
 HELD_OUT = re.compile(r"(?<![a-z])e?val")
@@ -46,18 +53,27 @@ def _validation(name: str) -> Split:
     return "eval" if HELD_OUT.search(name.lower()) else "train"
 
 
+_NOTEBOOK = re.compile(r'"(?:cells|nbformat|worksheets)"\s*:')
+_JSON = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$)""")
+"""Beginnings of JSON; Python's dicts and the times of loggers begin otherwise."""
+_PAGE = re.compile(r"<(?:table|html|!doctype|head|body)\b", re.IGNORECASE)
+
 FORMATS: dict[str, Format] = {
-    "csv": Format("CSV with a header", "csv", read_csv),
-    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
+    "csv": Format("CSV with a header", "csv", read_csv, restarts=True),
+    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl, restarts=True),
     "parquet": Format("Parquet", "parquet", read_parquet),
     "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file)]),
-    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)]),
+    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)], restarts=True),
     "verl-rollouts": Format(
         "verl rollout dump",
         "verl",
         lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
-    "verl-console": Format("verl console output", "verl", lambda file: [read_verl_console(file)]),
+    "rollouts": Format("dump of completions", "jsonl", lambda file: [read_dump(file)]),
+    "console": Format("printed lines of metrics", "text", read_console, restarts=True),
+    "verl-console": Format("verl console output", "verl", read_console, restarts=True),
+    "notebook": Format("Jupyter notebook", "text", read_notebook, restarts=True),
+    "html": Format("HTML page with a table", "text", read_html, restarts=True),
     "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
     "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
     "trackio": Format("Trackio database", "trackio", read_trackio),
@@ -104,16 +120,21 @@ def detect(file: IO[bytes]) -> str:
 
 def _text_format(head: str) -> str:
     text = head.lstrip()
-    first = text.split("\n", 1)[0].rstrip()
+    first, _, following = text.partition("\n")
     if text.startswith("{") and '"log_history"' in head and not _is_object(first):
         return "trl"
-    if text.startswith(("{", "[")):
-        return _json_format(first)
-    if any(CONSOLE_LINE.search(line) for line in head.split("\n")):
-        return "verl-console"
-    if delimiter_of(first) is not None:
-        return "csv"
-    raise BadLog(f"is text of an unknown kind; {_format_titles()} are read")
+    if text.startswith("{") and _NOTEBOOK.search(head):
+        return "notebook"
+    if _JSON.match(text) and _may_be_json(first.rstrip(), following):
+        return _json_format(first.rstrip())
+    if text.startswith("<") and _PAGE.search(head):
+        return "html"
+    return "csv" if is_csv(first, following) else "console"
+
+
+def _may_be_json(first: str, following: str) -> bool:
+    """Whether text that begins like JSON goes on like it; `[0] step=1` does not."""
+    return not following or first[-1] in "{[,]}" or _is_json(first)
 
 
 def _json_format(first: str) -> str:
@@ -122,14 +143,21 @@ def _json_format(first: str) -> str:
         return "trl"
     if row.keys() >= ROLLOUT:
         return "verl-rollouts"
+    if is_dump(row):
+        return "rollouts"
     return "verl" if isinstance(row.get("data"), dict) and "step" in row else "jsonl"
 
 
 def _is_object(text: str) -> bool:
+    return _is_json(text) and isinstance(parse(text), dict)
+
+
+def _is_json(text: str) -> bool:
     try:
-        return isinstance(parse(text), dict)
+        parse(text)
     except ValueError:
         return False
+    return True
 
 
 def _format_titles() -> str:
@@ -150,6 +178,9 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     chosen = format_name or detect(file.content)
     file.content.seek(0)
     logs = FORMATS[chosen].read(file)
+    if len(logs) == 1 and FORMATS[chosen].restarts and logs[0].completions is None:
+        candidates = [logs[0].step] if logs[0].step else step_candidates(logs[0].table)[:1]
+        logs = [part for step in candidates for part in split_trainings(logs[0], step)] or logs
     for log in logs:
         log.origin = log.origin or FORMATS[chosen].origin
         log.redact()

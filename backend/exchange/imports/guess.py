@@ -1,17 +1,22 @@
 """Guesses about a table: which column counts the steps, and what another one may be, by its values."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
 
-from backend.config.metrics import canonical_name, find_metric
+from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import Floats, Ints, Table, is_whole
 
 STEP_NAMES = (
-    "train/global_step", "training/global_step", "trainer/global_step", "global_step", "global step", "step",
-    "steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "train/step",
+    "train/global_step", "training/global_step", "trainer/global_step", "global_step", "global step",
+    "rollout/step", "train/step", "trainer/step", "train_step", "training_step", "step", "steps",
+    "global_steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "rollout_id",
 )  # fmt: skip
 """Names of columns that count steps, the surest first: W&B's own `_step` counts calls of its log function."""
+
+TOGETHER = ("rollout/step", "train/step", "eval/step")
+"""Columns of one trainer that count the same steps, each in rows of its own."""
 
 STEPS_AT_LEAST = 0.5
 """Share of a column's values that must be whole numbers for it to count steps."""
@@ -21,13 +26,9 @@ def step_candidates(table: Table) -> list[str]:
     """Columns that may count the steps, the surest first: by name, then those that only rise."""
     lower = {name.lower(): name for name in table.columns}
     named = [lower[name] for name in STEP_NAMES if name in lower]
-    unnamed = [name for name in table.columns if name.strip() and name not in named and not _is_metric(name)]
+    unnamed = [name for name in table.columns if name.strip() and name not in named and not is_known(name)]
     rising = [name for name in unnamed if _rises(table, name)]
     return [name for name in named if _counts(table, name)] + rising
-
-
-def _is_metric(name: str) -> bool:
-    return canonical_name(name) is not None or find_metric(name) is not None
 
 
 def _counts(table: Table, name: str) -> bool:
@@ -48,15 +49,30 @@ def steps_of(table: Table, name: str | None) -> Ints:
     if name is None:
         return np.arange(1, len(table) + 1, dtype=np.int64)
     steps = np.full(len(table), -1, dtype=np.int64)
-    rows, values = table.columns[name].numbers()
-    valid = is_whole(values)
-    steps[rows[valid]] = values[valid].astype(np.int64)
+    names = [name, *(other for other in TOGETHER if other != name)] if name.lower() in TOGETHER else [name]
+    for column in reversed([table.columns[name] for name in names if name in table.columns]):
+        rows, values = column.numbers()
+        valid = is_whole(values)
+        steps[rows[valid]] = values[valid].astype(np.int64)
     return steps
 
 
 def is_step_name(name: str) -> bool:
     """Return whether a column of this name counts something that is no metric."""
     return name.lower() in STEP_NAMES
+
+
+_NEVER_SUGGESTED = re.compile(
+    r"epoch|progress|percent|time|elapsed|eta\b|runtime|remaining|memory|step|iter|format|length|tokens|seed"
+    r"|version|util|ratio|clip|frac",
+    re.IGNORECASE,
+)
+"""Words in the name of a column that is no accuracy, however its values rise."""
+
+
+def may_be_suggested(column: str) -> bool:
+    """Whether the name of a column leaves open what it is."""
+    return _NEVER_SUGGESTED.search(column) is None
 
 
 class Suggestion(NamedTuple):

@@ -1,27 +1,32 @@
 """Plans of imports: what of a log is taken, under which name, and what is left out and why."""
 
-import re
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from backend.base.errors import FieldError, InvalidRequest
-from backend.config.metrics import canonical_name, find_metric
+from backend.config.metrics import find_metric
 from backend.exchange.imports.completions import Completions
-from backend.exchange.imports.guess import is_step_name, step_candidates, steps_of, suggestion
+from backend.exchange.imports.guess import (
+    is_step_name,
+    may_be_suggested,
+    step_candidates,
+    steps_of,
+    suggestion,
+)
 from backend.exchange.imports.log import Log
+from backend.exchange.imports.names import PERCENT, Naming, is_accuracy, names_of
 from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, shown
 from backend.metrics.store import NAME
 
 MAX_METRICS = 1_000
-MAX_CHARACTERS = 128
-"""Maximum number of characters in a metric's name."""
 LATEST = 1e11
 """Seconds since 1970, in the year 5138: what is larger is no such time."""
+INTERLEAVED = 4
+"""One fall of the step in so many rows: several processes wrote them, each in its own order."""
 ROW_NUMBER = ""
 """Name used in place of a step column if rows are counted instead."""
 
@@ -60,6 +65,14 @@ class Restart(NamedTuple):
     after: int
 
 
+class Placed(NamedTuple):
+    """Where each row stands."""
+
+    steps: Ints
+    """-1 for a row without a step."""
+    passes: Ints
+
+
 class Series(NamedTuple):
     """The points of one metric: steps that rise, one value each."""
 
@@ -80,7 +93,9 @@ class Plan:
     restarts: list[Restart] = field(default_factory=list)
     restart_count: int = 0
     replaced: int = 0
-    """Values that a later one of the same step replaces."""
+    """Values that a later one of the same step replaces, as after a resume."""
+    merged: int = 0
+    """Values that share their step with others, of which the mean is taken."""
 
     @property
     def points(self) -> int:
@@ -114,13 +129,19 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     _check_choice(table, chosen, mapping)
     plan = Plan(log, chosen, candidates)
     steps = steps_of(table, chosen or None)
+    passes = _passes(steps)
     _note_rows(plan, steps)
     _read_times(log)
-    taken: set[str] = set()
+    metrics = {
+        column: table.columns[column].numbers()[1]
+        for column in table.columns
+        if column != chosen and not _left_out(plan, column, mapping.get(column))
+    }
+    names = names_of(metrics, mapping)
+    taken = set[str]()
     for column in table.columns:
         if column != chosen:
-            reserved = taken | ({*mapping.values()} if column not in mapping else set())
-            decision, series = _decide(plan, column, steps, mapping.get(column), reserved)
+            decision, series = _decide(plan, column, Placed(steps, passes), mapping.get(column), names, taken)
             plan.decisions.append(decision)
             if series is not None:
                 plan.series[decision.metric] = series
@@ -128,6 +149,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     if not plan.series:
         raise BadLog(_nothing(plan))
     plan.decisions = _with_suggestions(plan, mapping)
+    _note_columns(plan, is_guessed=step is None)
     plan.series |= {
         name: series for name, series in text_series(log.completions).items() if name not in taken
     }
@@ -142,6 +164,7 @@ def _with_suggestions(plan: Plan, mapping: Names) -> list[Decision]:
         decision.column: guessed
         for decision in plan.decisions
         if decision.metric and decision.column not in mapping and find_metric(decision.metric) is None
+        if may_be_suggested(decision.column)
         if (guessed := suggestion(plan.series[decision.metric].values)) is not None
     }
     counts = Counter(guessed.metric for guessed in guesses.values())
@@ -224,22 +247,39 @@ def _possible(time: float | None) -> float | None:
 
 
 def _decide(
-    plan: Plan, column: str, steps: Ints, wanted_name: str | None, taken: set[str]
+    plan: Plan,
+    column: str,
+    placed: Placed,
+    wanted_name: str | None,
+    names: Mapping[str, Naming],
+    taken: Container[str],
 ) -> tuple[Decision, Series | None]:
     table_column = plan.log.table.columns[column]
     if reason := _left_out(plan, column, wanted_name):
         return Decision(column, "", "dropped", len(table_column.values), reason), None
-    series, replaced = _series(plan.log.table, column, steps)
+    series, replaced, merged = _series(plan.log.table, column, placed)
     if not len(series.steps):
         return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
-    name, reason = (wanted_name, "named by you") if wanted_name else metric_name(column, taken)
+    name, reason = names[column]
     if name in taken:
         reason = f"another column is already called {name}"
         return Decision(column, "", "dropped", len(series.steps), reason), None
     plan.replaced += replaced
-    is_same = name == column
-    state: State = "taken" if is_same else "renamed"
-    return Decision(column, name, state, len(series.steps), "" if is_same else reason), series
+    plan.merged += merged
+    series = _fractions(plan, column, name, series)
+    state: State = "taken" if name == column else "renamed"
+    return Decision(column, name, state, len(series.steps), reason), series
+
+
+def _fractions(plan: Plan, column: str, metric: str, series: Series) -> Series:
+    """The series, as fractions if it is an accuracy in percent."""
+    finite = series.values[np.isfinite(series.values)]
+    if not is_accuracy(metric) or not len(finite) or finite.min() < 0 or not 1 < finite.max() <= PERCENT:
+        return series
+    plan.log.facts.notes.append(
+        f"{shown(column)} is in percent, up to {finite.max():.4g}: {metric} holds it as fractions."
+    )
+    return Series(series.steps, series.values / PERCENT)
 
 
 def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
@@ -262,35 +302,53 @@ def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
     return ""
 
 
-def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
-    """Return the last value of each step, in the order of steps; and how many values were replaced by it."""
-    rows, values = table.columns[column].numbers()
-    steps_of_values = steps[rows]
-    steps_of_values, values = steps_of_values[steps_of_values >= 0], values[steps_of_values >= 0]
-    if not (steps_of_values[1:] > steps_of_values[:-1]).all():
-        order = np.argsort(steps_of_values, kind="stable")
-        steps_of_values, values = steps_of_values[order], values[order]
-        is_last = np.append(steps_of_values[1:] != steps_of_values[:-1], True)[: len(steps_of_values)]
-        return Series(steps_of_values[is_last], values[is_last]), int(len(steps_of_values) - is_last.sum())
-    return Series(steps_of_values, values), 0
+def _passes(steps: Ints) -> Ints:
+    """Number of the pass of each row: a later pass, as after a resume, replaces the steps of an earlier one.
 
-
-def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
-    """(our name, why it differs). A name that another column has here already is not given twice.
-
-    A name of ours that would be too long to store is not given: the column keeps its own, cut.
+    Where the step goes back all the time, several processes wrote the rows, and all are of one pass.
     """
-    ours = canonical_name(column)
-    if ours is not None and ours not in taken:
-        ours = re.sub(r"[^\w./@-]+", "_", ours)
-        if NAME.fullmatch(ours):
-            return ours, "the same quantity"
-    clean = re.sub(r"[^\w./@-]+", "_", column)
-    if len(clean) > MAX_CHARACTERS:
-        mark = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
-        cut = f"{clean[: MAX_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
-        return cut, f"a name has at most {MAX_CHARACTERS} characters"
-    return clean, "only letters, digits and _ . / @ - stand in a name"
+    placed = np.flatnonzero(steps >= 0)
+    passes = np.zeros(len(steps), np.int64)
+    is_back = np.diff(steps[placed]) < 0
+    if is_back.sum() * INTERLEAVED < len(placed):
+        passes[placed[1:]] = np.cumsum(is_back)
+    return passes
+
+
+def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int]:
+    """(value of each step, how many values a later pass replaces, how many share their step with others)."""
+    rows, values = table.columns[column].numbers()
+    is_placed = placed.steps[rows] >= 0
+    rows, values = rows[is_placed], values[is_placed]
+    steps = placed.steps[rows]
+    if (steps[1:] > steps[:-1]).all():
+        return Series(steps, values), 0, 0
+    passes = placed.passes[rows]
+    order = np.lexsort((np.arange(len(rows)), passes, steps))
+    steps, passes, values = steps[order], passes[order], values[order]
+    begins = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(passes) != 0)))
+    sizes = np.diff(np.append(begins, len(steps)))
+    is_last = np.append(np.diff(steps[begins]) != 0, True)
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = np.where(sizes > 1, np.add.reduceat(values, begins) / sizes, values[begins])
+    differ = np.fmax.reduceat(values, begins) != np.fmin.reduceat(values, begins)
+    means = np.where(differ, means, values[begins])
+    merged = int(sizes[is_last & (sizes > 1) & differ].sum())
+    return Series(steps[begins[is_last]], means[is_last]), int(sizes[~is_last].sum()), merged
+
+
+def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
+    """Sentences on what a reader would not expect of the columns and steps."""
+    notes = plan.log.facts.notes
+    if is_guessed and plan.step == ROW_NUMBER and len(plan.log.table) > 1:
+        notes.append("No column counts the steps: the rows are counted in their order, from 1.")
+    if plan.merged:
+        notes.append(f"{plan.merged:,} values share their step with others of their column: the mean counts.")
+    for decision in plan.decisions:
+        if decision.metric and np.isnan(plan.series[decision.metric].values).all():
+            notes.append(f"{shown(decision.column)} is never a number: it is NaN in every row.")
+    twice = [decision for decision in plan.decisions if decision.reason.partition(" is already ")[1]]
+    notes += [f"{shown(decision.column)}: {decision.reason}." for decision in twice[:MAX_SHOWN]]
 
 
 def _nothing(plan: Plan) -> str:

@@ -26,7 +26,9 @@ def split_runs(log: Log) -> list[Log]:
     if not distinct:
         return [log]
     places = {key: number for number, key in enumerate(distinct)}
-    tables = _split(log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels))
+    tables = split_table(
+        log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels)
+    )
     tables[0].bad = log.table.bad
     logs = [
         _log(log, table, dict(zip(labels, key, strict=True)))
@@ -35,8 +37,8 @@ def split_runs(log: Log) -> list[Log]:
     return _named(logs)
 
 
-def _split(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
-    """Return a table per run, without the columns that distinguish the runs."""
+def split_table(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
+    """Return a table per run, without the columns that distinguish the runs; a row of run -1 is left out."""
     tables = [Table() for _ in range(runs)]
     lines = np.frombuffer(table.lines, np.int64)
     row_in_run = np.empty(len(lines), np.int64)
@@ -76,4 +78,38 @@ def _named(logs: list[Log]) -> list[Log]:
             facts = log.facts
             if names.count(facts.name) > 1 and facts.seed is not None:
                 facts.variant, facts.name = facts.name, f"{facts.name} seed {facts.seed}".strip()
+    return logs
+
+
+MIN_ROWS = 5
+"""Rows of a training before a second one begins in the same file."""
+
+
+def split_trainings(log: Log, step: str) -> list[Log]:
+    """A log per training where the steps of a file begin anew; a step that goes back less is a resume."""
+    rows, values = log.table.columns[step].numbers()
+    first = float(np.nanmin(values)) if len(values) else 0.0
+    backward = np.flatnonzero(np.diff(values) < 0) + 1
+    begins = [int(place) for place in backward if values[place] <= first]
+    parts = np.diff([0, *begins, len(values)])
+    if not begins or len(backward) > 1 + len(values) // 20 or parts.min() < MIN_ROWS or len(parts) > MAX_RUNS:
+        return [log]
+    numbers = np.zeros(len(log.table), np.int64)
+    for begin in begins:
+        numbers[rows[begin] :] += 1
+    tables = split_table(log.table, numbers, len(parts), set())
+    tables[0].bad = log.table.bad
+    note = (
+        f"The steps begin anew {len(begins)} times: these are {len(parts)} trainings, each a run of its own."
+    )
+    logs = [
+        Log(
+            table,
+            replace(log.facts, name=f"{log.facts.name} training {number}".strip(), notes=[*log.facts.notes]),
+            log.origin,
+            log.step,
+        )
+        for number, table in enumerate(tables, 1)
+    ]
+    logs[0].facts.notes.append(note.replace(" 1 times", " once"))
     return logs

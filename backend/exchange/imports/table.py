@@ -1,5 +1,6 @@
 """Tables of logged values: what every format is read into, in the order in which the log was written."""
 
+import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -206,11 +207,17 @@ def is_whole(values: Floats) -> NDArray[np.bool_]:
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 
 
+OF_STEPS = ("global_step/max_steps", "step", "iteration")
+_COUNT = re.compile(r"\s*(\d{1,10})\s*/\s*\d{1,10}\s*")
+
+
 def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
     """Cells of a nested row: {"train": {"loss": 1}} holds `train/loss`. Lists stay as they are."""
     for key, value in document.items():
         name = f"{prefix}/{key}" if prefix else key
         if type(value) is dict and depth < 4:
             yield from flat(value, name, depth + 1)
+        elif type(value) is str and key in OF_STEPS and (match := _COUNT.fullmatch(value)):
+            yield "global_step", float(match[1])  # "5/400" of ms-swift
         else:
             yield name, value

@@ -1,19 +1,36 @@
 """Generic text logs: CSV with a header, and JSONL with an object a line."""
 
 import csv
-from collections.abc import Iterator
-from typing import IO, Any
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+from typing import IO, Any, NamedTuple
 
+from backend.config.metrics import ALIASES, LOGGER_PREFIX
 from backend.exchange.imports.charts import chart_columns, from_charts
-from backend.exchange.imports.lines import document, parse, text_lines
-from backend.exchange.imports.log import Log
+from backend.exchange.imports.lines import LINE_BYTES, document, parse, text_lines
+from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MAX_COLUMNS, BadLog, Table, flat, shown
+from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, flat, shown
 
 DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
 MAX_LABEL = 200
+MAX_LONG_COLUMNS = 12
+_KEYS = ("key", "metric", "metric_name", "tag", "name")
+"""Columns that name the metric of a row's value."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_IN_TEXT = re.compile(r"[={}]|: \S")
+"""Signs in printed lines that names of columns lack."""
+_TENSORBOARD = {"wall time", "step", "value"}
+_WITH_SLASHES = {
+    f"{prefix}{alias}".replace("/", "_").lower(): f"{prefix}{alias}"
+    for alias in ALIASES
+    for prefix in ("", LOGGER_PREFIX)
+}
+"""Names of curves by what they become in the name of a file."""
 
 _SERVICE = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
@@ -23,6 +40,28 @@ def delimiter_of(header: str) -> str | None:
     """Separator of the columns of a header; None if there is none."""
     best = max(DELIMITERS, key=header.count)
     return best if best in header else None
+
+
+def is_csv(header: str, rows: str) -> bool:
+    """Whether a text begins like a table with a header: names, and below them as many cells with a number."""
+    delimiter = delimiter_of(header)
+    if delimiter is None or "\r" in header.rstrip():
+        return False
+    names = _cells(header, delimiter)
+    if any(_IN_TEXT.search(name) or len(name) > MAX_NAME for name in names):
+        return False
+    cells = _cells(rows.lstrip("\r\n").partition("\n")[0], delimiter)
+    if not cells:
+        return True
+    are_values = cells[0] == "" or any(_is_number(cell) or _is_date(cell) for cell in cells)
+    return are_values or (len(cells) == len(names) and not any(" " in name for name in names))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])]
+    except csv.Error:
+        return line.split(delimiter)
 
 
 def read_csv(file: LogFile) -> list[Log]:
@@ -38,9 +77,11 @@ def read_csv(file: LogFile) -> list[Log]:
         labels = [
             (header.index(name), table.labels.setdefault(name, [])) for name in LABELS if name in header
         ]
+        named_values = long_form(header)
         for row in reader:
             if len(row) == len(header):
-                table.add(reader.line_num, zip(header, row, strict=True))
+                cells = zip(header, row, strict=True)
+                table.add(reader.line_num, named_values.cells(dict(cells)) if named_values else cells)
                 for column, texts in labels:
                     texts.append(row[column])
             elif row:
@@ -48,8 +89,45 @@ def read_csv(file: LogFile) -> list[Log]:
     except csv.Error as error:
         raise BadLog(f"is not CSV: line {reader.line_num}: {error}") from None
     if charts := chart_columns(header):
-        return [from_charts(table, charts)]
+        return from_charts(table, charts)
+    if set(map(str.lower, header)) == _TENSORBOARD:
+        return [_named_by_file(table, header, file.name)]
     return split_runs(Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else ""))
+
+
+class LongForm(NamedTuple):
+    """Columns of a table with one value a row, such as an export of MLflow."""
+
+    key: str
+    value: str
+    step: str
+
+    def cells(self, row: dict[str, Any]) -> list[tuple[str, Any]]:
+        """The cells of a row under the name of its metric."""
+        others = [(name, value) for name, value in row.items() if name not in {self.key, self.value}]
+        name = row.get(self.key)
+        return [*others, (name, row.get(self.value))] if isinstance(name, str) and name else others
+
+
+def long_form(names: Iterable[str]) -> LongForm | None:
+    """The columns of a table in the long form; None for any other."""
+    by_lower = {name.lower(): name for name in names}
+    key = next((by_lower[name] for name in _KEYS if name in by_lower), None)
+    if key is None or not by_lower.keys() >= {"value", "step"} or len(by_lower) > MAX_LONG_COLUMNS:
+        return None
+    return LongForm(key, by_lower["value"], by_lower["step"])
+
+
+def _named_by_file(table: Table, header: list[str], file: str) -> Log:
+    """The curve of a TensorBoard export, whose run and tag only the name of the file tells."""
+    run, _, tag = PurePath(file).stem.rpartition("-tag-")
+    value = next(name for name in header if name.lower() == "value")
+    if value in table.columns:
+        table.columns[_WITH_SLASHES.get(tag.lower(), tag or "value")] = table.columns.pop(value)
+    if time := next((name for name in header if name.lower() == "wall time"), None):
+        table.columns["wall_time"] = table.columns.pop(time)
+    name = run.removeprefix("run-")
+    return Log(table, Facts(name=name), origin="tensorboard")
 
 
 def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
@@ -71,6 +149,10 @@ def _checked_header(cells: list[str]) -> list[str]:
     return names
 
 
+def _is_date(text: str) -> bool:
+    return _DATE.match(text) is not None
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -87,7 +169,8 @@ def read_jsonl(file: LogFile) -> list[Log]:
             if name in row:
                 texts = table.labels.setdefault(name, [""] * len(table))
                 texts.append(_label(row[name]))
-        table.add(line, flat(row))
+        named_values = long_form(row)
+        table.add(line, named_values.cells(row) if named_values else flat(row))
         for texts in table.labels.values():
             texts.extend([""] * (len(table) - len(texts)))
     return split_runs(Log(table, origin="wandb" if len(_SERVICE & table.columns.keys()) > 1 else ""))
@@ -97,16 +180,19 @@ def _label(value: Any) -> str:
     return "" if value is None or isinstance(value, dict | list) else str(value)[:MAX_LABEL]
 
 
-def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, object) of each line that holds one; others are named in the table's bad lines."""
+def records(
+    file: IO[bytes], table: Table, *, are_lines: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, object) of each line that holds one; others are named in the table's bad lines.
+
+    A document of several lines, with a list of such objects in it, is read too unless they `are_lines`.
+    """
     file.seek(0)
     if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        rows = document(file)
-        for number, row in enumerate(rows, 1):
-            if isinstance(row, dict):
-                yield 0, row
-            else:
-                table.bad.add(0, f"item {number} is not an object")
+        yield from _items(document(file), table)
+        return
+    if not are_lines and (whole := _one_document(file)) is not None:
+        yield from _items(whole, table)
         return
     for line, text in text_lines(file):
         if not text.strip():
@@ -120,3 +206,40 @@ def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]
             yield line, row
         else:
             table.bad.add(line, "is not a JSON object")
+
+
+def _items(rows: list[Any], table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, dict):
+            yield 0, row
+        else:
+            table.bad.add(0, f"item {number} is not an object")
+
+
+def _one_document(file: IO[bytes]) -> list[Any] | None:
+    """The rows of a document: a list in it, or its columns; None for a file of an object a line."""
+    file.seek(0)
+    first = file.readline(LINE_BYTES)
+    is_line = first.rstrip().endswith(b"}")
+    if is_line and file.readline(LINE_BYTES).strip():
+        return None
+    whole = document(file)
+    if not isinstance(whole, dict):
+        return None
+    lists = {name: value for name, value in whole.items() if isinstance(value, list) and value}
+    rows = [value for value in lists.values() if _is_row_of_metrics(value[0])]
+    if rows:
+        return max(rows, key=len)
+    length = max(map(len, lists.values()), default=0)
+    columns = {name: value for name, value in lists.items() if len(value) == length > 1}
+    if any(map(is_known, columns)):
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if is_line:
+        return [whole]
+    raise BadLog("is one JSON document without a list of metrics")
+
+
+def _is_row_of_metrics(row: Any) -> bool:
+    return isinstance(row, dict) and (
+        long_form(row) is not None or any(is_known(name) for name, _ in flat(row))
+    )

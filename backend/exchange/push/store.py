@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
 from backend.base.text import clean_text
 from backend.exchange.imports.guess import is_step_name
-from backend.exchange.imports.plan import MAX_METRICS, TIMES, metric_name
+from backend.exchange.imports.names import metric_name
+from backend.exchange.imports.plan import MAX_METRICS, TIMES
 from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.exchange.push.schemas import (
     PROCESS_DIGITS,

@@ -11,8 +11,9 @@ import { lookup } from '../lib/lookup.js';
 
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
-const KINDS = `CSV, JSONL or Parquet; a trainer_state.json or completions of TRL; logs or rollouts of verl;
-  a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such files; or a run's archive`;
+const KINDS = `what a trainer prints, a notebook or a table; CSV, JSONL or Parquet; a trainer_state.json of TRL;
+  dumps of completions; a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such
+  files; or a run's archive`;
 
 /** The parameters of the request: only choices that differ from the service's guess. */
 const parametersOf = (file, { names, steps, mapping, runs }) => ({

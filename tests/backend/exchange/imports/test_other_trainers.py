@@ -58,7 +58,7 @@ def points(plan, metric):
         ("events.out.tfevents", "tensorboard"),
         ("run.wandb", "wandb"),
         ("verl.jsonl", "verl"),
-        ("verl_console.txt", "verl-console"),
+        ("verl_console.txt", "console"),
     ],
 )
 def test_a_log_is_known_by_its_content(name, kind):
@@ -104,8 +104,8 @@ def test_a_file_of_verl_reads_the_same_as_its_console():
         assert points(console, metric) == points(file, metric), metric
         assert list(points(file, metric)) == [1, 2, 3], metric
     assert math.isnan(points(file, "kl/k3")[3])
-    assert points(file, "eval/accuracy/gsm8k") == {3: 0.25}
-    assert console.log.facts.notes == ["5 other lines of output were passed over."]
+    assert points(file, "eval/accuracy") == {3: 0.25}
+    assert console.log.facts.notes[0] == "5 other lines of output were passed over."
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,13 @@ def points(plan, metric):
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
+def curve_table(**columns):
+    """A CSV with these columns, a step a row."""
+    rows = zip(*columns.values(), strict=True)
+    lines = [["step", *columns], *([step, *row] for step, row in enumerate(rows, 1))]
+    return "\n".join(",".join(map(str, line)) for line in lines) + "\n"
+
+
 def decided(plan):
     """{column: (state, name or reason)}."""
     return {column.column: (column.state, column.metric or column.reason) for column in plan.decisions}
@@ -124,11 +131,19 @@ def test_nan_and_infinities_are_values_and_empty_cells_are_none():
     assert str(points(planned(jsonl), "a")) == "{1: nan, 2: inf}"
 
 
-def test_the_last_value_of_a_step_counts_and_a_restart_is_reported():
-    plan = planned("step,loss\n1,1\n2,2\n3,3\n2,20\n3,30\n3,31\n4,4\n")
-    assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4}
+def test_values_after_a_restart_replace_earlier_ones_and_of_one_step_the_mean_counts():
+    plan = planned("step,loss\n1,1\n2,2\n3,3\n2,20\n3,30\n3,32\n4,4\n5,5\n")
+    assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4, 5: 5}
     assert [tuple(restart) for restart in plan.restarts] == [(5, 3, 2)]
-    assert plan.replaced == 3
+    assert (plan.replaced, plan.merged) == (2, 2)
+    assert plan.log.facts.notes == ["2 values share their step with others of their column: the mean counts."]
+
+
+def test_of_ranks_that_write_in_turns_the_mean_counts():
+    rows = "".join(f"{step},{rank}\n" for step in range(1, 9) for rank in (0, 1))
+    swapped = "".join(f"{step + late},{late}\n" for step in range(1, 9) for late in (1, 0))
+    for text in (rows, swapped):
+        assert points(planned("step,loss\n" + text), "loss/total")[4] == 0.5
 
 
 def test_bad_rows_and_cells_are_named_by_line():
@@ -173,12 +188,13 @@ def test_a_chart_of_one_run_that_wandb_exports_is_read():
     assert (plan.log.origin, plan.log.facts.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
 
 
-def test_of_a_chart_of_several_runs_the_user_keeps_one():
+def test_each_run_of_a_chart_is_a_run():
     further_columns = ",new - train/reward,new - train/reward__MIN,new - train/reward__MAX"
-    text = CHART.format(more=further_columns) + "10,0.5,0.5,0.5,1,1,1\n"
-    assert "curves of 2 runs ('base', 'new')" in planned(text).log.facts.notes[0]
-    plan = planned(text, mapping={"base - train/reward": "", "new - train/reward": "reward/mean"})
-    assert {name: points(plan, name) for name in plan.series} == {"reward/mean": {10: 1.0}}
+    logs = read_logs(io.BytesIO((CHART.format(more=further_columns) + "10,0.5,0.5,0.5,1,1,1\n").encode()))[1]
+    assert {log.facts.name: points(plan_import(log), "reward/mean") for log in logs} == {
+        "base": {10: 0.5},
+        "new": {10: 1.0},
+    }
 
 
 def test_a_column_that_is_called_step_and_holds_words_counts_nothing():
@@ -215,15 +231,16 @@ HOSTILE = {
     "is damaged: Parquet file size is": [b"PAR1\x15\x04"],
     "is damaged: File is not a zip file": [b"PK\x03\x04"],
     "is a binary file of an unknown kind": [b"\x00\x01\x02" * 100, b"step,loss\n1,\x00\n"],
-    "is text of an unknown kind": [b"hello there\n", b"<html></html>"],
+    "has no metrics: no line such as": [b"hello there\n", b"{'a': __import__('os').getcwd()}\n" * 9],
+    "is an HTML page without a table": [b"<html></html>"],
     "has two columns of the name 'a'": [b"a,a\n1,2\n"],
     "has no header": [b"1,2\n3,4\n"],
-    "has no rows": [b"step,loss\n", b"{\n", b"[]", b'[1, "x"]', b'"text",\n'],
+    "has no rows": [b"step,loss\n", b"[]", b'[1, "x"]', b'"text",\n'],
     "has no metric": [b"step,name\n1,x\n", b'{"step": 1, "a": [1]}\n'],
     "has a line of more than": [b"step,loss\n1," + b"9" * 5_000_000],
     "has more than 2,000 columns": [json.dumps({f"c{n}": n for n in range(3000)}).encode()],
     "has a column whose name has": [b'{"' + b"n" * 600 + b'": 1}\n'],
-    "is not complete JSON": [b'[{"step": 1, "a": 1},', b"[" * 100_000],
+    "is not complete JSON": [b"{\n", b'[{"step": 1, "a": 1},', b"[" * 100_000],
     "is not CSV": [b'step,loss\n1,"2\n3,4\n'],
 }  # fmt: skip
 
@@ -328,18 +345,12 @@ def test_csv_keeps_every_value(log):
     check_round_trip(log, "\n".join(lines) + "\n")
 
 
-def columns_of(**columns):
-    """A CSV with these columns of twenty values."""
-    rows = zip(range(1, 21), *columns.values(), strict=True)
-    return "\n".join(",".join(map(str, row)) for row in [("step", *columns), *rows]) + "\n"
-
-
 RISING = [step / 40 for step in range(20)]
 RATES = [1e-6 * (20 - step) for step in range(20)]
 
 
 def suggested(**columns):
-    plan = planned(columns_of(**columns))
+    plan = planned(curve_table(**columns))
     assert all(column.metric == column.column for column in plan.decisions)  # nothing is applied
     return {column.column: column.suggestion for column in plan.decisions if column.suggestion}
 
@@ -369,12 +380,12 @@ def test_other_values_suggest_nothing(values):
 
 def test_two_columns_that_look_alike_and_a_metric_that_is_there_suggest_nothing():
     assert suggested(one=RISING, two=RISING) == {}
-    plan = planned(columns_of(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
+    plan = planned(curve_table(accuracy=RISING, hits=RISING).replace("accuracy", "reward/accuracy"))
     assert [column.suggestion for column in plan.decisions] == ["", ""]
 
 
 def test_a_suggestion_is_taken_by_the_mapping_alone():
-    plan = planned(columns_of(hits=RISING), mapping={"hits": "reward/accuracy"})
+    plan = planned(curve_table(hits=RISING), mapping={"hits": "reward/accuracy"})
     assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")
 
 

@@ -1,0 +1,131 @@
+"""Forms of lines with metrics: verl's, `name: value` pairs, cells of a table, and what names a step."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+LONGEST_LINE = 8_000
+"""Characters of a line of pairs or of a table; a longer one is text."""
+NUMBER = (
+    r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)\b"
+)
+
+_WORDS = ("step", "epoch", "iter", "update", "episode", "rollout")
+_NUMBERED = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
+_STEP = re.compile(
+    r"(?<![A-Za-z_])(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout)"
+    r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,10})(?:\s?/\s?(\d{1,10}))?(?![\d]*\.\d|\d|\w)",
+    re.IGNORECASE,
+)
+_COUNTER = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
+_EPOCH = re.compile(
+    r"(?<![A-Za-z_])epoch\b\s{0,2}[:=#]?\s{0,2}[\[(]?(\d{1,7}(?:\.\d{1,12})?)(?:\s?/\s?\d{1,7})?[\])]?"
+    r"(?:\s{0,2}[\[(](\d{1,10})/(\d{1,10})[\])])?",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
+    rf"({NUMBER})(?:\s?(?:%|[A-Za-z/]{{1,8}}))?(?=$|[\s,;|\])}}>])"
+)
+_BAR = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
+_NOISE = {
+    "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
+    "train step", "training step", "iter", "iteration", "update", "episode", "rollout",
+}  # fmt: skip
+"""Names in front of numbers that are no metrics."""
+
+VERL = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
+_NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
+_BULLET = re.compile(r"^[\s•*+>-]+")
+_GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
+_RULE = re.compile(r"^[\s|:+=-]*-[\s|:+=-]*$")
+
+
+def may_name_step(text: str) -> bool:
+    """Whether a line has a word for a step with a number behind it; quicker than to look for the step."""
+    if text[:1] in "[( " and _COUNTER.match(text):
+        return True
+    lower = text.lower()
+    return any(word in lower for word in _WORDS) and _NUMBERED.search(lower) is not None
+
+
+class Heading(NamedTuple):
+    """What a line says about its place in the training."""
+
+    step: int | None
+    total: int | None = None
+    epoch: float | None = None
+
+
+def heading(text: str) -> Heading:
+    """Step, number of all steps and epoch that a line names; a step of the training comes before others."""
+    steps = list(_STEP.finditer(text))
+    match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
+    if match is not None:
+        step, total = int(match[2]), int(match[3]) if match[3] else None
+    elif (match := _COUNTER.match(text)) is not None:
+        step, total = int(match[1]), int(match[2])
+    else:
+        step, total = None, None
+    epoch = _EPOCH.search(text)
+    if epoch is None:
+        return Heading(step, total)
+    if step is None and epoch[2]:
+        step, total = int(epoch[2]), int(epoch[3])
+    return Heading(step, total, float(epoch[1]))
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """All `name: number` and `name=number` of a line."""
+    found_pairs = []
+    for match in _PAIR.finditer(text):
+        name = match[1] if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
+        if name.lower() not in _NOISE and not name.endswith(".py"):
+            found_pairs.append((name, match[3].replace(",", "")))
+    return found_pairs
+
+
+def lone_pairs(text: str) -> list[tuple[str, str]]:
+    """The pairs of a line that holds nothing else: a bullet of a list, or cells of a grid."""
+    if "│" in text:
+        return [(match[1], match[2]) for match in _GRID.finditer(text)]
+    plain = _BULLET.sub("", text)
+    if not _PAIR.sub("", plain).strip(" ,;|-\t"):
+        return pairs(plain)
+    return []
+
+
+def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
+    """Cells of what verl prints behind the step."""
+    for metric_text in text.rstrip().split(" - "):
+        name, _, value = metric_text.rpartition(":")
+        if name:
+            numpy = _NUMPY.match(value)
+            yield name.strip(), (numpy[1] or numpy[2]) if numpy else value
+
+
+def table_cells(text: str) -> list[str]:
+    """Cells of a line of a table: between bars, tabs, two spaces or commas; none for a line of no table."""
+    if len(text) > LONGEST_LINE:
+        return []
+    plain = text.strip()
+    if "|" in plain:
+        cells = plain.strip("|").split("|")
+    elif "\t" in text:
+        cells = text.rstrip("\n").split("\t")
+    elif "  " in plain:
+        cells = re.split(r" {2,}", plain)
+    else:
+        cells = plain.split(",")
+    return [cell.strip() for cell in cells] if len(cells) > 1 else []
+
+
+def is_rule(text: str) -> bool:
+    """Whether a line only separates the head of a table from its rows."""
+    return len(text) <= LONGEST_LINE and _RULE.match(text) is not None
+
+
+def bar_counter(text: str) -> tuple[int, int] | None:
+    """(count, total) of the last progress bar in a text."""
+    counters = _BAR.findall(text[-2_000:])
+    return (int(counters[-1][0]), int(counters[-1][1])) if counters else None

@@ -1,0 +1,330 @@
+"""The text that a trainer prints, read line by line: objects, verl's lines, pairs and tables of metrics."""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from backend.exchange.imports.console.forms import (
+    LONGEST_LINE,
+    VERL,
+    Heading,
+    bar_counter,
+    heading,
+    is_rule,
+    lone_pairs,
+    may_name_step,
+    pairs,
+    table_cells,
+    verl_cells,
+)
+from backend.exchange.imports.console.literals import Incomplete, read_object
+from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows, with_steps
+from backend.exchange.imports.console.steps import steps_of_rows
+from backend.exchange.imports.console.terminal import pieces, without_writer
+from backend.exchange.imports.guess import STEP_NAMES
+from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.names import is_known, plain_name
+from backend.exchange.imports.runs import split_table
+from backend.exchange.imports.table import BadLog, as_number, flat
+
+MIN_ROWS = 3
+"""Rows from which numbers without a known name are taken for metrics."""
+KEPT_BARS = 24
+"""Progress bars that are remembered until a line of metrics comes."""
+MAX_OBJECT = 200_000
+"""Characters of an object over several lines."""
+OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
+ORIGINS = {OBJECTS: "text", VERL_LINES: "verl", PAIRS: "text", LISTS: "text", TABLE: "text"}
+
+LISTED = ("step", "iter", "epoc")
+"""Beginnings of the head of a table with commas."""
+
+_BRACE = re.compile(r"\{\s*(?:['\"]|$)")
+_BEFORE = re.compile(
+    r"\b(rollout|train(?:ing)?[ _/]step|global[ _]step|step|iter(?:ation)?|eval|perf)\b"
+    r"\s{0,2}[:=#]?\s{0,2}(\d{1,10})(?:\s?/\s?\d{1,10})?\W{0,4}(?:\w{1,20}\W{0,3})?$",
+    re.IGNORECASE,
+)
+_TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
+_SUMMARY = "train_runtime"
+_COUNTERS = (
+    "global_step", "train/global_step", "training/global_step", "trainer/global_step", "step", "_step",
+    "iteration", "train/step", "rollout/step",
+)  # fmt: skip
+
+
+class ConsoleText:
+    """Rows of metrics of each form that a text may have; the best form is taken in the end."""
+
+    def __init__(self, most_values: int) -> None:
+        self.forms = {form: Rows(most_values) for form in ORIGINS}
+        self.facts = Facts()
+        self.total: int | None = None
+        self.epochs: float | None = None
+        self.lines = 0
+        """Pieces of the text that are no progress bars."""
+        self._bars: deque[str] = deque(maxlen=KEPT_BARS)
+        self._heading = Heading(None)
+        self._heading_line = 0
+        self._list: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        """Lines of an object that is not closed yet."""
+        self._open_size = self._braces = 0
+        self._header: list[str] = []
+
+    def read(self, lines: Iterator[tuple[int, str]]) -> None:
+        """Take all lines."""
+        for line, text in lines:
+            if "%|" in text and "{" not in text:
+                self._bars.append(text)
+            else:
+                self.lines += 1
+                if form := self._take(line, text):
+                    self.forms[form].lines += 1
+        self._end_list()
+
+    def _take(self, line: int, text: str) -> str:
+        """The form of a piece of the text; empty for one of none."""
+        writer, plain = without_writer(text)
+        if self._open:
+            self._continue_object(line, plain, writer)
+            return OBJECTS
+        brace = _BRACE.search(plain) if "{" in plain else None
+        if brace is not None and self._take_objects(line, plain, brace.start(), writer):
+            return OBJECTS
+        if self._take_verl(line, plain):
+            return VERL_LINES
+        return self._take_line(line, plain, writer) if len(plain) <= LONGEST_LINE else ""
+
+    # ------------------------------------------------------------ objects
+
+    def _continue_object(self, line: int, text: str, writer: str) -> None:
+        """An object over several lines is read once, when as many braces are closed as were opened."""
+        self._open.append(text)
+        self._open_size += len(text)
+        self._braces += text.count("{") - text.count("}")
+        if self._braces > 0 and self._open_size <= MAX_OBJECT:
+            return
+        whole, self._open = "\n".join(self._open), []
+        if self._braces <= 0:
+            self._take_objects(line, whole, whole.index("{"), writer)
+            self._open = []
+
+    def _take_objects(self, line: int, text: str, at: int, writer: str) -> bool:
+        """Whether the text has objects of numbers: several may stand on one line."""
+        taken, before, last = False, 0, text.rfind("{")
+        while at >= 0:
+            try:
+                document, end = read_object(text, at, is_last=at == last)
+            except Incomplete:
+                self._open = [text[max(before, at - 300) :]]
+                self._open_size = len(self._open[0])
+                self._braces = text.count("{", at) - text.count("}", at)
+                return True
+            except ValueError:
+                end = at + 1
+            else:
+                taken = self._add_object(line, document, text[before:at], writer) or taken
+                before = end
+            match = _BRACE.search(text, end)
+            at = match.start() if match else -1
+        if taken and "%|" in text[before:]:
+            self._bars.append(text[before:])
+        return taken
+
+    def _add_object(self, line: int, document: dict[str, Any], before: str, writer: str) -> bool:
+        if "%|" in before:
+            self._bars.append(before)
+        if _SUMMARY in document:
+            self._add_summary(document)
+            return True
+        cells = [(name, number) for name, value in flat(document) if (number := as_number(value)) is not None]
+        if not cells or (len(cells) < 2 and not is_known(cells[0][0])):
+            return False
+        named = dict(cells)
+        step, counter = _own_step(named, before)
+        heading_step = self._heading.step if self._heading.step is not None else NO_STEP
+        if step == NO_STEP and line - self._heading_line <= 2:
+            step = heading_step
+        epoch = as_number(named.get("epoch"))
+        clue = Clue(
+            step,
+            heading_step,
+            epoch=float("nan") if epoch is None else epoch,
+            bars=self._counters(),
+            counter=counter,
+            writer=writer,
+            is_eval=all(name.startswith(("eval", "val", "test")) or name == "epoch" for name in named),
+        )
+        self.forms[OBJECTS].add(line, cells, clue)
+        return True
+
+    def _add_summary(self, document: dict[str, Any]) -> None:
+        self.facts.config["training_summary"] = {
+            name: number for name, value in document.items() if (number := as_number(value)) is not None
+        }
+        if (epochs := as_number(document.get("epoch"))) and self.epochs is None:
+            self.epochs = epochs
+        self.forms[OBJECTS].end_training()
+
+    def _counters(self) -> tuple[tuple[int, int], ...]:
+        newest: dict[int, int] = {}
+        for text in reversed(self._bars):
+            if (counter := bar_counter(text)) is not None:
+                newest.setdefault(counter[1], counter[0])
+        return tuple((count, total) for total, count in newest.items())
+
+    # ------------------------------------------------------------ lines
+
+    def _take_verl(self, line: int, text: str) -> bool:
+        match = VERL.search(text) if "step:" in text else None
+        if match is None:
+            return False
+        self.forms[VERL_LINES].add(line, verl_cells(text[match.end() :]), Clue(int(match[1])))
+        return True
+
+    def _take_line(self, line: int, text: str, writer: str) -> str:
+        if self._take_table(line, text):
+            return TABLE
+        if " = " in text and (total := _TOTALS.search(text)):
+            self._take_total(text, int(total[1].replace(",", "")))
+            return ""
+        if may_name_step(text):
+            named = heading(text)
+            if named.step is not None or named.epoch is not None:
+                return self._take_heading(line, text, named, writer)
+        if self._heading.step is not None and (cells := lone_pairs(text)):
+            self._list += cells
+            return LISTS
+        return ""
+
+    def _take_total(self, text: str, number: int) -> None:
+        if "steps" in text:
+            self.total = number
+        else:
+            self.epochs = float(number)
+
+    def _take_heading(self, line: int, text: str, named: Heading, writer: str) -> str:
+        cells = pairs(text)
+        if cells:
+            step = named.step if named.step is not None else int(named.epoch or 0)
+            epoch = float("nan") if named.epoch is None else named.epoch
+            clue = Clue(step, epoch=epoch, total=named.total or 0, writer=writer)
+            self.forms[PAIRS].add(line, cells, clue)
+            return PAIRS
+        if named.step is None:
+            return ""
+        self._end_list()
+        self._heading, self._heading_line = named, line
+        return LISTS
+
+    def _end_list(self) -> None:
+        """The pairs that stood one a line below a heading are a row."""
+        if self._list and self._heading.step is not None:
+            self.forms[LISTS].add(self._heading_line, self._list, Clue(self._heading.step))
+        self._list = []
+
+    # ------------------------------------------------------------ tables
+
+    def _take_table(self, line: int, text: str) -> bool:
+        if self._header and is_rule(text):
+            return True
+        is_list = "," in text and (bool(self._header) or text[:4].lower() in LISTED)
+        if not (is_list or "|" in text or "\t" in text or "  " in text.strip()):
+            self._header = []
+            return False
+        return self.take_cells(line, table_cells(text))
+
+    def take_cells(self, line: int, cells: list[str]) -> bool:
+        """Whether the cells are the head of a table of metrics or one of its rows."""
+        if self._header and len(cells) == len(self._header) and as_number(cells[0]) is not None:
+            named = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
+            step, _ = _own_step({name.lower(): as_number(cell) for name, cell in named.items()}, "")
+            epoch = as_number(named.get("epoch", named.get("Epoch")))
+            clue = Clue(step, epoch=float("nan") if epoch is None else epoch)
+            self.forms[TABLE].add(line, named.items(), clue)
+            return True
+        if _is_header(cells):
+            self._header = cells
+            return True
+        self._header = []
+        return False
+
+
+def _own_step(named: dict[str, Any], before: str) -> tuple[int, str]:
+    """(step, what it counts) that an object names, or the text before it."""
+    if match := _BEFORE.search(before[-300:]):
+        return int(match[2]), match[1].lower()
+    for name in _COUNTERS:
+        number = as_number(named.get(name))
+        if number is not None and number.is_integer() and 0 <= number < 2**31:
+            return int(number), name.partition("/")[0] if "/" in name else ""
+    return NO_STEP, ""
+
+
+def _is_header(cells: list[str]) -> bool:
+    if len(cells) < 2 or any(as_number(cell) is not None or len(cell) > 200 for cell in cells):
+        return False
+    names = [plain_name(cell) for cell in cells]
+    counts = names[0] in STEP_NAMES or names[0] in {"epoch", ""}
+    return sum(map(is_known, cells)) + counts >= 2 and len(set(names)) == len(names)
+
+
+def read_console(file: LogFile) -> list[Log]:
+    """A log for each training of the text. Raises BadLog for a text without metrics."""
+    text = ConsoleText(file.most_values)
+    text.read(pieces(file.content))
+    return logs_of_text(text)
+
+
+def logs_of_text(text: ConsoleText) -> list[Log]:
+    """A log for each training of a text that has been read. Raises BadLog."""
+    form, rows = max(
+        text.forms.items(), key=lambda item: (item[1].known_values, item[1].table.points, len(item[1]))
+    )
+    if not len(rows) or (not rows.known_values and len(rows) < MIN_ROWS):
+        raise BadLog(
+            "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
+            "`step=12 reward=0.3`, and no table of steps"
+        )
+    return _trainings(text, form, rows)
+
+
+def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
+    training_of_row = _training_numbers(rows)
+    count = int(training_of_row.max()) + 1
+    logs = []
+    for number, table in enumerate(split_table(rows.table, training_of_row, count, set())):
+        of_training = Rows(len(table) + 1)
+        of_training.table = table
+        of_training.clues = [
+            clue for clue, of in zip(rows.clues, training_of_row, strict=True) if of == number
+        ]
+        steps, note = steps_of_rows(of_training, text.total, text.epochs)
+        with_steps(table, steps, "step")
+        facts = Facts(name=f"training {number + 1}" if count > 1 else "", config=dict(text.facts.config))
+        facts.notes += [note] if note else []
+        logs.append(Log(table, facts, origin=_origin(form, table.columns), step="step"))
+    if (others := text.lines - rows.lines) > 0:
+        logs[0].facts.notes.append(f"{others:,} other lines of output were passed over.")
+    logs[0].table.bad = rows.table.bad
+    return logs
+
+
+def _origin(form: str, columns: Any) -> str:
+    is_trl = form in {OBJECTS, TABLE} and ("completions/mean_length" in columns or "reward_std" in columns)
+    return "trl" if is_trl else ORIGINS[form]
+
+
+def _training_numbers(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Number of the training that each row belongs to, from 0; -1 for a row of none."""
+    numbers = np.zeros(len(rows), np.int64)
+    for end in rows.ends:
+        if 0 < end < len(rows) and any(not clue.is_eval for clue in rows.clues[end:]):
+            numbers[end:] += 1
+    numbers[rows.strays()] = -1
+    return numbers

@@ -1,0 +1,153 @@
+"""Steps of printed rows: those that the log names, else those of its progress bar, epochs or lines."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows
+from backend.exchange.imports.table import Ints
+
+COVERED = 0.9
+"""Share of the rows of training that must have a counter for it to count their steps."""
+
+ROUNDED = 0.35
+"""How far an epoch may be from a multiple of the distance of two lines; else it is rounded too coarsely."""
+
+
+class Steps(NamedTuple):
+    """The step of each row, and a sentence on where it comes from; none where the rows name their steps."""
+
+    steps: Ints
+    note: str
+
+
+def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
+    """Steps of the rows of one training, of `total` steps in `epochs` if the log says so."""
+    clues = rows.clues
+    training = [number for number, clue in enumerate(clues) if not clue.is_eval]
+    if 2 * sum(clues[number].step != NO_STEP for number in training) >= len(training):
+        return Steps(_eval_with_training(clues, _named(clues)), "")
+    for count, note in _counters(clues, training, total, epochs):
+        if count is not None:
+            steps = np.full(len(clues), NO_STEP, np.int64)
+            steps[training] = count
+            return Steps(_eval_with_training(clues, steps), note)
+    raise AssertionError("rows can always be counted")
+
+
+def _counters(
+    clues: list[Clue], training: list[int], total: int | None, epochs: float | None
+) -> list[tuple[Ints | None, str]]:
+    """What may count the rows of training, the surest first."""
+    chosen = [clues[number] for number in training]
+    bars = _by_bar(chosen)
+    epoch, of_epoch = _by_epoch(chosen, total, epochs)
+    return [
+        (_rising([clue.heading for clue in chosen]), "The steps are those of the lines above the metrics."),
+        (bars, "The log names no steps: they are those of the progress bar before each line of metrics."),
+        (epoch, of_epoch),
+        (
+            _by_order(chosen),
+            "The log names no steps: its lines of metrics are counted in their order, from 1.",
+        ),
+    ]
+
+
+def _named(clues: Sequence[Clue]) -> Ints:
+    steps = np.array([clue.step for clue in clues], np.int64)
+    updates = _updates_of_a_rollout(clues)
+    if updates > 1:
+        is_update = np.array([clue.counter == "step" for clue in clues])
+        steps[is_update] //= updates
+    return _over_epochs(clues, steps)
+
+
+def _updates_of_a_rollout(clues: Sequence[Clue]) -> int:
+    """How many updates, which a log counts on their own, belong to one rollout."""
+    counts = {
+        counter: 1 + max((clue.step for clue in clues if clue.counter == counter), default=-1)
+        for counter in ("rollout", "step")
+    }
+    return max(1, round(counts["step"] / counts["rollout"])) if counts["rollout"] > 0 else 1
+
+
+def _over_epochs(clues: Sequence[Clue], steps: Ints) -> Ints:
+    """Steps that begin anew with each epoch, counted on."""
+    epochs = np.array([clue.epoch for clue in clues])
+    if len(steps) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
+        return steps
+    is_next = np.diff(epochs) > 0
+    falls = np.diff(steps) < 0
+    if not is_next.any() or not falls[is_next].all():
+        return steps
+    length = max((clue.total for clue in clues), default=0) or int(steps.max())
+    return np.asarray(steps + (epochs - epochs.min()).astype(np.int64) * length, np.int64)
+
+
+def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
+    """An evaluation without a step of its own belongs to the last row of training."""
+    last = next((int(step) for step in steps if step != NO_STEP), 0)
+    for number, clue in enumerate(clues):
+        if steps[number] == NO_STEP and clue.is_eval:
+            steps[number] = last
+        elif steps[number] != NO_STEP:
+            last = int(steps[number])
+    return steps
+
+
+def _rising(counts: Sequence[int]) -> Ints | None:
+    """The counts, if each row has one and they rise but for a few resumes."""
+    steps = np.array(counts, np.int64)
+    if not len(steps) or (steps == NO_STEP).any():
+        return None
+    backward = int((np.diff(steps) <= 0).sum())
+    return steps if backward <= len(steps) // 50 else None
+
+
+def _by_bar(clues: Sequence[Clue]) -> Ints | None:
+    """Counts of the bar that rises with the rows, where several bars were printed."""
+    totals = Counter(total for clue in clues for _, total in clue.bars)
+    for total, _ in totals.most_common(8):
+        counts = np.array(
+            [next((count for count, of in clue.bars if of == total), NO_STEP) for clue in clues], np.int64
+        )
+        present = np.flatnonzero(counts != NO_STEP)
+        if len(present) >= COVERED * len(clues) and len(present):
+            filled = np.interp(np.arange(len(clues)), present, counts[present]).round().astype(np.int64)
+            if (steps := _rising(filled.tolist())) is not None and int(steps.max()) > 0:
+                return steps
+    return None
+
+
+def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) -> tuple[Ints | None, str]:
+    values = np.array([clue.epoch for clue in clues])
+    if len(values) < 3 or not np.isfinite(values).all() or float(values.max()) <= 0:
+        return None, ""
+    if total and epochs:
+        steps = _rising(np.maximum(1, np.round(values * total / epochs)).astype(np.int64).tolist())
+        return (
+            steps,
+            f"The log names no steps: they are its epochs, of which {epochs:g} take {total:,} steps.",
+        )
+    distances = np.diff(np.unique(values))
+    for unit in (float(np.median(distances)), float(distances.min())) if len(distances) > 1 else ():
+        parts = np.round(values / unit)
+        off = float(np.abs(values / unit - parts).max())
+        if off < ROUNDED and (steps := _rising(parts.astype(np.int64).tolist())) is not None:
+            return steps, f"The log names no steps: they are its epochs, in units of {unit:.4g} of one epoch."
+    return None, ""
+
+
+def _by_order(clues: Sequence[Clue]) -> Ints:
+    """Numbers of the rows from 1, for each writer where several processes print the same rows."""
+    counts = Counter(clue.writer for clue in clues)
+    several = len(counts) > 1 and min(counts.values()) >= COVERED * max(counts.values())
+    seen: Counter[str] = Counter()
+    steps = []
+    for clue in clues:
+        writer = clue.writer if several else ""
+        seen[writer] += 1
+        steps.append(seen[writer])
+    return np.array(steps, np.int64)

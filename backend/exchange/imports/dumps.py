@@ -1,0 +1,154 @@
+"""Completions that trainers write as JSONL: ms-swift, NeMo-RL, AReaL, SkyRL, prime-rl, and scripts like them.
+
+    {"step": ["5", "5"], "prompt": [[...], [...]], "completion": ["..", ".."], "Accuracy": [1.0, 0.0]}
+    {"content": ["question", "answer"], "rewards": 1.0, "input_lengths": 57}         train_data_step12.jsonl
+    {"prompt": "..", "completion": "..", "reward": 1.0, "tail_version": 3}
+    {"input_prompt": "..", "output_response": "..", "score": [0.0, 1.0], "data_source": ".."}
+    {"nodes": [{"message": {"role": "user", ...}}, ...], "rewards": {"correct": 1.0}, "run": {"step": 3}}
+
+Where a row names no step, the name of its file or directory does, such as `step_12`.
+Format: swift.rlhf_trainers.grpo_trainer 4.6, nemo_rl.utils.logger 0.5, areal.infra.workflow_executor 1.0,
+skyrl.train.utils.trainer_utils 0.3 and prime-rl of August 2026.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from backend.config.messages import question_text
+from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
+from backend.exchange.imports.log import Log, log_of
+from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.table import Table, as_number
+from backend.exchange.imports.text_formats import records
+from backend.rollouts.foreign import Split
+
+PROMPTS = ("prompt", "input_prompt", "question", "problem", "messages")
+COMPLETIONS = ("completion", "output_response", "response", "generation", "output")
+REWARDS = ("reward", "rewards", "score", "total_reward")
+ANSWERS = ("answer", "ground_truth", "solution", "gts", "label")
+STEPS = ("step", "global_step", "training_step", "tail_version")
+MAX_OF_ROW = 4_096
+"""Completions in one row of columns."""
+
+_STEP_IN_NAME = re.compile(r"(?:^|[/_])(?:global_)?step_?(\d{1,9})(?=[/_.]|$)")
+_HELD_OUT = re.compile(r"(?<![a-z])e?val")
+_NO_TERMS = {
+    "input_lengths",
+    "idx",
+    "sample_idx",
+    "seqlen",
+    "prompt_len",
+    "head_version",
+    "example_id",
+    "task_id",
+}
+
+
+class _Texts(NamedTuple):
+    prompt: str
+    completion: str
+
+
+def is_dump(row: Mapping[str, Any]) -> bool:
+    """Whether an object is a completion with its reward, or columns of several."""
+    has_reward = any(name in row for name in REWARDS) or "advantages" in row
+    return has_reward and (_has_texts(row) or isinstance(row.get("nodes"), list))
+
+
+def _has_texts(row: Mapping[str, Any]) -> bool:
+    names = ("content", *COMPLETIONS) if "rewards" in row else COMPLETIONS
+    return any(isinstance(row.get(name), str | list) for name in names)
+
+
+def read_dump(file: LogFile) -> Log:
+    """Completions of a dump, one a row, or a batch a row. Raises BadLog."""
+    completions, table = Completions(), Table(file.most_values)
+    in_name = _STEP_IN_NAME.findall(file.name)
+    split: Split = "eval" if _HELD_OUT.search(file.name.lower()) else "train"
+    for line, batch in records(file.content, table, are_lines=True):
+        for row in _rows(batch):
+            step = _step(row, int(in_name[-1]) if in_name else None)
+            texts = _texts(row)
+            if step is None or texts is None:
+                table.bad.add(
+                    line, "has no completion" if texts is None else "has no step, nor has its file's name"
+                )
+                continue
+            completions.add(_sample(row, step, texts, split))
+    return log_of(completions, table)
+
+
+def _rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a batch whose columns are lists, as ms-swift writes it; another is a row itself."""
+    columns = {name: value for name, value in batch.items() if isinstance(value, list)}
+    completions = next((columns[name] for name in COMPLETIONS if name in columns), None)
+    if completions is None or not isinstance(columns.get("step", columns.get("prompt")), list):
+        yield batch
+        return
+    for number in range(min(len(completions), MAX_OF_ROW)):
+        yield {name: value[number] for name, value in columns.items() if number < len(value)}
+
+
+def _step(row: dict[str, Any], in_name: int | None) -> int | None:
+    run = row.get("run")
+    values = [row.get(name) for name in STEPS] + ([run.get("step")] if isinstance(run, dict) else [])
+    for value in values:
+        number = as_number(value)
+        if number is not None and (step := step_of(number)) is not None:
+            return step
+    return in_name
+
+
+def _texts(row: dict[str, Any]) -> _Texts | None:
+    nodes = row.get("nodes")
+    if isinstance(nodes, list):
+        return _texts_of_messages([node.get("message", node) for node in nodes if isinstance(node, dict)])
+    completion = next((row[name] for name in COMPLETIONS if isinstance(row.get(name), str | list)), None)
+    if completion is not None:
+        prompt = next((row[name] for name in PROMPTS if row.get(name)), "")
+        return _Texts(question_text(prompt), question_text(completion))
+    content = row.get("content")
+    if isinstance(content, list) and content and all(isinstance(text, str) for text in content):
+        return _Texts("\n\n".join(content[:-1]), content[-1])
+    return _Texts("", content) if isinstance(content, str) else None
+
+
+def _texts_of_messages(messages: list[Any]) -> _Texts | None:
+    """The prompt is all that stands before the first message of the policy."""
+    texts = [message for message in messages if isinstance(message, dict)]
+    first = next((place for place, text in enumerate(texts) if text.get("role") == "assistant"), None)
+    if first is None:
+        return None
+    return _Texts(question_text(texts[:first]), question_text(texts[first:]))
+
+
+def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Sample:
+    named = row.get("rewards")
+    terms = terms_of(named.items()) if isinstance(named, dict) else {}
+    reward = next((_reward(row[name]) for name in REWARDS if _reward(row.get(name)) is not None), None)
+    known = {*PROMPTS, *COMPLETIONS, *REWARDS, *ANSWERS, *STEPS, *_NO_TERMS, "advantage", "advantages", "acc"}
+    others = terms_of((name, value) for name, value in row.items() if name not in known)
+    if reward is None:
+        reward = math.fsum((terms or others).values()) if terms or others else None
+    correct = as_number(row.get("acc", row.get("correct")))
+    return Sample(
+        step,
+        texts.prompt,
+        texts.completion,
+        next((question_text(row[name]) for name in ANSWERS if row.get(name) is not None), ""),
+        reward,
+        terms or others,
+        as_number(row.get("advantage", row.get("advantages"))),
+        bool(correct) if correct in {0.0, 1.0} else None,
+        split,
+    )
+
+
+def _reward(value: Any) -> float | None:
+    """A number, or the sum of the rewards that a completion's tokens have."""
+    if isinstance(value, list):
+        numbers = [number for item in value if (number := as_number(item)) is not None]
+        return sum(numbers) if numbers else None
+    return as_number(value)

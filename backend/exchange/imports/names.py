@@ -1,0 +1,204 @@
+"""Names of columns: which metric each one is, by its name, its values and the other columns of the log."""
+
+import re
+from collections.abc import Container, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.config.metrics import canonical_name, find_metric, plain_name
+from backend.exchange.imports.table import Floats, shown
+from backend.metrics.store import NAME
+
+__all__ = ["Naming", "is_accuracy", "is_known", "metric_name", "names_of", "plain_name"]
+
+MAX_CHARACTERS = 128
+"""Maximum number of characters in a metric's name."""
+PERCENT = 100.0
+
+_HELD_OUT = (
+    re.compile(r"val-core/(?P<data>.+)/(?P<what>acc|accuracy|reward|score)/mean@(?P<n>\d+)"),
+    re.compile(r"val/(?P<what>test_score|acc|accuracy)/(?P<data>.+)"),
+    re.compile(
+        r"eval/(?P<data>[^/]+)/(?:effective/\w+/)?(?P<what>acc|avg_score|mean_acc|mean_accuracy|avg@\d+)"
+    ),
+    re.compile(r"eval[_/](?P<data>[^/]+)[_/](?P<what>acc|accuracy|pass1)"),
+)
+"""Held-out accuracies that trainers log for a set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
+
+_EVAL_TERM = re.compile(r"eval[_/]rewards/(?P<term>[^/]+)(?:/mean)?")
+_TERM = re.compile(r"reward/(?P<term>[^/]+)/mean")
+_AFFIXES = re.compile(r"^(?:reward|rewards|math)_|_(?:reward|score|func|fn|function|orm)(?=_|$)")
+_ACCURATE = {"accuracy", "acc", "correct", "correctness", "mathaccuracy", "is_correct", "answer_correct"}
+_ACCURACIES = re.compile(
+    r"(?:eval|reward)/accuracy|eval/accuracy/[^/]+|eval/[^/]+/accuracy|eval/(?:\w+/)?pass_at_\d+"
+)
+
+_SECOND = {"critic/score/mean": "reward/mean", "score": "reward/mean", "scores": "reward/mean"}
+"""Names of a metric that count only where no other column is it."""
+
+_UNSTORABLE = re.compile(r"[^\w./@-]+")
+
+_NORMALISED = {"rollout/rewards", "rewards"}
+"""Rewards that some trainers log after subtracting the mean of each group: 0 by construction."""
+
+
+class Naming(NamedTuple):
+    """The metric of a column."""
+
+    metric: str
+    reason: str
+    """Why the name differs from the column's; also where another column has the name it would get."""
+
+
+@lru_cache(4_096)
+def is_known(column: str) -> bool:
+    """Whether the name of a column says which metric it is."""
+    return (
+        canonical_name(column) is not None
+        or find_metric(column) is not None
+        or column in _SECOND
+        or _held_out(column) is not None
+    )
+
+
+def is_accuracy(metric: str) -> bool:
+    """Whether a metric is a share of right answers, which is a fraction here."""
+    return _ACCURACIES.fullmatch(metric) is not None
+
+
+def names_of(columns: Mapping[str, Floats], wanted: Mapping[str, str]) -> dict[str, Naming]:
+    """The metric of each column, by its values. `wanted` are names that the user gives."""
+    names = {
+        column: Naming(name, "named by you") for column, name in wanted.items() if name and column in columns
+    }
+    taken = {naming.metric: column for column, naming in names.items()}
+    for by_name in (_held_out_accuracies(columns), _by_own_names(columns), _second_choices(columns)):
+        for column, naming in by_name.items():
+            if column in names or column in wanted:
+                continue
+            if naming.metric in taken and naming.metric != column:
+                continue
+            names[column] = naming
+            taken.setdefault(naming.metric, column)
+    for column in columns:
+        if column not in names and column not in wanted:
+            names[column] = _kept(column, taken)
+            taken.setdefault(names[column].metric, column)
+    return {column: names[column] for column in columns if column in names}
+
+
+def metric_name(column: str, taken: Container[str]) -> Naming:
+    """The metric of a value by its name alone. A name that another value has already is not given twice."""
+    metric = _storable(canonical_name(column) or "")
+    return Naming(metric, "the same quantity") if metric and metric not in taken else _own_name(column)
+
+
+def _storable(metric: str) -> str:
+    """A name of ours with a term of theirs in it; empty if it would be too long to store."""
+    metric = _UNSTORABLE.sub("_", metric)
+    return metric if NAME.fullmatch(metric) else ""
+
+
+def _own_name(column: str) -> Naming:
+    clean = _UNSTORABLE.sub("_", column)
+    if len(clean) > MAX_CHARACTERS:
+        mark = blake2b(column.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+        cut = f"{clean[: MAX_CHARACTERS - len(mark) - 1]}-{mark}"  # two that begin alike stay two
+        return Naming(cut, f"a name has at most {MAX_CHARACTERS} characters")
+    return Naming(clean, "" if clean == column else "only letters, digits and _ . / @ - stand in a name")
+
+
+def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
+    names = {}
+    has_accuracy = "reward/accuracy" in columns
+    for column, values in columns.items():
+        metric = _storable(canonical_name(column) or "")
+        term = _TERM.fullmatch(metric)
+        if term is not None and not has_accuracy and _is_accurate(term["term"]) and _are_fractions(values):
+            names[column] = Naming(
+                "reward/accuracy", "a term that is 1 for a right answer, by its name and values"
+            )
+            has_accuracy = True
+        elif metric and not _is_normalised(column, values):
+            names[column] = Naming(metric, "the same quantity")
+    return names
+
+
+def _second_choices(columns: Mapping[str, Floats]) -> dict[str, Naming]:
+    return {
+        column: Naming(_SECOND[column], "the same quantity, as no other column is it")
+        for column in columns
+        if column in _SECOND
+    }
+
+
+def _kept(column: str, taken: Mapping[str, str]) -> Naming:
+    """The column's own name, with the reason if that is not what was to be expected."""
+    metric = canonical_name(column) or _SECOND.get(column, "")
+    own_name, reason = _own_name(column)
+    if column in _NORMALISED:
+        reason = "rewards after each group's mean is subtracted, 0 by construction: not the reward"
+    elif metric in taken and metric != column:
+        reason = f"{metric} is already the column {shown(taken[metric])}"
+    return Naming(own_name, reason)
+
+
+def _is_normalised(column: str, values: Floats) -> bool:
+    if column == "rollout/rewards":
+        return True
+    finite = values[np.isfinite(values)]
+    return column in _NORMALISED and len(finite) > 0 and float(np.abs(finite).max()) < 1e-3
+
+
+# ------------------------------------------------------------ accuracy
+
+
+def _held_out(column: str) -> re.Match[str] | None:
+    if find_metric(column) is not None:
+        return None
+    return next((match for pattern in _HELD_OUT if (match := pattern.fullmatch(column))), None)
+
+
+def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
+    """The held-out accuracy of each set of problems; that of the only set is the held-out accuracy."""
+    best: dict[str, tuple[tuple[bool, int], str]] = {}
+    for column, values in columns.items():
+        match = _held_out(column)
+        if match is not None and _are_shares(values, match["what"]):
+            data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
+            rank = (what.startswith(("acc", "pass")), int(repeats))
+            best[data] = max(best.get(data, (rank, column)), (rank, column))
+        term = _EVAL_TERM.fullmatch(column)
+        if term is not None and _is_accurate(term["term"]) and _are_fractions(values):
+            best.setdefault("", ((True, 0), column))
+    is_alone = len(best) == 1 and not any(canonical_name(column) == "eval/accuracy" for column in columns)
+    names = {}
+    for data, (_, column) in best.items():
+        own_name = re.sub(r"[^\w.@-]+", "_", data)[: MAX_CHARACTERS // 2]
+        metric = "eval/accuracy" if is_alone or not data else f"eval/accuracy/{own_name}"
+        whose = "the only set" if is_alone else "one set"
+        names[column] = Naming(metric, f"the accuracy on {whose} of held-out problems")
+    return names
+
+
+def _is_accurate(term: str) -> bool:
+    plain = term.lower()
+    while (shorter := _AFFIXES.sub("", plain)) != plain:
+        plain = shorter
+    return plain in _ACCURATE
+
+
+def _are_fractions(values: Floats) -> bool:
+    finite = values[np.isfinite(values)]
+    return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= 1
+
+
+def _are_shares(values: Floats, what: str) -> bool:
+    """Whether values can be accuracies; those that a log calls rewards or scores only as fractions."""
+    if what.startswith(("acc", "pass", "mean_acc")):
+        finite = values[np.isfinite(values)]
+        return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= PERCENT
+    return _are_fractions(values)

@@ -1,0 +1,113 @@
+"""Notebooks and web pages: the tables and the printed lines in them. Nothing of them is ever executed."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+from backend.exchange.imports.console.read import ConsoleText, logs_of_text
+from backend.exchange.imports.console.terminal import pieces_of_text
+from backend.exchange.imports.lines import document
+from backend.exchange.imports.log import Log
+from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.table import MAX_COLUMNS, BadLog
+
+PAGE_BYTES = 50_000_000
+MAX_CELL = 1_000
+"""Characters of a cell that are kept."""
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>table|tr|td|th|script|style)\b[^<>]{0,2000}>", re.IGNORECASE)
+_ANY_TAG = re.compile(r"<[^<>]{0,500}>")
+
+
+class _Tables:
+    """Rows of the tables of a page, in order, into a text.
+
+    Only the tags of tables are looked for, each within a bounded length: the time of `html.parser` grows with
+    the square of a hostile page.
+    """
+
+    def __init__(self, text: ConsoleText, line: int) -> None:
+        self._into = text
+        self._line = line
+        self._row: list[str] | None = None
+        self._begin: int | None = None
+
+    def read(self, page: str) -> None:
+        """Take all rows of a page."""
+        unseen = ""
+        for tag in _TAG.finditer(page):
+            name = tag["name"].lower()
+            if unseen or name in {"script", "style"}:
+                unseen = "" if tag["end"] and name == unseen else unseen or name
+                continue
+            if self._row is not None and self._begin is not None and len(self._row) < MAX_COLUMNS:
+                self._row.append(_text(page[self._begin : tag.start()]))
+            self._begin = tag.end() if name in {"td", "th"} and not tag["end"] else None
+            if name in {"tr", "table"}:
+                self._end_row()
+                self._row = [] if name == "tr" and not tag["end"] else None
+        self._end_row()
+
+    def _end_row(self) -> None:
+        if self._row:
+            self._into.take_cells(self._line, self._row)
+        self._row = None
+
+
+def _text(cell: str) -> str:
+    return unescape(_ANY_TAG.sub("", cell[:MAX_CELL])).strip()
+
+
+def read_html(file: LogFile) -> list[Log]:
+    """Tables of metrics of a page, as Trainer shows them in a notebook; else its text. Raises BadLog."""
+    file.content.seek(0)
+    content = file.content.read(PAGE_BYTES + 1)
+    if len(content) > PAGE_BYTES:
+        raise BadLog(f"is one HTML page of more than {PAGE_BYTES:,} bytes")
+    text = ConsoleText(file.most_values)
+    take_html(text, content.decode("utf-8-sig", errors="replace"))
+    if not any(map(len, text.forms.values())):
+        raise BadLog("is an HTML page without a table of metrics by step")
+    return logs_of_text(text)
+
+
+def take_html(text: ConsoleText, page: str, line: int = 0) -> None:
+    """Enter the rows of the tables of a page."""
+    _Tables(text, line).read(page)
+
+
+def read_notebook(file: LogFile) -> list[Log]:
+    """Tables and printed lines in the outputs of a Jupyter notebook. Raises BadLog."""
+    notebook = document(file.content)
+    if not isinstance(notebook, dict):
+        raise BadLog("is no notebook: expected an object with cells")
+    text = ConsoleText(file.most_values)
+    for number, output in enumerate(_outputs(notebook), 1):
+        data = output.get("data")
+        data = data if isinstance(data, dict) else {}
+        page = _joined(data.get("text/html"))
+        if "<td" in page:
+            take_html(text, page, number)
+        else:
+            text.read(pieces_of_text(_joined(output.get("text", data.get("text/plain")))))
+    if not any(map(len, text.forms.values())):
+        raise BadLog("is a notebook whose outputs hold no metrics: run it, and save it with its outputs")
+    return logs_of_text(text)
+
+
+def _outputs(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    worksheets = notebook.get("worksheets")
+    books = [notebook, *(worksheets if isinstance(worksheets, list) else [])]
+    for book in books:
+        cells = book.get("cells") if isinstance(book, dict) else None
+        for cell in cells if isinstance(cells, list) else []:
+            outputs = cell.get("outputs") if isinstance(cell, dict) else None
+            for output in outputs if isinstance(outputs, list) else []:
+                if isinstance(output, dict):
+                    yield output
+
+
+def _joined(lines: Any) -> str:
+    if isinstance(lines, str):
+        return lines
+    return "".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else ""

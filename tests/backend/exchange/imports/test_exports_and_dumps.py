@@ -1,0 +1,105 @@
+"""Exports of services, and dumps of completions that other trainers write."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+from backend.exchange.imports.command import _opened
+from backend.exchange.imports.formats import read_logs
+from backend.exchange.imports.plan import plan_import
+
+
+def logs(text, name="log"):
+    return read_logs(io.BytesIO(text if isinstance(text, bytes) else text.encode()), name)[1]
+
+
+def curves(log):
+    return {
+        name: dict(zip(*map(list, series), strict=True)) for name, series in plan_import(log).series.items()
+    }
+
+
+def zipped(files):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return file.getvalue()
+
+
+def test_an_export_of_mlflow_holds_a_value_a_row():
+    rows = ["reward,0.5,1,17,a", "kl,0.25,1,17,a", "reward,0.75,2,17,a", "reward,1,1,17,b"]
+    first, second = logs("\n".join(["key,value,step,timestamp,run_id", *rows]))
+    assert curves(first) == {"reward/mean": {1: 0.5, 2: 0.75}, "kl/k3": {1: 0.25}}
+    assert (second.facts.name, curves(second)) == ("b", {"reward/mean": {1: 1.0}})
+    metrics = [{"key": "reward", "value": step / 4, "step": step, "timestamp": 17} for step in (1, 2)]
+    assert curves(logs(json.dumps({"metrics": metrics}))[0]) == {"reward/mean": {1: 0.25, 2: 0.5}}
+
+
+def test_curves_that_tensorboard_exports_are_named_by_their_files_and_make_one_run():
+    table = "Wall time,Step,Value\n1700000000.5,1,0.5\n"
+    names = {
+        f"run-a-tag-{tag}.csv": table for tag in ("train_reward", "train_completions_mean_length", "mine")
+    }
+    [log] = logs(zipped(names))
+    assert log.facts.name == "a"
+    assert curves(log) == {name: {1: 0.5} for name in ("length/mean", "mine", "reward/mean")}
+
+
+def test_what_a_run_of_wandb_printed_is_no_second_run_beside_its_history():
+    printed = "step=1 reward=0.5\nstep=2 reward=0.75\n"
+    history = (Path(__file__).parent / "logs" / "run.wandb").read_bytes()
+    files = {"run-1/run.wandb": history, "run-1/files/output.log": printed}
+    assert [log.origin for log in logs(zipped(files))] == ["wandb"]
+    assert [log.origin for log in logs(zipped({"run-1/files/output.log": printed}))] == ["text"]
+
+
+def test_several_files_are_read_as_an_archive_of_them(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"{number}.log").write_text(f"step=1 reward={number}\nstep=2 reward=1\n")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    with _opened([tmp_path]) as file:
+        assert [log.facts.name for log in read_logs(file)[1]] == ["1", "2"]
+
+
+QUESTION = {"role": "user", "content": "1+1="}
+DUMPS = {
+    "completions.jsonl": {
+        "step": ["3", "3"],
+        "prompt": [[QUESTION], [QUESTION]],
+        "completion": ["2", "3"],
+        "Accuracy": [1.0, 0.0],
+        "advantages": [1.0, -1.0],
+    },
+    "train_data_step3.jsonl": {"content": ["1+1=", "2"], "rewards": 1.0, "input_lengths": 9},
+    "3/task.jsonl": {"prompt": "1+1=", "completion": "2", "reward": 1.0, "tail_version": 3},
+    "dumped_evals/global_step_3_evals/gsm8k.jsonl": {
+        "input_prompt": "1+1=",
+        "output_response": "2",
+        "score": [0.0, 1.0],
+        "data_source": "gsm8k",
+    },
+    "rollouts/step_3/train/effective/traces.jsonl": {
+        "nodes": [{"message": QUESTION}, {"message": {"role": "assistant", "content": "2"}}],
+        "rewards": {"correct": 1.0},
+    },
+}
+
+
+def test_completions_of_every_dump_have_their_texts_their_reward_and_their_step():
+    for name, row in DUMPS.items():
+        [log] = logs(json.dumps(row) + "\n", name)
+        first = log.completions.samples[0]
+        assert (first.step, first.prompt, first.completion, first.reward) == (3, "1+1=", "2", 1.0), name
+        assert first.split == ("eval" if "eval" in name else "train"), name
+
+
+def test_the_completions_of_each_step_belong_to_the_run_above_them():
+    traces = json.dumps(DUMPS["rollouts/step_3/train/effective/traces.jsonl"])
+    files = {f"run/rollouts/step_{step}/train/all/traces.jsonl": traces for step in (3, 4)}
+    [log] = logs(
+        zipped(files | {"run/metrics.jsonl": '{"step": 3, "reward": 0.5}\n{"step": 4, "reward": 1}\n'})
+    )
+    assert [sample.step for sample in log.completions.samples] == [3, 4]
+    assert curves(log)["reward/mean"] == {3: 0.5, 4: 1.0}

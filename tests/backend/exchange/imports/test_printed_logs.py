@@ -1,0 +1,226 @@
+"""What trainers print, in each form that people have: values, steps, and what the report says of them."""
+
+import io
+import json
+
+import pytest
+
+from backend.exchange.imports.console.literals import read_object
+from backend.exchange.imports.formats import read_logs
+from backend.exchange.imports.plan import plan_import
+from backend.exchange.imports.table import BadLog
+
+
+def read(text, name="log.txt"):
+    content = text if isinstance(text, bytes) else text.encode()
+    return [plan_import(log) for log in read_logs(io.BytesIO(content), name)[1]]
+
+
+def curve(plan, metric="reward/mean"):
+    series = plan.series[metric]
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def notes(plan):
+    return " ".join(plan.log.facts.notes)
+
+
+def bar(step, total=40):
+    return f"\r {100 * step // total:3}%|##        | {step}/{total} [00:12<01:02,  3.12s/it]"
+
+
+def trl(step, reward, **further):
+    row = {"loss": "0.01", "reward": f"{reward:.4g}", "reward_std": "0.2", "kl": 0.001} | further
+    return f"{row | {'epoch': f'{step / 40:.4g}'}}"
+
+
+BARS = "".join(
+    bar(step) + f"\r{' ' * 60}\r\x1b[32m{trl(step, step / 100)}\x1b[0m\n" for step in (5, 10, 15, 20)
+)
+SUMMARY = "{'train_runtime': '9.1', 'train_loss': '0.1', 'epoch': '0.5'}\n"
+SLIME = "".join(
+    f"\x1b[36m(Actor pid=7)\x1b[0m [2026-03-02 10:00:40] data.py:170 - rollout {n}: "
+    f"{{'rollout/raw_reward': {n / 10}, 'rollout/rewards': 0.0}}\n"
+    f"(Actor pid=7) model.py:520 - step {n}: {{'train/grad_norm': np.float64(0.5), 'train/kl_loss': nan}}\n"
+    for n in range(3)
+)
+TENTHS = {step: step / 10 for step in (1, 2, 3)}
+FORMS = {
+    "trl between bars": (BARS + SUMMARY, {5: 0.05, 10: 0.1, 15: 0.15, 20: 0.2}, "progress bar"),
+    "bars without returns": (
+        "".join(f"{bar(n)[1:]} {bar(n)[1:]}  {trl(n, n / 10)}\n" for n in TENTHS),
+        TENTHS,
+        "progress bar",
+    ),
+    "epochs": ("".join(f"INFO - {trl(n, n / 10)}\n" for n in (1, 2, 4)), {1: 0.1, 2: 0.2, 4: 0.4}, "epochs"),
+    "total of steps": (
+        "Num Epochs = 2\n  Total optimization steps = 80\n"
+        + "".join(trl(n, n / 10) + "\n" for n in (10, 20, 30)),
+        {10: 1, 20: 2, 30: 3},
+        "of which 2 take 80 steps",
+    ),
+    "order": (
+        "".join(f"{{'loss': 0.1, 'reward': {n / 10}}}" for n in TENTHS) + "\n",
+        TENTHS,
+        "in their order",
+    ),
+    "over several lines": (
+        "".join(
+            f"Step {n}: \n(A pid=1) {{'reward/avg_raw_reward': '{n / 10}',\n(A pid=1)  'a': [1]}}\n"
+            for n in TENTHS
+        ),
+        TENTHS,
+        "",
+    ),
+    "ms-swift": (
+        "".join(f"{{'loss': 0.1, 'reward': {n}, 'global_step/max_steps': '{n}/9'}}\n" for n in (5, 9)),
+        {5: 5, 9: 9},
+        "",
+    ),
+    "slime": (SLIME, {0: 0, 1: 0.1, 2: 0.2}, "not the reward"),
+    "verl late": (
+        "(W pid=1) INFO loading, worker 3 of 8, step\n" * 3000
+        + "".join(f"(T pid=2) step:{n} - critic/score/mean:{n / 10} - actor/kl_loss:0.0\n" for n in TENTHS),
+        TENTHS,
+        "3,000 other lines",
+    ),
+    "verl, a metric a line": (
+        "".join(f"step:{n}\n - actor/entropy:0.3\n - critic/score/mean:{n / 10}\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
+    "pairs": ("".join(f"[Step {n}/70] reward_avg={n / 10} lr=1e-6\n" for n in TENTHS), TENTHS, ""),
+    "sentences": (
+        "".join(f"INFO Step: {n} / 70 | Mean Reward: {n / 10} | KL: 0.1\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
+    "MiniMind": (
+        "".join(f"Epoch:[1/1]({n}/90), Reward: {n / 10}, Actor Loss: 0.0\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
+    "epochs of three steps": (
+        "".join(f"Epoch: {e}, Step: {n}/3, Reward: {e}.{n}\n" for e in (1, 2) for n in TENTHS),
+        {1: 1.1, 2: 1.2, 3: 1.3, 4: 2.1, 5: 2.2, 6: 2.3},
+        "",
+    ),
+    "NeMo-RL": (
+        "".join(
+            f"===== Step {n}/9 =====\nlogging\n  • Loss: 0.1\n  • Avg Reward: {n / 10}\n" for n in TENTHS
+        ),
+        TENTHS,
+        "",
+    ),
+    "AReaL": (
+        "".join(
+            f"Step {n}/3 Train step {n}/6 done.\n│ ppo_actor/task_reward/avg │ {n / 10:.4e} │ a │ 1 │\n"
+            for n in TENTHS
+        ),
+        TENTHS,
+        "",
+    ),
+    "markdown": (
+        "As you see:\n\n| Step | Training Loss | reward | kl |\n|---|---|---|---|\n"
+        + "".join(f"| {n} | 0.1 | {n / 10} | nan |\n" for n in TENTHS),
+        TENTHS,
+        "'kl' is never a number",
+    ),
+    "commas": ("begin\nstep,reward,kl\n" + "".join(f"{n},{n / 10},0.1\n" for n in TENTHS), TENTHS, ""),
+    "aligned": (
+        "step    reward   kl\n" + "".join(f"{n}       {n / 10}      0.1\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
+    "html": (
+        "<div><script><td>9</td></script><table><tr><th>Step</th><th>reward</th><th>kl</th></tr>"
+        + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS)
+        + "</table>",
+        TENTHS,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_reward_of_each_form_stands_at_its_steps_and_the_report_says_how(form):
+    text, expected, sentence = FORMS[form]
+    [plan] = read(text)
+    assert curve(plan) == pytest.approx(expected)
+    assert sentence in notes(plan) + " ".join(column.reason for column in plan.decisions)
+
+
+def test_a_notebook_is_read_by_its_tables_and_by_what_it_printed():
+    def notebook(output):
+        return json.dumps({"cells": [{"cell_type": "code", "outputs": [output]}], "nbformat": 4}, indent=1)
+
+    printed = {"output_type": "stream", "text": [f"{trl(n, n / 10)}\n" for n in (1, 2, 3)]}
+    table = {"output_type": "display_data", "data": {"text/html": [FORMS["html"][0]]}}
+    for output in (printed, table):
+        [plan] = read(notebook(output), "run.ipynb")
+        assert curve(plan) == pytest.approx(TENTHS)
+
+
+def test_an_evaluation_stands_at_the_step_of_the_training_before_it():
+    evaluation = "{'eval_loss': '0.1', 'eval_rewards/accuracy_reward/mean': '0.75', 'epoch': '0.5'}\n"
+    [plan] = read(BARS + bar(2, 2) + evaluation + SUMMARY)
+    assert curve(plan, "eval/accuracy") == {20: 0.75}
+    assert "mean counts" not in notes(plan)  # the epochs of both are the same
+    assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
+
+
+def test_objects_in_completions_and_printed_configs_are_no_rows():
+    noise = "{'model': 'a', 'batch': 8, 'steps': 9}\nThe answer is {\"phase\": 3, \"green\": 20}.\n"
+    [plan] = read(noise + BARS.replace("\n", "\n" + noise.split("\n")[1] + "\n"))
+    assert list(curve(plan)) == [5, 10, 15, 20]
+    assert "phase" not in plan.series
+
+
+def test_two_trainings_of_one_text_are_two_runs_and_a_resume_is_one():
+    again = "".join(f"step={n} reward={n / 10}\n" for n in range(1, 9))
+    assert [len(curve(plan)) for plan in read(again + again)] == [8, 8]
+    [plan] = read(again + "step=6 reward=0.9\nstep=7 reward=1.9\n")
+    assert (curve(plan)[6], curve(plan)[7], plan.restart_count) == (0.9, 1.9, 1)
+    assert len(read(BARS + SUMMARY + BARS)) == 2
+
+
+def test_code_in_a_literal_is_never_evaluated():
+    for text in (
+        "{'a': __import__('os').getcwd()}",
+        "{'a': (lambda: 1)()}",
+        "{'a': [0] * 9**9}",
+        "{'a': <object>}",
+    ):
+        with pytest.raises(ValueError, match=r"is no|nested"):
+            read_object(text + " ", 0, is_last=False)
+    assert read_object("{'a': tensor(0.5, device='cuda:0'), 'b': -inf, 'c': None}", 0, is_last=False)[0] == {
+        "a": 0.5,
+        "b": float("-inf"),
+        "c": None,
+    }
+
+
+HOSTILE = {
+    "prose": "Dear all,\nStep 1 was nice: 3 people came.\n",
+    "fragments of bars": "\r 1%|#" * 200_000 + "\n",
+    "bars without an end": " 1%|#| 1/9 [" * 100_000,
+    "open objects": "{'a': [" * 50_000,
+    "open objects on lines": "{'a': [\n" * 50_000,
+    "open strings": "{'" * 100_000,
+    "a word": "step 1 " + "a" * 1_000_000,
+    "words": "step 1 " + "ab " * 2_000 + "\n",
+    "open tags": "<table>" + "<td " * 100_000,
+    "open scripts": "<html>" + "<script>" * 100_000,
+    "bars of a table": "Step | reward\n" + "|" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_text_is_refused_in_a_sentence(text):
+    with pytest.raises(BadLog, match=r"^(has|is) "):
+        read(text)
+
+
+def test_a_text_that_is_cut_in_the_middle_of_a_line_or_a_character_keeps_the_rest():
+    [plan] = read((BARS + "{'loss': 0.1, 'rew").encode() + b"\xe2\x96")
+    assert len(curve(plan)) == 4
