@@ -22,7 +22,7 @@ FORMS ?= storms
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-all faults fuzz hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-all faults hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -60,9 +60,6 @@ test-all: venv-tools test-tools .venv/dev.stamp ## run the whole suite, for a ni
 
 faults: .venv/dev.stamp ## inject faults until the ledger has KILLS kills per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
-
-fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger holds 100,000 requests (ARGS="--goal N")
-	@.venv/bin/python -m tests.fuzz.campaign $(ARGS)
 
 hostile: test-tools .venv/dev.stamp ## show 500 hostile texts on every page, and grade 1,188 hostile programs (half an hour)
 	@GRPOLAB_HOSTILE=all GRPOLAB_PROGRAMS=all .venv/bin/python -m pytest -m nightly -q -s tests/browser/test_hostile.py \

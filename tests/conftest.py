@@ -10,6 +10,8 @@ s3            address of an empty bucket at an S3 server, for ARTIFACTS_URL
 warm          socket of this process's parent of forked trainers, see tests/faults/warm.py
 chromium      path of a Chromium
 
+and those of tests/trained_runs.py: runs that train in the test's own process.
+
 What a machine cannot provide is skipped with one loud line at the end; with CI=true it fails.
 """
 
@@ -51,6 +53,8 @@ for _name in Settings.model_fields:
 UNTIMED = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.register_profile("gate", UNTIMED, max_examples=20)
 hypothesis_settings.register_profile("nightly", UNTIMED, max_examples=100)
+
+pytest_plugins = ["tests.trained_runs"]
 
 SHARED = "GRPOLAB_TEST_SHARED"
 """Environment variable: directory that the processes of one test session share."""

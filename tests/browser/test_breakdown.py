@@ -1,9 +1,7 @@
 """The signal budget, and planted regressions that are found from a run's page within five clicks each."""
 
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -14,20 +12,12 @@ from backend.config.signal_budget import PARTS, UNITS, budget_metric
 from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
-from backend.storage.models import Run
 from backend.storage.rollout_words import index_groups
-from tests.browser.payloads import PAYLOADS
-from tests.browser.service import completion_of, group_of, opened, running, viewports
+from tests.browser.service import completion_of, group_of, running
 from tests.factories import MadeCompletion, MadeGroup
 
-PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
 STEPS = 60
 SHARES = (5, 15, 20, 10, 5, 5, 40)
-
-
-def shoot(page, name):
-    if PICTURES:
-        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)
 
 
 def answer(prompt, step, index):
@@ -59,7 +49,7 @@ def metrics_of(step, groups):
     }
 
 
-def train(service, name, *, with_budget=True):
+def train(service, name):
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     objective = {"correction": {"type": "token_tis", "cap": 1.5}}
     run = service.launch(name, rewards=rewards, objective=objective)
@@ -78,8 +68,6 @@ def train(service, name, *, with_budget=True):
                 for at, prompt in enumerate(prompts)
             ]
             last = metrics_of(step, groups)
-            if not with_budget:
-                last = {metric: value for metric, value in last.items() if "signal/" not in metric}
             write_points(session, run, claim.attempt, [(step, last)])
             write_groups(session, pack_groups(run, step, claim.attempt, groups, with_tokens=False))
         write_groups(session, pack_groups(run, STEPS, claim.attempt, [mismatched()]))
@@ -98,37 +86,10 @@ def mismatched():
     return replace(group_of("train", STEPS, 9), completions=[replace(completion, arrays=arrays)])
 
 
-def plant_hostile(service):
-    """Fifty prompts a step; terms, too, have names that a log may bring."""
-    run = service.launch("hostile")
-    with service.sessions.begin() as session:
-        claim = lifecycle.claim_run(session, "w", "h")
-        lifecycle.begin_attempt(session, run, claim.attempt, -1)
-        for step in range(1, 12):
-            texts = PAYLOADS[(step - 1) * 50 : step * 50] if step < 11 else PAYLOADS[:50]
-            groups = [
-                MadeGroup(
-                    prompt=text,
-                    prompt_index=at,
-                    completions=(MadeCompletion(text=text, rewards={text: 1.0}),),
-                )
-                for at, text in enumerate(texts)
-            ]
-            write_groups(session, pack_groups(run, step, claim.attempt, groups, with_tokens=False))
-            write_points(session, run, claim.attempt, [(step, {"reward/mean": 1.0})])
-        summary = {"step": 11, "last": {"reward/mean": 1.0}, "best": {}}
-        leases.fence(session, run, claim.attempt, last_step=11, summary=summary)
-        lifecycle.finish_run(session, run, claim.attempt, "finished", "")
-        session.get_one(Run, run).name = PAYLOADS[0]
-    return run
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     with running(tmp_path_factory.mktemp("lab")) as service:
         service.trained = train(service, "planted")
-        service.older = train(service, "older", with_budget=False)
-        service.hostile = plant_hostile(service)
         for _ in index_groups(service.sessions):
             pass
         yield service
@@ -191,35 +152,6 @@ def test_a_phrase_that_spreads_is_found_in_four_clicks(page, service):
     assert person.clicks <= 5
 
 
-@pytest.mark.nightly
-def test_windows_are_typed_and_drawn_and_the_address_holds_them(page, service):
-    page.goto(f"/rollouts?run={service.trained}&view=breakdown")
-    expect(page.get_by_label("before: steps")).to_have_value("20-29")
-    expect(page.get_by_label("after: steps")).to_have_value("30-39")
-    page.get_by_label("before: steps").fill("15-24")
-    page.get_by_label("before: steps").press("Enter")
-    expect(page).to_have_url(re.compile("before=15-24"))
-    grip = page.locator(".breakdown-grip")
-    grip.hover()  # once it stands still
-    box = grip.bounding_box()
-    middle = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + 0.7 * box["width"], middle)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.8 * box["width"], middle, steps=4)
-    page.mouse.up()
-    expect(page).to_have_url(re.compile("before=15-24&after=4[1-3]-4[7-9]"))
-    page.get_by_label("change of").select_option("length/mean")
-    expect(page.get_by_role("region", name="Breakdown of a change")).to_contain_text("length/mean went from")
-
-
-@pytest.mark.nightly
-def test_a_metric_that_cannot_be_told_apart_and_windows_without_values_say_so(page, service):
-    page.goto(f"/rollouts?run={service.trained}&view=breakdown&before=500-600&after=1-2")
-    expect(page.get_by_role("region", name="Breakdown of a change")).to_contain_text(
-        "no finite value at steps 500"
-    )
-
-
 def test_the_budget_adds_up_on_the_page_and_leads_to_completions(page, service):
     page.goto(f"/run/{service.trained}")
     budget = page.get_by_role("region", name="Signal budget")
@@ -232,20 +164,6 @@ def test_the_budget_adds_up_on_the_page_and_leads_to_completions(page, service):
     expect(bars).to_have_count(STEPS)
     bars.nth(29).click()
     expect(page).to_have_url(re.compile("step=30"))
-
-
-@pytest.mark.nightly
-def test_a_run_without_a_budget_says_what_is_counted(page, service):
-    page.goto(f"/run/{service.older}")
-    budget = page.get_by_role("region", name="Signal budget")
-    expect(budget).to_contain_text("did not log its budget")
-    expect(budget.get_by_role("button", name="seconds")).to_have_count(0)
-    page.goto(f"/compare?runs={service.trained},{service.older}")
-    rows = page.locator(".budget-rows li")
-    expect(rows).to_have_count(2)
-    expect(rows.nth(1)).to_contain_text("from recorded completions")
-    page.get_by_role("region", name="Signal budget").get_by_role("button", name="seconds").click()
-    expect(rows.nth(1)).to_contain_text("seconds not known")
 
 
 @pytest.mark.nightly
@@ -266,41 +184,3 @@ def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
         "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0)"
     )
     assert painted
-
-
-@pytest.mark.nightly
-def test_five_hundred_hostile_prompts_and_terms_are_shown_as_text(page, service):
-    shown, codes = set(), 0
-    for step in range(1, 11):
-        page.goto(f"/rollouts?run={service.hostile}&view=breakdown&before={step}&after={step}")
-        prompts = page.locator(".breakdown-prompt")
-        expect(prompts).to_have_count(len({text for text in PAYLOADS[(step - 1) * 50 : step * 50] if text}))
-        shown |= set(prompts.all_text_contents())
-        codes += page.locator(".breakdown-table .code-point").count()
-    assert len(shown) > 400  # of 500, some differ by what stands behind 200 characters
-    assert codes > 0
-    page.goto(f"/rollouts?run={service.hostile}&view=breakdown&before=1-5&after=6-10&split=term")
-    expect(page.get_by_role("group", name="Parts of the change").locator("tbody tr")).not_to_have_count(0)
-    page.goto(f"/compare?runs={service.hostile},{service.trained}")
-    expect(page.locator(".budget-rows li")).to_have_count(2)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1024, 1600, 2560))
-def test_every_view_fits_every_width(browser, service, width, scheme):
-    context = opened(browser, service, width, scheme)
-    page = context.new_page()
-    for name, path, ready in (
-        ("budget", f"/run/{service.trained}", ".budget-table"),
-        ("budgets", f"/compare?runs={service.trained},{service.older}", ".budget-rows"),
-        ("breakdown", f"/rollouts?run={service.trained}&view=breakdown", ".breakdown-table"),
-        ("mismatch", f"/rollouts?run={service.trained}&step={STEPS}", ".mismatch canvas"),
-        ("breakdown_term", f"/rollouts?run={service.trained}&view=breakdown&split=term", ".breakdown-table"),
-    ):
-        page.goto(path)
-        if name == "mismatch":
-            page.get_by_text("Truncation cap").click()
-        expect(page.locator(ready)).to_be_visible()
-        assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth"), name
-        shoot(page, f"{name}_{width}_{scheme}")
-    context.close()

@@ -134,16 +134,3 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     expect(report).to_contain_text("The grader calls 1 of 10 reference answers wrong")
     page.get_by_role("link", name="View completions").click()
     expect(page.locator("article.rollout").first).to_be_visible()
-
-
-@pytest.mark.nightly
-def test_a_failed_check_says_why(page, work, directory):
-    source = directory / "datasets" / "gone.jsonl"
-    source.write_text((source.parent / "broken.jsonl").read_text())
-    launch_page(page, sampling={"max_new_tokens": 40}, problems=[{"name": "file", "path": "gone.jsonl"}])
-    page.get_by_role("button", name="Check first").click()
-    result = page.get_by_role("region", name="Check before launch")
-    expect(result).to_contain_text("waits for a worker")
-    source.unlink()
-    work()
-    expect(result.get_by_role("alert")).to_contain_text("gone.jsonl")

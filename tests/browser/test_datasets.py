@@ -2,22 +2,12 @@
 
 import gzip
 import json
-from urllib.parse import unquote
 
-import pytest
 from playwright.sync_api import expect
-
-from tests.browser.service import running
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": n + 1} for n in range(40)]
 GOOD = "\n".join(map(json.dumps, ROWS)).encode()
 NAME = "my </script>\u202e<img src=x onerror=__hit(1)>.jsonl.gz"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        yield service
 
 
 def file(name, content):
@@ -114,39 +104,6 @@ def test_columns_are_recognised_shown_and_changed_before_the_upload(page, servic
     assert page.evaluate("window.__hits ?? 0") == 0
 
 
-@pytest.mark.nightly
-def test_rows_of_an_upload_that_repeat_are_counted_and_left_out_with_a_click(page):
-    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
-    story = "Anna has many apples and gives some of them to Ben before lunch . How many are left for Anna ?"
-    texts = ["a b c d", story, story.replace("before", "after"), "e f g h", " E f g h"]
-    content = "\n".join(json.dumps({"prompt": text, "answer": "1"}) for text in texts).encode()
-    page.get_by_label("File to upload").set_input_files(file("alike.jsonl", content))
-    page.get_by_role("button", name="Upload this file").click()
-    repeats = page.locator(".dataset-repeats")
-    expect(repeats).to_contain_text("1 of 5 rows repeat a question")
-    expect(repeats).to_contain_text("2 of 5 rows are near duplicates of another row")
-    repeats.get_by_text("Near duplicates", exact=True).click()
-    expect(repeats).to_contain_text("line 3 is 72 % like line 2")
-    repeats.get_by_role("button", name="Leave them out").last.click()
-    expect(repeats).to_contain_text("and will be left out")
-    assert '"near_duplicates":"drop"' in unquote(page.url).replace(" ", "")
-
-
-@pytest.mark.nightly
-def test_a_file_without_known_columns_asks_for_them(page):
-    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
-    page.get_by_label("File to upload").set_input_files(file("odd.csv", b"ask,tell\n1+1,2\n1+2,3\n"))
-    columns = page.get_by_role("region", name="Columns of the file")
-    expect(columns).to_contain_text("no column was recognised")
-    expect(columns.get_by_role("button", name="Upload this file")).to_be_disabled()
-    columns.get_by_label("Prompt").select_option("ask")
-    expect(columns.locator("tbody tr").first).to_have_text("1+1 2")
-    columns.get_by_role("button", name="Cancel").click()
-    expect(columns).to_have_count(0)
-    page.get_by_label("File to upload").set_input_files(file("odd.jsonl", b"nonsense"))
-    expect(page.locator(".dataset-refused")).to_contain_text("has no row: its first line is not JSON")
-
-
 def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
     page.goto("/launch?seeds=0")
     page.get_by_role("button", name="Known datasets").click()
@@ -161,10 +118,3 @@ def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
     page.locator(".offer", has_text="Countdown").click()
     expect(page.locator("[data-path='problems.0.task']")).to_be_visible()
     expect(page.get_by_text("HF_ONLINE is off")).to_have_count(0)
-
-
-@pytest.mark.nightly
-def test_a_system_prompt_without_a_chat_template_is_refused_at_its_field(page):
-    page.goto('/launch?base={"policy":{"system_prompt":"Be brief."}}&seeds=0')
-    field = page.locator("[data-path='policy.system_prompt']").first
-    expect(field).to_contain_text("needs policy.chat_template = true: plain text has no such part")

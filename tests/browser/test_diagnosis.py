@@ -24,9 +24,6 @@ def service(tmp_path_factory):
         collapsed = broken(collapsed, 75, reward__accuracy=lambda values: values * 0.05)
         service.trained = stored(service, "healthy", healthy())
         service.failed = stored(service, "collapsed", collapsed)
-        service.imported = stored(service, "imported", collapsed)
-        with service.sessions.begin() as session:
-            session.execute(update(Run).where(Run.id == service.imported).values(origin="trl"))
         wait_for(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
         yield service
 
@@ -82,13 +79,6 @@ def test_a_collapse_is_named_with_onset_evidence_and_remedy(page, service):
     expect(page.get_by_role("heading", name="Diagnosis", exact=True)).to_be_visible()
 
 
-def test_a_healthy_run_says_so_in_a_line(page, service):
-    page.goto(f"/run/{service.trained}")
-    card = page.get_by_role("region", name="Diagnosis")
-    expect(card.get_by_role("heading", name="Healthy")).to_be_visible()
-    expect(card.get_by_role("heading", level=3)).to_have_count(0)
-
-
 @pytest.mark.nightly
 def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
     page.goto("/runs")
@@ -98,7 +88,7 @@ def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
     page.locator(".runs-filters").get_by_role("button", name="verdict").click()
     page.get_by_role("button", name="collapsed", exact=True).click()
     expect(page).to_have_url(re.compile("verdict=collapsed"))
-    expect(table.locator(".grid-row")).to_have_count(2)  # one of them imported
+    expect(table.locator(".grid-row")).to_have_count(1)
     page.goto("/runs?sort=onset")
     expect(table.locator(".grid-row").first).to_contain_text("collapsed")
 
@@ -121,39 +111,6 @@ def test_the_card_leads_to_the_first_bad_rollouts(page, service):
     expect(page).to_have_url(re.compile(f"/rollouts.*run={service.failed}"))
     expect(page.locator(".step-onset")).to_be_attached()
     expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
-
-
-@pytest.mark.nightly
-def test_a_cause_leads_to_the_completions_that_show_it(page, service):
-    page.goto(f"/run/{service.failed}")
-    page.get_by_role("region", name="Diagnosis").get_by_role(
-        "link", name="1 wrong completion of step 74"
-    ).click()
-    expect(page).to_have_url(re.compile("filter=wrong"))
-    expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
-
-
-def test_an_imported_run_links_to_its_completions_if_there_are_some(page, service):
-    page.goto(f"/run/{service.imported}")
-    card = page.get_by_role("region", name="Diagnosis")
-    expect(card.get_by_role("link", name="First bad rollouts")).to_be_visible()
-    expect(page.get_by_role("link", name="Read its completions")).to_be_visible()
-    expect(page.get_by_text("no completions")).to_have_count(0)
-
-
-@pytest.mark.nightly
-def test_the_comparison_counts_verdicts_and_draws_onsets(page, service):
-    page.goto(f"/compare?runs={service.trained},{service.failed}&by=run")
-    cells = page.locator(".verdicts")
-    expect(cells.filter(has_text="1 collapsed")).to_have_count(1)
-    expect(page.get_by_role("button", name="onsets")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.nightly
-def test_a_checkpoint_that_is_kept_says_why(page, service):
-    page.goto(f"/run/{service.failed}?tab=files")
-    expect(page.locator(".run-kept")).to_have_text("kept: before the onset at step 71")
 
 
 def test_a_verdict_appears_without_reloading(page, service):

@@ -88,19 +88,6 @@ def test_an_interval_is_drawn_as_a_band_and_has_no_panel_of_its_own(page, servic
     )
 
 
-@pytest.mark.nightly
-def test_a_benchmark_is_added_in_the_form_and_says_that_the_hub_is_away(page):
-    page.goto("/launch")
-    page.get_by_text("Evaluation, checkpoints, recording").click()
-    suites = page.locator("[data-path='evaluation.suites']")
-    suites.get_by_role("button", name="Add a suite").click()
-    expect(page.locator("[data-path='evaluation.suites.0.name'] input")).to_have_value("suite")
-    suites.get_by_role("button", name="Benchmarks").click()
-    page.get_by_role("button", name="AIME 2024").click()
-    expect(page.locator("[data-path='evaluation.suites.1.name'] input")).to_have_value("aime24")
-    expect(suites.get_by_text("is on the Hugging Face hub and HF_ONLINE is off")).to_be_visible()
-
-
 def test_checkpoints_are_evaluated_on_suites_and_join_the_table(page, service):
     page.goto(f"/run/{service.trained}?tab=evaluations")
     page.get_by_role("button", name="Evaluate checkpoints").click()
@@ -120,10 +107,3 @@ def test_checkpoints_are_evaluated_on_suites_and_join_the_table(page, service):
     assert (later["source"], later["source_step"]) == (child, 0)
     with service.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == child).values(deleted_at=1.0))
-
-
-@pytest.mark.nightly
-def test_runs_are_compared_by_their_suites(page, service):
-    page.goto(f"/compare?runs={service.trained}")
-    expect(page.get_by_role("heading", name="Evaluations")).to_be_visible()
-    expect(page.get_by_role("columnheader", name="pairs")).to_be_visible()

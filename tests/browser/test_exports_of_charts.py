@@ -1,16 +1,15 @@
-"""Charts as files, and what a panel leaves out: legends, notes, ranges of y, settings of single panels."""
+"""Charts as files, with their legends and notes."""
 
 import csv
 import json
 import math
-from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import pytest
 from PIL import Image, ImageColor
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, opened, running
+from tests.browser.service import HOSTILE, running
 
 pytestmark = pytest.mark.nightly
 
@@ -57,51 +56,3 @@ def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
     for trace in saved_figure["data"]:
         if trace["showlegend"]:
             assert ImageColor.getrgb(trace["line"]["color"]) in drawn
-
-
-def test_a_link_opens_with_the_same_screen_in_a_fresh_profile(page, browser, service):
-    tune = quote('{"reward/mean":{"y":[0.1,0.5]}}')
-    link = f"/compare?runs={service.trained}&by=run&values=1&at=4&smoothing=0.6"
-    link += f"&zoom=1,5&tune={tune}"
-
-    def screen(where):
-        where.goto(link)
-        panels = where.locator(".panel")
-        expect(panels.first.locator(".trace").first).to_be_attached()
-        expect(where.locator(".panel .values tbody tr").first).to_be_visible()
-        where.wait_for_function("() => !document.querySelector('.is-old, .panel-loading')")
-        return where.evaluate("""() => [...document.querySelectorAll('.panel')].map((panel) => ({
-            metric: panel.dataset.metric, foot: panel.querySelector('.panel-foot').textContent,
-            values: panel.querySelector('.values')?.textContent,
-            lines: [...panel.querySelectorAll('.trace path')]
-                .map((path) => [path.style.stroke, path.getAttribute('d')]),
-            ticks: [...panel.querySelectorAll('.ytick')].map((tick) => tick.textContent) }))""")
-
-    seen = screen(page)
-    assert len(seen) > 1
-    assert any(panel["lines"] for panel in seen)
-    context = opened(browser, service, width=1280)
-    assert screen(context.new_page()) == seen
-    context.close()
-
-
-def test_the_range_of_y_is_set_by_hand_and_by_the_wheel(page, service):
-    page.goto(f"/compare?runs={service.trained}&by=run")
-    panel = page.locator(".panel[data-metric='reward/mean']").first
-    expect(panel.locator(".trace").first).to_be_attached()
-    panel.hover()
-    panel.get_by_role("button", name="Settings of this chart").click()
-    panel.get_by_label("y from").fill("0.25")
-    panel.get_by_label("to", exact=True).fill("0.5")
-    panel.get_by_role("button", name="Set", exact=True).click()
-    expect(panel.locator(".panel-foot")).to_contain_text("points outside the y range")
-    assert "tune=" in page.url
-    page.keyboard.press("Escape")
-    before = page.url
-    panel.locator(".nsewdrag").first.hover()
-    page.keyboard.down("Alt")
-    page.mouse.wheel(0, 100)
-    page.keyboard.up("Alt")
-    page.wait_for_url(lambda url: url != before)
-    foot = page.locator(".panel[data-metric='policy/entropy'] .panel-foot").first
-    expect(foot).not_to_contain_text("outside")

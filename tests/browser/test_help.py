@@ -1,16 +1,9 @@
 """The help pages in a real browser, in the design of the other pages."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.service import NARROW, TOKEN, WIDE, running
-from tests.browser.test_pages import AXE
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        yield service
+from tests.browser.service import NARROW, TOKEN, WIDE
 
 
 @pytest.fixture(params=[NARROW, WIDE], ids=str)
@@ -30,10 +23,6 @@ def page(request, service, browser):
     assert [complaint for complaint in complaints if complaint[0] == "error"] == []
 
 
-def fits(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
 def test_the_help_is_reached_from_the_header_and_read(page):
     page.goto("/queue")
     menu = page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link")
@@ -46,13 +35,3 @@ def test_the_help_is_reached_from_the_header_and_read(page):
     expect(page.get_by_role("heading", name="Fields of a run's config", exact=True)).to_be_visible()
     page.goto("/help/methods#objective.surrogate")
     expect(page.locator("[id='objective.surrogate']")).to_be_in_viewport()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("path", ["", "/methods"])
-def test_a_page_fits_and_is_accessible(page, path):
-    page.goto(f"/help{path}")
-    assert fits(page)
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    barriers = page.evaluate("axe.run()")["violations"]
-    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []

@@ -19,7 +19,6 @@ from sqlalchemy import insert, update
 from backend.base.text import clean_text
 from backend.catalog.datasets.files import Upload, Uploads
 from backend.config.merge import config_hash, resolve
-from backend.config.run import RunConfig
 from backend.metrics.store import write_points
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
@@ -192,14 +191,6 @@ def test_tokens(page, stage):
             token.hover()
         expect(page.locator(".readout-token")).to_be_visible()
     print(f"\n{len(PAYLOADS)} texts token by token")
-
-
-def test_a_line_of_ten_megabytes(page, stage):
-    page.goto(f"/rollouts?run={stage.main}&kind=eval&colour=none")
-    expect(page.locator("article .model-text")).to_contain_text("MiB more")
-    [text] = texts_of(page, "article .model-text")
-    assert text.startswith(HUGE[:20_000])
-    assert len(text) < 20_100
 
 
 def test_the_table_of_runs(page, stage):
@@ -388,34 +379,3 @@ def test_crafted_links(page, stage):
         expect(page.locator("h1, h2, .runs").first).to_be_attached()
         expect(page.get_by_text("Something went wrong on this page"), address).to_have_count(0)
         assert page.evaluate("({}).polluted") is None, address
-
-
-@pytest.mark.parametrize(
-    ("style", "width"),
-    [("light", 400), ("dark", 1400), *([("dark", 400), ("light", 1400)] if IS_LONG else [])],
-)
-def test_no_text_pushes_a_page_apart(stage, browser, style, width):
-    """No page is wider than the window, however long a word is."""
-    addresses = {
-        "runs": "/runs?show=-", "run": f"/run/{stage.main}", "log": f"/run/{stage.main}?tab=log",
-        "rollouts": f"/rollouts?run={stage.main}&step=1&colour=none", "queue": "/queue",
-        "compare": f"/compare?experiment={stage.experiment}", "events": f"/run/{stage.main}?tab=events",
-        "launch": "/launch?base=" + quote(json.dumps({"policy": {"name": "W" * 190}})),
-    }  # fmt: skip
-    wide = {}
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": style}
-    with watched(browser, stage.service.base, **options) as page:
-        for name, address in addresses.items():
-            page.goto(address)
-            page.locator("h1, h2, .grid-row").first.wait_for(state="attached")
-            page.wait_for_timeout(700)
-            if directory := os.environ.get("GRPOLAB_SCREENSHOTS"):
-                page.screenshot(path=f"{directory}/{name}-{style}-{width}.png")
-            if (width_found := page.evaluate("document.documentElement.scrollWidth")) > width:
-                wide[name] = width_found
-    assert wide == {}
-
-
-def test_the_corpus_is_whole():
-    assert len(set(PAYLOADS)) == 500
-    assert RunConfig().steps > 0

@@ -1,7 +1,5 @@
 """Five hundred hostile texts in search results, labels, evaluations, the atlas and what-if, in a browser."""
 
-import json
-import os
 from urllib.parse import quote
 
 import pytest
@@ -12,7 +10,7 @@ from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.rollout_words import index_groups
 from tests.browser.payloads import PAYLOADS, seen
-from tests.browser.service import running, viewports
+from tests.browser.service import running
 from tests.browser.watched import watched
 from tests.factories import MadeCompletion, MadeGroup, make_experiment, make_run
 
@@ -129,35 +127,3 @@ def test_crafted_links(page, stage):
             expect(page.get_by_text("Something went wrong on this page"), address).to_have_count(0)
             assert page.evaluate("({}).polluted") is None, address
             assert is_clean(page, "#main"), address
-
-
-def test_what_if_says_at_the_field_what_is_wrong(page, stage):
-    knobs = json.dumps({"kl": {"type": "k3", "coef": -1}})
-    page.goto(f"/rollouts?run={stage.trained}&step=1&knobs={quote(knobs)}")
-    panel = page.locator(".what-if")
-    expect(panel.locator("[data-path='objective.kl.coef'], [data-path='objective.kl']").first).to_be_visible()
-    expect(panel.get_by_text("must be at least 0, got -1")).to_be_visible()
-
-
-@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1024, 1600, 2560))
-def test_no_text_pushes_these_views_apart(stage, browser, scheme, width):
-    knobs = quote(json.dumps({"kl": {"type": "k3", "coef": -1}}))
-    views = {
-        "search": "view=search&q=hostile",
-        "probes": "view=probes",
-        "runs": "view=runs",
-        "prompts": "view=prompts",
-        "what-if": f"step=1&colour=none&knobs={knobs}",
-    }
-    wide = {}
-    with watched(browser, stage.base, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
-        for name, address in views.items():
-            page.goto(f"/rollouts?run={stage.trained}&{address}")
-            page.locator(".search-result, .probe-matrix, .what-if form").first.wait_for()
-            if directory := os.environ.get("GRPOLAB_SCREENSHOTS"):
-                if name == "what-if":
-                    page.locator(".what-if").scroll_into_view_if_needed()
-                page.screenshot(path=f"{directory}/{name}-{scheme}-{width}.png")
-            if (width_found := page.evaluate("document.documentElement.scrollWidth")) > width:
-                wide[name] = width_found
-    assert wide == {}

@@ -1,29 +1,19 @@
 """A log of another trainer, from a file of the user's computer to a run, in a real browser."""
 
 import json
-from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import VIEWER_TOKEN, running
-from tests.browser.test_pages import AXE
+from tests.browser.service import VIEWER_TOKEN
 
 NAME = "old <img src=x onerror=__hit(1)>.csv"
 ROWS = "".join(f"{step},{step * 10},{step / 10},{2 - step / 10},phase-{step}\n" for step in range(1, 9))
 LOG = f"step,samples,reward,<b>odd</b>,phase\n{ROWS}9,90,broken,1,x\n"
 PICTURE = "<img src=x onerror=__hit(1)>"
-LOGS = Path(__file__).parents[1] / "backend" / "imports" / "logs"
 STATE = {
     "max_steps": 20,
     "log_history": [{"step": step, "reward": step / 8, "loss": 0.5} for step in (10, 20)],
 }
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        yield service
 
 
 def choose(page, name, content):
@@ -99,16 +89,6 @@ def test_runs_of_a_file_are_chosen_and_compared(page):
     expect(page.get_by_text("b, c").first).to_be_visible()
 
 
-@pytest.mark.nightly
-def test_files_that_are_read_in_the_sandbox_are_reported_within_seconds(page):
-    page.goto("/import")
-    for name, title in (("trackio.db", "Trackio database"), ("completions.parquet", "Parquet")):
-        file = {"name": name, "mimeType": "application/octet-stream", "buffer": (LOGS / name).read_bytes()}
-        page.get_by_label("Log to import").set_input_files(file)
-        expect(page.get_by_role("heading", name=title)).to_be_visible(timeout=120_000)
-    expect(page.get_by_text("8 completions of 2 prompts are stored as rollouts.")).to_be_visible()
-
-
 def test_completions_of_a_dump_are_shown_as_rollouts(page):
     page.goto("/import")
     choose(page, "3.jsonl", DUMP)
@@ -116,28 +96,6 @@ def test_completions_of_a_dump_are_shown_as_rollouts(page):
     page.wait_for_url("**/run/*")
     page.get_by_role("tab", name="Rollouts").click()
     expect(page.get_by_text(PICTURE).first).to_be_visible()
-
-
-@pytest.mark.nightly
-def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):
-    page.goto("/import")
-    choose(page, NAME, LOG)
-    page.get_by_role("button", name="Import as a run").wait_for()
-    page.evaluate(AXE)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        page.wait_for_timeout(300)
-        barriers = page.evaluate("axe.run(document).then(({ violations }) => violations)")
-        assert [(barrier["id"], [node["html"] for node in barrier["nodes"]]) for barrier in barriers] == []
-
-
-@pytest.mark.nightly
-def test_a_narrow_window_shows_the_whole_page(page):
-    page.set_viewport_size({"width": 390, "height": 800})
-    page.goto("/import")
-    choose(page, NAME, LOG)
-    page.get_by_role("button", name="Import as a run").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_viewer_is_told_that_only_operators_import(service, browser):

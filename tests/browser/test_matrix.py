@@ -65,44 +65,6 @@ def test_cells_say_what_may_be_claimed(opened):
     expect(details).to_contain_text("more seeds would decide this at 80 %")
 
 
-def test_the_baseline_is_chosen_and_a_deleted_one_is_told(opened, service):
-    opened.locator(".matrix").get_by_label("baseline").select_option("dapo")
-    expect(cell(opened, 0)).to_contain_text("worse")
-    opened.goto(f"/compare?experiment={service.experiment}&baseline=gone")
-    note = opened.get_by_role("note").filter(has_text="The baseline gone is not among these runs")
-    expect(note).to_be_visible()
-
-
-@pytest.mark.nightly
-def test_curves_of_a_group_of_several_scales_are_not_comparable(page, service):
-    """Of the first of two groups one run has another weight."""
-    variants = [
-        {"name": name, "rewards": [{"name": "correctness", "weight": weight}], "optimizer": {"lr": rate}}
-        for name, weight, rate in (("light", 1.0, 1e-3), ("heavy", 1.2, 1e-3), ("slow", 1.0, 1e-4))
-    ]
-    body = {"name": "weights", "base": {"steps": 30}, "seeds": [0], "variants": variants}
-    launched = service.client.post("/experiments", json=body).raise_for_status().json()
-    for run in launched["runs"]:
-        trained(service, run["id"], 0.5, "reward/mean")
-    page.goto(f"/compare?experiment={launched['id']}&by=config.optimizer.lr&metrics=reward")
-    sentence = "not comparable: rewards.correctness.weight differs"
-    expect(page.get_by_role("note").filter(has_text=sentence)).to_be_visible()
-
-
-@pytest.mark.nightly
-def test_columns_are_chosen_and_stay_in_the_address(opened):
-    opened.get_by_role("button", name="Columns").click()
-    panel = opened.locator(".matrix-columns")
-    panel.get_by_label("metric").select_option(METRIC)
-    panel.get_by_label("reading").select_option("steps_to")
-    panel.get_by_label("threshold").fill("0.6")
-    panel.get_by_role("button", name="Add column").click()
-    expect(opened.locator(".matrix thead")).to_contain_text("steps to eval/accuracy 0.6")
-    expect(cell(opened, 0, 2)).to_contain_text("not reached")
-    opened.reload()
-    expect(cell(opened, 1, 2)).to_contain_text("3 of 3 reached")
-
-
 def test_what_is_copied_is_the_table(opened):
     opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for label, phrase in (

@@ -8,13 +8,7 @@ from playwright.sync_api import expect
 
 from backend.runs.workers.devices import Slot
 from backend.runs.workers.store import register_slot, report_slot
-from tests.browser.service import HOSTILE, NARROW, WIDE, opened, running
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        yield service
+from tests.browser.service import HOSTILE, NARROW, WIDE, opened
 
 
 @pytest.fixture(params=[NARROW, WIDE], ids=str)
@@ -52,22 +46,3 @@ def test_one_click_makes_a_run_fit(service, page, tmp_path):
     memory.get_by_role("button", name="Apply").click()
     expect(memory).to_contain_text("Fits on host-1")
     assert "microbatch_tokens" in page.url
-
-
-def test_validate_says_what_fits(service):
-    slots(service, 80e9, 0.7e9, 4e9)
-    answer = service.client.post("/validate", json={"steps": 10}).raise_for_status().json()
-    memory = answer["memory"]
-    assert memory["device"] == "gpu"
-    assert memory["peak_bytes"] == pytest.approx(sum(memory["parts"].values()))
-    assert [slot["verdict"] for slot in memory["slots"]] == ["fits", "fits with changes", "fits"]
-    slots(service, 0.1e9, 0.1e9, 0.1e9)
-    answer = service.client.post("/validate", json={"steps": 10}).raise_for_status().json()
-    assert {slot["verdict"] for slot in answer["memory"]["slots"]} == {"does not fit"}
-    assert any("is expected to run out of memory" in warning for warning in answer["warnings"])
-
-
-def test_a_built_in_policy_is_known(service):
-    answer = service.client.post("/validate", json={"policy": {"name": "tiny_moe"}}).raise_for_status().json()
-    assert answer["memory"]["unknown"] == ""
-    assert answer["memory"]["parts"]["weights"] > 0

@@ -44,17 +44,6 @@ def test_many_lines_are_painted_between_the_axes_of_plotly(panel):
     assert panel.locator(".ytick").count() > 1
 
 
-@pytest.mark.nightly
-def test_curves_stay_where_plotly_makes_its_elements_anew(panel, page):
-    # As after a panel without a height: its context is another one then.
-    panel.locator(".js-plotly-plot").evaluate("(plot) => { plot._context._hasZeroHeight = true; }")
-    page.get_by_label("smoothing").first.select_option("0.9")
-    expect(panel.locator(".panel-foot")).to_contain_text("smoothed 0.9")
-    curves = panel.locator(".gl-container .painted-curves:not(.is-lit-curve)")
-    expect(curves).to_be_attached()
-    assert curves.evaluate(PIXELS) > 50
-
-
 def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
     spot = panel.locator(".js-plotly-plot").evaluate(SPOT)
     page.mouse.move(spot[0] - 3, spot[1])
@@ -65,20 +54,3 @@ def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
     assert "<img" in label.inner_text()  # the first of lines in one place, its name as text
     page.mouse.click(*spot)
     page.wait_for_url(re.compile(rf"/rollouts\?run={service.cells[0]}&step=2"))
-
-
-@pytest.mark.nightly
-def test_a_resting_pointer_lights_its_line_and_leaving_ends_that(panel, page):
-    page.mouse.move(*panel.locator(".js-plotly-plot").evaluate(SPOT))
-    expect(panel.locator(".is-lit .is-lit-curve")).to_be_visible()
-    page.mouse.move(1, 1)
-    expect(panel.locator(".is-lit-curve")).to_be_hidden()
-    expect(panel.locator(".point-label")).to_be_hidden()
-
-
-@pytest.mark.nightly
-def test_hiding_lines_goes_back_to_svg(panel, page):
-    for name in page.locator(".legend-item").all()[:3]:
-        name.click()
-    expect(panel.locator(".scatterlayer .trace")).to_have_count(RUNS - 3)
-    expect(panel.locator(".painted-curves").first).to_be_hidden()

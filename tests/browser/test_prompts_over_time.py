@@ -1,8 +1,6 @@
 """Prompts through time: evaluations with a word diff, the atlas of training prompts, counts over steps."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -14,13 +12,7 @@ from tests.factories import MadeCompletion, MadeGroup
 
 pytestmark = pytest.mark.nightly
 
-PICTURES = os.environ.get("GRPOLAB_SCREENSHOTS", "")
 FORGOTTEN_AT = 40
-
-
-def shoot(page, name):
-    if PICTURES:
-        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)
 
 
 def completion(is_right, step, text=""):
@@ -80,7 +72,6 @@ def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, s
     expect(difference.locator("del")).to_have_text(["30,", "2"])
     expect(difference.locator("ins")).to_have_text(["40,", "3"])
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
-    shoot(page, f"probes_{width}_{scheme}")
     context.close()
 
 
@@ -88,7 +79,6 @@ def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
     page.goto(f"/rollouts?run={service.trained}&view=prompts")
     atlas = page.get_by_role("region", name="Prompts over time")
     expect(atlas.locator("tbody tr")).not_to_have_count(0)
-    shoot(page, "atlas")
     page.get_by_label("show").select_option("never")
     expect(atlas).to_contain_text("0+1=?")
     expect(atlas).not_to_contain_text("4+1=?")
@@ -96,32 +86,3 @@ def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
     page.get_by_label("show").select_option("mixed")
     page.get_by_role("button", name="Launch a run on 12 prompts").click()
     page.wait_for_url(re.compile("/launch"))
-
-
-def test_the_pass_rates_of_a_run_are_chosen_in_the_form(page, service):
-    page.goto("/launch?seeds=0&open=all.Data")
-    field = page.locator("[data-path='data.pass_rates']").first
-    field.get_by_role("textbox").fill("<img src=x onerror=alert(1)>")
-    field.get_by_role("button", name="Use its pass rates").click()
-    expect(field.get_by_role("alert")).to_contain_text("there is no run")
-    field.get_by_role("textbox").fill(f"{page.url.partition('/launch')[0]}/run/{service.trained}?tab=files")
-    field.get_by_role("button", name="Use its pass rates").click()
-    expect(field.get_by_role("status")).to_contain_text("prompts up to step 60")
-    expect(field.get_by_role("link")).to_have_attribute("href", f"/run/{service.trained}")
-    shoot(page, "pass_rates")
-    page.reload()
-    expect(page.locator("[data-path='data.pass_rates']").first).to_contain_text("prompts up to step 60")
-    page.get_by_role("button", name="Remove", exact=True).first.click()
-    expect(page.get_by_text("prompts up to step 60")).to_have_count(0)
-
-
-def test_counts_over_steps_lead_to_a_step_and_groups_say_why_they_did_not_train(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step=10")
-    page.get_by_role("button", name="wrong", exact=True).click()
-    strip = page.locator(".count-bars button")
-    expect(strip).not_to_have_count(0)
-    strip.last.click()
-    expect(page).to_have_url(re.compile("step=60"))
-    expect(page.locator(".rollouts")).to_contain_text("equal")
-    shoot(page, "spine")
-    assert page.evaluate("() => window.hit === undefined")

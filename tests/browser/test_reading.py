@@ -7,64 +7,6 @@ from playwright.sync_api import expect
 
 from tests.browser.service import HOSTILE, metrics_of, running
 
-POINTED_AT = """async (crosshair, seconds) => {
-  const { figureOf } = await import('/static/src/charts/figure.js');
-  const { cursor, free } = await import('/static/src/charts/cursor.js');
-  const { readAt } = await import('/static/src/lib/reading.js');
-  const item = { run: 'r', name: 'r', x: seconds, steps: seconds.map((_, i) => i), values: seconds,
-    non_finite: [], raw_points: seconds.length };
-  const look = { colour: '#112233', dash: 'solid' };
-  const view = { metric: 'm', xKind: 'wall', logX: false, logY: false, zoom: null, theme: {} };
-  const figure = figureOf([{ series: item, name: 'r', look }], view);
-  const [data] = figure.data;
-  const read = [];
-  for (const x of data.x) {
-    for (const how of [crosshair.follow, crosshair.pinUnder]) {
-      how({ drawn: true, metric: 'm', figure, hovered: { x, data } }, {});
-      read.push([readAt(item, cursor.value.x).value, cursor.value.x]);
-      free();
-    }
-  }
-  return [figure.unit.unit, read];
-}"""
-
-
-@pytest.mark.parametrize(("unit", "longest"), [("s", 299), ("min", 10_000), ("h", 90_000)])
-def test_a_point_that_is_pointed_at_is_the_one_that_is_read(in_browser, unit, longest):
-    seconds = [longest * (i + 1) / 777 for i in range(777)]
-    shown_unit, read = in_browser("charts/crosshair.js", POINTED_AT, seconds)
-    assert shown_unit == unit
-    assert read == [[x, x] for x in seconds for _ in range(2)]
-
-
-ARROWS = """async (crosshair, seconds) => {
-  const { figureOf } = await import('/static/src/charts/figure.js');
-  const { cursor, free, pin } = await import('/static/src/charts/cursor.js');
-  const { panels } = await import('/static/src/charts/mounted.js');
-  const item = { run: 'r', name: 'r', x: seconds, steps: seconds, values: seconds,
-    non_finite: [], raw_points: seconds.length };
-  const look = { colour: '#112233', dash: 'solid' };
-  const view = { metric: 'm', xKind: 'wall', logX: false, logY: false, zoom: null, theme: {} };
-  const figure = figureOf([{ series: item, name: 'r', look }], view);
-  const element = document.createElement('div');
-  element._fullLayout = { xaxis: { d2p: () => -1 }, yaxis: {} };
-  panels.set(element, { drawn: true, figure, metric: 'm', element, line: document.createElement('div') });
-  pin(0, 'm');
-  const way = [...seconds, ...seconds.slice(1)].map((_, i) => {
-    crosshair.moveCursor(i < seconds.length ? 1 : -1);
-    return cursor.value.x;
-  });
-  free();
-  panels.clear();
-  return way;
-}"""
-
-
-@pytest.mark.nightly
-def test_the_arrow_keys_go_from_point_to_point_in_hours(in_browser):
-    seconds = [90_000 * (i + 1) / 777 for i in range(777)]
-    assert in_browser("charts/crosshair.js", ARROWS, seconds) == [*seconds, *reversed(seconds[:-1])]
-
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
@@ -127,14 +69,6 @@ def test_the_table_is_the_legend_the_copy_and_the_file(page, service):
     assert {row[1] for row in rows[1:]} == {"0.2"}
     nan = page.locator(".panel[data-metric='optim/grad_norm'] .values")
     expect(nan.locator("tbody tr").first).to_contain_text("NaN")
-
-
-def test_a_deleted_baseline_is_told(page, service):
-    panel = opened(page, service, "&values=1&baseline=gone")
-    expect(panel.locator(".values")).to_contain_text("the baseline gone is not among these lines")
-    expect(
-        page.get_by_role("note").filter(has_text="The baseline gone is not among these runs")
-    ).to_be_visible()
 
 
 def test_a_click_on_a_point_still_opens_its_completions(page, service):

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, opened, running, viewports
+from tests.browser.service import HOSTILE, opened, viewports
 
 pytestmark = pytest.mark.nightly
 
@@ -16,12 +16,6 @@ TERMS = [
     {"name": "judge", "rubric": HOSTILE, "criterion": "helpfulness"},
     {"name": "reward_model", "per": "step"},
 ]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("lab")) as service:
-        yield service
 
 
 @pytest.mark.parametrize(("width", "scheme"), viewports(400, 1400))

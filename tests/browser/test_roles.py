@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import TOKEN, VIEWER_TOKEN, running
+from tests.browser.service import VIEWER_TOKEN, running
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +74,3 @@ def test_a_viewer_reads_the_pages_and_is_told_what_is_missing(page_as, service):
     expect(page.get_by_text("checked by the server")).to_be_visible()
     expect(page.get_by_role("note")).to_contain_text("You are logged in as a viewer")
     assert page.get_by_role("button", name="Launch", exact=False).count() == 0
-
-
-@pytest.mark.nightly
-def test_an_operator_has_the_buttons(page_as, service):
-    page = page_as(TOKEN)
-    page.goto(f"/run/{service.waiting}")
-    expect(page.get_by_role("button", name="Stop")).to_be_visible()
-    expect(page.get_by_role("button", name="Rename")).to_be_visible()
-    expect(page.get_by_role("button", name="More")).to_be_visible()
-    assert page.locator("header").get_by_text("viewer", exact=True).count() == 0

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.rollout_words import index_groups
 from tests.browser.payloads import PAYLOADS
-from tests.browser.service import running, viewports
+from tests.browser.service import running
 from tests.factories import MadeCompletion, MadeGroup
 
 PLANTED = "I have verified this twice"
@@ -93,37 +93,3 @@ def test_a_label_is_given_with_its_reason_and_found(page, service):
     expect(page.locator(".label-note")).to_contain_text("operator")
     opened(page, service, "&label=hacked")
     expect(page.locator(".search-result")).to_have_count(1)
-
-
-@pytest.mark.nightly
-def test_hostile_completions_are_shown_and_never_executed(page, service):
-    opened(page, service, "&q=hostile&to=5")
-    expect(page.locator(".search-result")).to_have_count(20)
-    while (button := page.get_by_role("button", name="Show more")).count():
-        before = page.locator(".search-result").count()
-        button.click()
-        page.wait_for_function("n => document.querySelectorAll('.search-result').length > n", arg=before)
-    assert page.locator(".search-result").count() >= 500
-    assert page.locator(".search-snippet .code-point").count() > 0
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("width", "scheme"), viewports(390, 1280, 2560))
-@pytest.mark.parametrize("part_of_text", ["results", "lift"])
-def test_the_page_fits_its_window(page, service, scheme, width, part_of_text, tmp_path):
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 900})
-    opened(page, service, f"&q=verified&part={part_of_text}")
-    expect(page.locator(".search-result, .lift-table").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.screenshot(path=tmp_path / f"search-{part_of_text}-{width}-{scheme}.png")
-
-
-@pytest.mark.nightly
-def test_no_bar_is_the_highest_where_nothing_matches(in_browser):
-    def summary_line(matched, highest):
-        call = "(s, [matched, highest]) => s.countsText(matched, 6272, highest)"
-        return in_browser("components/rollouts/search_steps.js", call, [matched, highest])
-
-    assert summary_line(0, 1) == "0 of 6\u202f272 completions match"
-    assert summary_line(5, 0.25) == "5 of 6\u202f272 completions match; highest bar 25 %"

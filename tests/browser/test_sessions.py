@@ -7,7 +7,7 @@ from backend.base.settings import Settings
 from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import login_link
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import TOKEN, VIEWER_TOKEN, running, viewports
+from tests.browser.service import TOKEN, VIEWER_TOKEN, running
 
 
 @pytest.fixture(scope="module")
@@ -71,28 +71,3 @@ def test_an_operator_ends_the_session_of_another_browser(browser_of):
     expect(row).to_have_count(0)
     viewer.goto("/runs")
     expect(viewer.get_by_label("Token")).to_be_visible()
-
-
-@pytest.mark.nightly
-def test_a_viewers_link_is_asked_about_in_an_operators_browser(browser_of, link):
-    page = browser_of(Role.OPERATOR)
-    page.goto(link(Role.VIEWER))
-    expect(page.get_by_text("You are logged in as the operator")).to_be_visible()
-    page.get_by_role("link", name="Stay the operator").click()
-    page.wait_for_url("**/runs")
-    assert page.locator("header").get_by_text("viewer", exact=True).count() == 0
-    page.goto(link(Role.VIEWER))
-    page.get_by_role("button", name="Become a viewer").click()
-    expect(page.locator("header").get_by_text("viewer", exact=True)).to_be_visible()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("width", "scheme"), viewports(360, 1280))
-def test_the_menu_and_the_list_fit_into_every_page(browser_of, width, scheme, tmp_path):
-    page = browser_of(Role.VIEWER, width, scheme)
-    page.get_by_role("button", name="Account").click()
-    page.screenshot(path=tmp_path / f"menu-{width}-{scheme}.png")
-    page.get_by_role("button", name="Sessions").click()
-    expect(page.get_by_role("dialog", name="Sessions").get_by_role("listitem")).to_have_count(1)
-    page.screenshot(path=tmp_path / f"list-{width}-{scheme}.png")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,8 +1,6 @@
 """Pages while the database is away, and their recovery."""
 
-import os
 import time
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -14,9 +12,6 @@ from tests.browser.service import TOKEN, running
 from tests.outages import postgres_to_stop
 
 pytestmark = pytest.mark.nightly
-
-SHOTS = os.environ.get("GRPOLAB_SHOTS", "")
-"""Directory for pictures of the pages in trouble; none are taken without it."""
 
 
 @pytest.fixture
@@ -58,20 +53,9 @@ def test_a_page_says_that_the_database_is_away_and_recovers_alone(page, service,
     expect(page.get_by_text("1 run with 12 steps not yet stored.")).to_be_visible(timeout=120_000)
     page.goto(f"/run/{service.waiting}")
     expect(page.get_by_role("alert")).to_contain_text("the database does not answer")
-    take_pictures(page)
     postgres.start()
     expect(page.get_by_role("heading", name=name)).to_be_visible(timeout=120_000)
     expect(banner).to_be_hidden(timeout=120_000)
     expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_visible()
-    take_pictures(page, "-note")
     remove_note(note)
     expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_hidden(timeout=120_000)
-
-
-def take_pictures(page, name=""):
-    """Light and dark, wide and narrow."""
-    for scheme in ("light", "dark") if SHOTS else ():
-        for width in (1280, 420):
-            page.emulate_media(color_scheme=scheme)
-            page.set_viewport_size({"width": width, "height": 700})
-            page.screenshot(path=Path(SHOTS) / f"trouble{name}-{scheme}-{width}.png")

@@ -1,8 +1,5 @@
 """Turns of a completion on the page of rollouts, with hostile text; tools in the form."""
 
-import json
-from urllib.parse import quote
-
 import pytest
 from playwright.sync_api import expect
 
@@ -72,10 +69,3 @@ def test_observations_are_marked_among_the_tokens(page, stage):
     expect(first.locator(".token.is-observation")).to_have_count(len(ANSWER))
     first.locator('[data-token="20"]').hover()
     expect(page.locator(".readout")).to_contain_text("observation of a tool: no part of the loss")
-
-
-def test_the_form_refuses_what_tools_contradict_at_its_field(page):
-    base = {"environment": {"type": "tool_use", "form": "template", "max_observation_tokens": 64}}
-    page.goto(f"/launch?base={quote(json.dumps(base))}&seeds=0")
-    expect(page.get_by_text("policy.chat_template is false: choose another form").first).to_be_visible()
-    expect(page.get_by_text("expected at most 63").first).to_be_visible()

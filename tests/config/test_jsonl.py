@@ -8,7 +8,7 @@ import pytest
 from backend.config.columns import Columns
 from backend.config.jsonl import BadDataset, held_out_keys, index_dataset, read_row, resolve_dataset
 from backend.config.metrics import find_metric
-from backend.config.rows import EVAL, TRAIN, UNMARKED, parse_line
+from backend.config.rows import EVAL, TRAIN, UNMARKED
 
 GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
 
@@ -89,11 +89,6 @@ def test_a_bad_line_is_named_with_its_number_field_and_value(tmp_path, line, rea
     assert reason in complaint
 
 
-def test_the_first_twenty_errors_are_reported(tmp_path):
-    errors = complaints(tmp_path, b"nonsense\n" * 30)
-    assert [number for number, _ in errors] == list(range(1, 21))
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])
 def test_a_file_without_rows_is_refused(tmp_path, content):
     [(line, reason)] = complaints(tmp_path, content)
@@ -111,13 +106,6 @@ def test_other_columns_can_be_named(tmp_path):
     path.write_bytes(b'{"q": "a", "a": "1"}\n{"q": "b", "a": "2"}\n')
     assert len(index_dataset(path, Columns("q", "a"))) == 2
     assert "field 'prompt' is missing" in complaints(tmp_path, path.read_bytes())[0][1]
-
-
-def test_windows_line_ends_and_a_missing_last_one_are_fine(tmp_path):
-    path = tmp_path / "data.jsonl"
-    path.write_bytes(b'{"prompt": "a", "answer": "1"}\r\n{"prompt": "b", "answer": "2"}')
-    index = index_dataset(path, Columns())
-    assert [read_row(index, row)["answer"] for row in range(2)] == ["1", "2"]
 
 
 def test_a_line_of_just_the_allowed_length_is_read(tmp_path):
@@ -177,17 +165,6 @@ def test_a_folder_link_that_leads_out_is_refused_too(tmp_path):
     (root / "up").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="leads out of DATASETS_DIR"):
         resolve_dataset(root, "up/secret.jsonl")
-
-
-def test_files_in_folders_of_the_data_directory_are_found(tmp_path):
-    (tmp_path / "math").mkdir()
-    (tmp_path / "math" / "train.jsonl").write_bytes(GOOD)
-    assert resolve_dataset(tmp_path, "math/train.jsonl") == tmp_path / "math" / "train.jsonl"
-
-
-def test_ordinary_json_survives_unchanged():
-    row = {"prompt": "été \U0001f600", "answer": "1", "n": [1, 2.5, None, {"deep": True}]}
-    assert parse_line(json.dumps(row).encode()) == row
 
 
 @pytest.mark.parametrize("domain", ["", "a/b", "Math", "a b", "x" * 33, "math\n", True, None, 1.5])

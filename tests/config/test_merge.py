@@ -76,15 +76,6 @@ def test_a_wrong_value_is_not_replaced_by_a_presets_minibatches():
     assert list(errors_of({"updates": None}, few)) == ["updates"]
 
 
-def test_trpo_computes_in_full_precision_unless_told_otherwise():
-    model = {"policy": {"name": "Qwen/Qwen3-0.6B"}}
-    assert resolve(model).policy.dtype == "bfloat16"
-    assert resolve(model, {"preset": "trpo"}).policy.dtype == "float32"
-    assert resolve(model, {"preset": "trpo"}).policy.chat_template
-    policy = model["policy"] | {"dtype": "bfloat16"}
-    assert list(errors_of({"policy": policy}, {"preset": "trpo"})) == ["policy.dtype"]
-
-
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if "_book" in name])
 def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
@@ -102,15 +93,6 @@ def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
 
 def warnings_of(**written):
     return " | ".join(warnings(resolve(written)))
-
-
-def test_one_completion_per_prompt_trains_where_nothing_compares_it_with_its_group():
-    for advantage in (
-        {"type": "batch_mean", "scale": {"type": "batch_std"}},
-        {"type": "none"},
-        {"type": "critic"},
-    ):
-        assert resolve(lone(advantage)).sampling.group_size == 1
 
 
 def test_several_updates_without_a_ratio_are_doubted():
@@ -290,16 +272,6 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
 )
 def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path):
     assert list(errors_of(written)) == [path]
-
-
-def test_a_whole_number_may_be_written_as_a_fraction():
-    assert resolve({"steps": 1e3}).steps == 1000
-    assert errors_of({"steps": 1.5}) == {"steps": "must be a whole number, got 1.5"}
-
-
-def test_all_contradictions_are_told_at_once():
-    errors = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
-    assert {"sampling.group_size", "updates.minibatches"} <= set(errors)
 
 
 @pytest.mark.parametrize("sampling", [{"engine": {"type": "server"}}, {"engine": BESIDE}, {"ahead": 2}])

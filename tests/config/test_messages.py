@@ -3,7 +3,7 @@
 import pytest
 
 from backend.config.columns import Columns, cell
-from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.messages import read_messages, read_tools
 from backend.config.rows import check_row
 
 ASKED = {"role": "user", "content": "1+1=?"}
@@ -71,19 +71,6 @@ def test_tools_are_functions_or_their_json():
     for wrong in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
         with pytest.raises(ValueError, match=r"expected a list of (tools|functions)"):
             read_tools(wrong)
-
-
-def test_a_conversation_reads_as_its_messages_one_under_the_other():
-    talk = [{"role": "system", "content": "Be brief."}, ASKED]
-    assert question_text(talk) == "system: Be brief.\n\nuser: 1+1=?"
-    assert question_text([ASKED]) == question_text("1+1=?") == "1+1=?"
-
-
-def test_an_instruction_goes_to_the_last_message_of_the_user():
-    talk = [ASKED, {"role": "assistant", "content": "?"}, ASKED, {"role": "tool", "content": "2"}]
-    changed = with_last_line(talk, "Box it.")
-    assert [message["content"] for message in changed] == ["1+1=?", "?", "1+1=?\nBox it.", "2"]
-    assert talk[2] == ASKED
 
 
 def test_a_dot_leads_into_an_object_unless_a_field_has_that_name():

@@ -5,9 +5,6 @@ from backend.config.metrics import (
     METRICS,
     canonical_name,
     find_metric,
-    has_interval,
-    interval_of,
-    is_interval_end,
 )
 
 
@@ -18,11 +15,6 @@ def test_every_metric_has_a_unit_a_meaning_and_a_section():
         assert metric.section
 
 
-def test_an_alias_belongs_to_one_metric_only():
-    aliases = [alias for metric in METRICS.values() for alias in metric.aliases]
-    assert len(aliases) == len(set(aliases))
-
-
 def test_a_family_covers_its_members_and_nothing_else():
     assert find_metric("reward/correctness/mean").name == "reward/<term>/mean"
     assert find_metric("eval/pass_at_8").name == "eval/pass_at_<k>"
@@ -31,13 +23,6 @@ def test_a_family_covers_its_members_and_nothing_else():
     assert find_metric("eval/accuracy/math").name == "eval/accuracy/<domain>"
     assert find_metric("reward/a/b/mean") is None
     assert find_metric("eval/pass_at_") is None
-
-
-def test_the_ends_of_an_interval_are_known_as_such():
-    assert all(has_interval(f"eval/a/{name}") for name in ("accuracy", "pass_at_2", "maj_at_16"))
-    assert not has_interval("eval/accuracy")
-    assert all(map(is_interval_end, interval_of("eval/a/maj_at_2")))
-    assert not is_interval_end("eval/a/maj_at_2")
 
 
 def test_names_of_other_trainers_lead_to_ours():

@@ -159,11 +159,6 @@ def test_a_bad_source_is_refused_with_its_reason(source, reason):
     assert reason in str(caught.value)
 
 
-def test_an_unknown_reward_is_refused_with_the_known_ones():
-    with pytest.raises(ValidationError, match="'correctness', 'think_format', 'boxed_format', 'language'"):
-        TERMS.validate_python([{"name": "correctnes"}])
-
-
 def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
     rewards = [{"name": "correctness"}, {"name": "judge"}, {"name": "reward_model"}]
     unset = "asks a server that is not configured: the operator sets"
@@ -204,18 +199,6 @@ def test_the_catalogs_describe_every_kind_with_its_parameters():
     )
 
 
-def test_a_good_file_has_no_errors(tmp_path):
-    write_rows(tmp_path / "good.jsonl")
-    assert errors_of([{"name": "sums"}, {"name": "file", "path": "good.jsonl"}], tmp_path) == []
-
-
-def test_errors_name_the_source_the_line_and_the_field(tmp_path):
-    (tmp_path / "bad.jsonl").write_text('{"prompt": "x", "answer": "1"}\n{"prompt": "y"}\n')
-    [(path, message)] = errors_of([{"name": "sums"}, {"name": "file", "path": "bad.jsonl"}], tmp_path)
-    assert path == "problems.1.path"
-    assert message == "bad.jsonl: line 2: field 'answer' is missing; the fields are 'prompt'"
-
-
 def test_a_missing_file_is_named_with_the_directory(tmp_path):
     [(path, message)] = errors_of([{"name": "file", "path": "none.jsonl"}], tmp_path)
     assert path == "problems.0.path"
@@ -229,14 +212,6 @@ def test_a_hub_name_while_offline_says_what_to_set(tmp_path):
         message
         == "'openai/gsm8k' is on the Hugging Face hub and HF_ONLINE is off: set HF_ONLINE=1, or use a file"
     )
-
-
-def test_plugins_that_are_not_installed_are_named(tmp_path):
-    errors = errors_of(
-        [{"name": "plugin", "entry_point": "mine"}], tmp_path, [{"name": "plugin", "entry_point": "brevity"}]
-    )
-    assert [path for path, _ in errors] == ["problems.0.entry_point", "rewards.0.entry_point"]
-    assert "there is no entry point 'mine' in the group grpolab.problems" in errors[0][1]
 
 
 def test_a_file_where_every_row_is_held_out_is_refused(tmp_path):

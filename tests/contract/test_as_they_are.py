@@ -16,9 +16,7 @@ from backend.config.run import RunConfig
 from backend.metrics.store import key_ids
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.runs import lifecycle
-from backend.runs.events import add_event
-from backend.runs.store import append_log
-from backend.storage.models import Event, Run
+from backend.storage.models import Run
 from tests.factories import make_run
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
@@ -42,7 +40,6 @@ STRANGE_TEXTS = (
 )
 floats = st.floats() | st.sampled_from(STRANGE_FLOATS)
 texts = st.text(st.characters(), max_size=40) | st.sampled_from(STRANGE_TEXTS)
-storable = texts.filter(lambda text: text == clean_text(text))
 
 
 def bits(value):
@@ -168,27 +165,6 @@ def test_a_text_of_ten_megabytes_on_one_line_comes_back(trained):
     assert stored_group["prompt"] == stored_group["completions"][0]["text"] == text
 
 
-def test_labels_that_no_database_holds_are_written_out(trained):
-    trained.record({"loss/total": 0.0}, [group("p", "a", completion("x"), label="a\0b\ud800c")])
-    [stored_group] = trained.groups()
-    assert (stored_group["problem"], stored_group["prompt_id"]) == ("a\\x00b\\ud800c", "a\\x00b\\ud800c/1")
-
-
-def test_an_event_keeps_its_words_and_numbers(trained):
-    data = {"loss": math.nan, "list": [math.inf, -0.0], "text": "\0\ud800\u202e", "deep": {"x": -math.inf}}
-    trained.recorder.event("alert", "warning", "a\0b\ud800", data, step=1)
-    trained.recorder.flush()
-    [*_, event] = trained.get(f"/runs/{trained.run_id}/events").json()["items"]
-    assert event["message"] == "a\\x00b\\ud800"
-    spelled = {
-        "loss": "NaN",
-        "list": ["Infinity", -0.0],
-        "text": "\0\ud800\u202e",
-        "deep": {"x": "-Infinity"},
-    }
-    assert repr(event["data"]) == repr(spelled)
-
-
 def test_a_reason_with_anything_in_it_ends_a_run_and_is_shown(client, database, run_id):
     reason = "ValueError: a\0b\ud800 <b>\u202e" + "x" * 10_000
     with database.sessions.begin() as session:
@@ -196,12 +172,6 @@ def test_a_reason_with_anything_in_it_ends_a_run_and_is_shown(client, database, 
     run = client.get(f"/api/v1/runs/{run_id}").json()
     assert run["reason"] == run["attempts"][0]["outcome"] == clean_text(reason)
     assert run["reason"].startswith("ValueError: a\\x00b\\ud800 <b>\u202exx")
-
-
-def test_output_with_anything_in_it_is_shown(trained, database):
-    with database.sessions.begin() as session:
-        append_log(session, trained.run_id, 1, 0, "a\0b\ud800\n")
-    assert trained.get(f"/runs/{trained.run_id}/logs").json()["items"][0]["text"] == "a\\x00b\\ud800\n"
 
 
 def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
@@ -225,31 +195,7 @@ def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
     check()
 
 
-def test_names_of_experiments_and_variants_are_kept(client):
-    @quickly
-    @given(storable.filter(bool), st.lists(storable.filter(bool), min_size=1, max_size=2, unique=True))
-    def check(name, variants):
-        body = {"name": name[:200], "base": {}, "variants": [{"name": variant[:200]} for variant in variants]}
-        answer = client.post("/api/v1/experiments", content=json.dumps(body), headers=JSON)
-        assert answer.status_code == 201, answer.text
-        launched = answer.json()
-        assert launched["name"] == name[:200]
-        assert [run["variant"] for run in launched["runs"]] == [variant[:200] for variant in variants]
-        shown = client.get(f"/api/v1/experiments/{launched['id']}").json()
-        assert shown["variants"] == [variant[:200] for variant in variants]
-
-    check()
-
-
 JSON = {"Content-Type": "application/json"}
-
-
-def test_an_event_without_a_run_takes_anything_too(session):
-    add_event(session, "worker", "\0", data={"x": math.nan, "\0": "\ud800"})
-    session.flush()
-    session.expire_all()
-    event = session.query(Event).one()
-    assert (event.message, event.data) == ("\\x00", {"x": "NaN", "\0": "\ud800"})
 
 
 def test_a_name_that_is_no_metrics_name_is_refused(session):

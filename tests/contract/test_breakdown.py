@@ -1,7 +1,6 @@
 """Breakdown of a metric's change: rows that add up to it, on both databases, by hand and on real steps."""
 
 import random
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -116,44 +115,6 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_what_gates_did(client
     assert total_by_label["gates and shaping"] == -0.5
 
 
-def test_what_is_not_stored_is_a_row_of_its_own_where_tallies_cannot_tell(client, database, run):
-    seen, unseen = group("a", RIGHT, WRONG), group("b", RIGHT, RIGHT, index=1)
-    store(database, run, 1, seen, unseen)
-    store(database, run, 2, seen, counted=[group("b", WRONG, WRONG, index=1)])
-    log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.25}})
-    by_prompt = broken_down(client, run)
-    assert (by_prompt["completions"], by_prompt["of"]) == (8, 8)
-    assert totals(by_prompt)["sums/b"] == -0.5
-    assert [example["window"] for example in by_prompt["rows"][0]["examples"]] == ["before"]
-    by_length = broken_down(client, run, by="length")
-    assert (by_length["completions"], by_length["of"]) == (6, 8)
-    assert by_length["rows"][-1]["label"] == "2 completions that are not stored or have no value"
-    assert by_length["rows"][-1]["after"]["share"] == pytest.approx(0.5)
-
-
-def test_groups_that_waited_for_a_step_are_no_part_of_its_mean(client, database, run):
-    waiting = group("w", RIGHT, RIGHT, index=1)
-    store(database, run, 1, group("a", RIGHT, WRONG), replace(waiting, left_out="waiting"))
-    store(database, run, 2, replace(waiting, prompt_index=0), group("a", WRONG, WRONG, index=1))
-    log(database, run, {1: {"reward/mean": 0.75}, 2: {"reward/mean": 0.0}})
-    breakdown = broken_down(client, run)
-    assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
-    assert {row["label"]: row["after"]["completions"] for row in breakdown["rows"][:2]} == {
-        "sums/a": 2,
-        "sums/w": 0,
-    }
-
-
-def test_prompts_of_an_evaluation_count_the_same(client, database, run):
-    many = (RIGHT, RIGHT, RIGHT, RIGHT)
-    store(database, run, 10, group("a", *many, kind="eval"), group("b", RIGHT, index=1, kind="eval"))
-    store(database, run, 20, group("a", *many, kind="eval"), group("b", WRONG, index=1, kind="eval"))
-    log(database, run, {10: {"eval/accuracy": 1.0}, 20: {"eval/accuracy": 0.5}})
-    breakdown = broken_down(client, run, "eval/accuracy", "1-10", "11-20")
-    assert totals(breakdown)["sums/b"] == -0.5
-    assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
-
-
 def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
     chance = random.Random(0)
     points = {}
@@ -225,22 +186,6 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
     )
 
 
-def test_a_share_of_equal_groups_is_divided_by_the_groups_themselves(client, database, run):
-    all_right, none = (RIGHT, RIGHT), (WRONG, WRONG)
-    store(database, run, 1, group("a", RIGHT, WRONG), group("b", *none, index=1))
-    store(
-        database, run, 2, group("a", *all_right), group("b", *none, index=1), group("c", *all_right, index=2)
-    )
-    log(database, run, {1: {"groups/zero_variance_frac": 0.5}, 2: {"groups/zero_variance_frac": 1.0}})
-    for by in ("prompt", "flag", "length"):
-        breakdown = broken_down(client, run, metric="groups/zero_variance_frac", by=by)
-        assert breakdown["change"] == 0.5
-        assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-12)
-    by_prompt = broken_down(client, run, metric="groups/zero_variance_frac")
-    a = next(row for row in by_prompt["rows"] if row["label"] == "sums/a")
-    assert a["value"] == pytest.approx((1 / 2 + 1 / 3) / 2 * 1)
-
-
 def with_tokens(text):
     """A completion whose tokens have an entropy of their number, and a loss of an eighth each."""
     count = len(text)
@@ -269,12 +214,3 @@ def test_values_of_tokens_add_up_and_what_is_not_stored_is_the_rest(
     assert breakdown["rows"][-1]["total"] == pytest.approx(not_stored, abs=1e-6)
     lengths = broken_down(client, run, metric=metric, by="length")
     assert lengths["change"] == breakdown["change"]
-
-
-def test_groups_whose_tokens_are_not_stored_are_the_rest_of_a_loss(client, database, run):
-    stored_group = group("a", with_tokens("xx"))
-    store(database, run, 1, stored_group, counted=(group("b", with_tokens("xx"), index=1),))
-    store(database, run, 2, stored_group)
-    log(database, run, {1: {"loss/total": 1.25}, 2: {"loss/total": 0.25}})
-    breakdown = broken_down(client, run, metric="loss/total")
-    assert breakdown["rows"][-1]["total"] == pytest.approx(-1.0)

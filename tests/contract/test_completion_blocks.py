@@ -1,19 +1,17 @@
 """Completions in blocks: what was written comes back, and damage is found."""
 
-import math
-
 import pytest
 import zstandard
 from sqlalchemy import select, update
 
 from backend.rollouts.block_check import damaged_groups
 from backend.service.doctor.points import completions as doctor_of_completions
-from backend.storage.completion import Completion, id_at
+from backend.storage.completion import Completion
 from backend.storage.completion_codec import CompletionsDamaged, decode, encode
 from backend.storage.completions import completion_named, damage_of
 from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import index_groups
-from tests.factories import MadeCompletion, make_group, make_run, stored_completions
+from tests.factories import MadeCompletion, make_group, make_run
 
 GROUP = "01hzzzzzzz00000100000000zy"
 HOSTILE = "a\0b\ud800c\u202e</script>é\n"
@@ -46,14 +44,6 @@ def test_what_is_packed_comes_back(completions):
     assert repr(decoded) == repr(completions)  # 0.0 equals -0.0, and 1 True
 
 
-def test_a_block_keeps_every_bit_of_a_number():
-    values = [5e-324, 0.1 + 0.2, 1 / 3, math.pi * 1e300, 0.7071067690849304]
-    completions = [
-        completion._replace(reward=value) for completion, value in zip(some(*"abcde"), values, strict=True)
-    ]
-    assert [completion.reward for completion in decode(GROUP, encode(completions))] == values
-
-
 def test_any_changed_byte_is_found():
     block = encode(some("what", "it", "holds"))
     for offset in range(len(block)):
@@ -70,16 +60,6 @@ def test_columns_that_are_nested_without_end_are_damage():
     frame = zstandard.ZstdCompressor(write_checksum=True).compress(content)
     with pytest.raises(CompletionsDamaged, match="its columns cannot be read"):
         decode(GROUP, b"\1" + frame)
-
-
-def test_a_block_of_a_newer_version_says_so():
-    with pytest.raises(CompletionsDamaged, match="its version is 2, expected 1"):
-        decode(GROUP, b"\2" + encode(some("x"))[1:])
-
-
-def test_an_id_is_that_of_the_group_with_the_position_added():
-    # The last ten characters count in base 32: "zy" is 31 * 32 + 30, one more is "zz", then the carry.
-    assert [id_at(GROUP, position)[-4:] for position in (0, 1, 2, 34)] == ["00zy", "00zz", "0100", "0110"]
 
 
 @pytest.fixture
@@ -116,13 +96,6 @@ def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
 def test_an_id_that_nothing_has_finds_nothing(database, run, name):
     with database.sessions() as session:
         assert completion_named(session, name) is None
-
-
-def test_ids_behind_the_last_completion_of_a_group_find_nothing(database, run):
-    with database.sessions() as session:
-        last = stored_completions(session, RolloutGroup.step == 1)[-1]
-        assert completion_named(session, last.id) == last
-        assert completion_named(session, id_at(last.group_id, 2)) is None
 
 
 def test_the_doctor_and_a_backup_name_a_damaged_group(database, run):

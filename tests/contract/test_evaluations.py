@@ -3,10 +3,8 @@
 import pytest
 from sqlalchemy import update
 
-from backend.analysis.evaluations.results import MAX_STEPS
 from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
-from backend.config.suite_recipes import SUITE_RECIPES
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.storage.models import Checkpoint, Run
@@ -67,32 +65,6 @@ def test_suites_and_the_held_out_set_are_listed_by_step(client, new_run):
     assert (items[2]["source"], items[2]["source_step"], items[2]["source_kind"]) == (run, 10, PATH)
 
 
-def test_a_later_evaluation_of_a_checkpoint_takes_the_place_of_its_step(client, new_run):
-    run = new_run({10: values(0.5)})
-    config = {"steps": 0, "checkpointing": {}, "evaluation": {"every": 1}, "optimizer": {"warmup_steps": 0}}
-    child = new_run({0: values(0.75)}, parent_run=run, fork_step=10, config=config)
-    [item] = results(client, run)["items"]
-    assert (item["step"], item["values"]["accuracy"]) == (10, 0.75)
-    assert (item["source"], item["source_step"]) == (child, 0)
-
-
-def test_several_runs_are_answered_in_their_order_and_strange_ones_refused(client, new_run):
-    first, second = new_run({0: values(0.1)}), new_run({0: values(0.2)})
-    assert [item["run"] for item in results(client, second, first)["items"]] == [second, first]
-    assert client.get("/api/v1/evaluations", params={"runs": "nothing"}).status_code == 404
-    assert client.get("/api/v1/evaluations", params={"runs": ","}).status_code == 422
-    many = ",".join(f"r{number}" for number in range(51))
-    assert client.get("/api/v1/evaluations", params={"runs": many}).status_code == 422
-
-
-def test_of_many_steps_the_newest_the_first_and_the_best_are_shown(client, new_run):
-    points = {step: {f"{PATH}/accuracy": 0.9 if step == 3 else 0.1} for step in range(MAX_STEPS + 20)}
-    answer = results(client, new_run(points))
-    steps = [item["step"] for item in answer["items"]]
-    assert steps == [0, 3, *range(20, MAX_STEPS + 20)]
-    assert answer["left_out"] == 18
-
-
 def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_run):
     path = f"/api/v1/runs/{new_run({})}/evaluations"
     triples = {"name": "triples", "problem": {"name": "sums", "operands": 3}, "n": 2}
@@ -104,12 +76,6 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_r
     assert (first["name"], first["every"], first["steps"], first["at_end"]) == ("pairs", 0, [], True)
     assert (second["name"], second["n"]) == ("triples", 2)
     assert config["checkpointing"]["best_by"] == ""
-
-
-def test_an_evaluation_of_a_run_with_a_long_name_has_a_name_that_fits(client, new_run):
-    run = new_run({}, name="n" * 200)
-    answer = client.post(f"/api/v1/runs/{run}/evaluations").json()
-    assert answer["name"] == "n" * 180 + ", step 10"
 
 
 @pytest.mark.parametrize("deed", ["evaluations", "check"])
@@ -155,25 +121,6 @@ def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_ru
     assert any(error["path"].startswith(path) and phrase in error["message"] for error in errors), errors
 
 
-def test_a_run_with_suites_is_checked_cloned_and_evaluated_as_before(client, new_run):
-    run = new_run({})
-    assert client.post(f"/api/v1/runs/{run}/evaluations").status_code == 202
-    assert client.post(f"/api/v1/runs/{run}/clone").status_code == 202
-    assert client.post(f"/api/v1/runs/{run}/check", json={}).status_code == 202
-
-
-def test_recipes_are_complete_suites_at_pinned_commits(client):
-    items = client.get("/api/v1/suite-recipes").json()["items"]
-    assert [item["name"] for item in items] == list(SUITE_RECIPES) == ["math500", "aime24", "aime25", "gsm8k"]
-    for item in items:
-        suite = item["config"]["suite"]
-        assert len(suite["problem"]["revision"]) == 40
-        assert suite["problem"]["revision"][:7] in item["source"]
-        assert "license" in item["source"]
-    config = {"evaluation": {"suites": [item["config"]["suite"] for item in items]}}
-    assert len(resolve(config).evaluation.suites) == 4
-
-
 @pytest.mark.parametrize(
     ("suites", "changes", "path"),
     [
@@ -196,11 +143,3 @@ def test_suites_that_make_no_sense_are_refused(suites, changes, path):
     with pytest.raises(InvalidConfig) as refused:
         resolve({"evaluation": {"suites": suites}} | changes)
     assert path in [error.path for error in refused.value.errors]
-
-
-def test_a_config_without_suites_is_what_it_was():
-    config = resolve({}).model_dump(mode="json")
-    assert config["evaluation"] == {"every": 10, "prompts": 128, "k": 1, "effort": False, "suites": []}
-    assert config["checkpointing"].pop("best_by") == ""
-    del config["evaluation"]["suites"]
-    assert resolve(config).model_dump(mode="json")["evaluation"]["suites"] == []

@@ -41,16 +41,6 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
     assert events[0]["message"] == "queued as a fork of parent at step 10"
 
 
-def test_a_run_from_before_a_field_of_the_policy_existed_can_be_forked(client, database, parent):
-    with database.sessions.begin() as session:
-        run = session.get_one(Run, parent.id)
-        old_policy = {"name": run.config["policy"]["name"], "dtype": "float32"}
-        run.config = {**run.config, "policy": old_policy}
-    answer = fork(client, parent, step=10)
-    assert answer.status_code == 202, answer.text
-    assert answer.json()["config"]["policy"]["adapter"] == {"type": "none"}
-
-
 def test_retention_keeps_the_checkpoint_that_a_fork_begins_with(client, database, parent):
     assert fork(client, parent, step=10, changes={"steps": 30}).status_code == 202
     with database.sessions.begin() as session:
@@ -89,36 +79,6 @@ def test_what_cannot_be_continued_is_refused_at_its_field(client, database, pare
         assert session.scalars(select(Run.id)).all() == [parent.id]
 
 
-def validated(client, config, **point):
-    return client.post("/api/v1/validate", json={"base": config, "fork": point})
-
-
-def test_a_form_hears_before_the_launch_what_a_fork_cannot_be(client, parent):
-    answer = validated(client, {"steps": 20}, run=parent.id, step=20)
-    assert answer.status_code == 422, answer.text
-    message = "is 20, but the fork starts after step 20 of parent: expected at least 21"
-    assert [(error["path"], error["message"]) for error in answer.json()["errors"]] == [("steps", message)]
-    assert validated(client, {"steps": 21}, run=parent.id, step=20).status_code == 200
-    (error,) = validated(client, {"policy": {"name": "tiny_moe"}}, run=parent.id, step=10).json()["errors"]
-    assert error["path"] == "policy.name"
-    assert validated(client, {}, run="nobody", step=10).status_code == 404
-
-
-def test_a_fork_is_estimated_without_the_steps_that_its_parent_made(client, parent):
-    suite = {"name": "sums", "every": 5, "problem": {"name": "sums", "operands": 3}}
-    config = {"steps": 40, "evaluation": {"every": 10, "suites": [suite]}, "checkpointing": {"every": 10}}
-    full = client.post("/api/v1/validate", json=config).json()["estimates"]
-    remaining = validated(client, config, run=parent.id, step=30).json()["estimates"]
-    assert remaining["completions"] == full["completions"] / 4
-    assert remaining["seconds_low"] == pytest.approx(full["seconds_low"] / 4)
-    assert remaining["seconds_high"] == pytest.approx(full["seconds_high"] / 4)
-    assert 0 < remaining["tokens_at_most"] < full["tokens_at_most"] / 2
-    assert (
-        remaining["disk_bytes"] / full["disk_bytes"] == remaining["tokens_at_most"] / full["tokens_at_most"]
-    )
-    assert (full["checkpoints"], remaining["checkpoints"]) == (4, 1)
-
-
 @pytest.mark.parametrize("after", range(12))
 def test_the_evaluations_of_a_suite_and_of_a_fork_are_counted_as_they_are_due(after):
     for rule in (
@@ -130,13 +90,6 @@ def test_the_evaluations_of_a_suite_and_of_a_fork_are_counted_as_they_are_due(af
         suite = Suite(**rule)
         due = [step for step in range(after + 1 if after else 0, 13) if suite.is_due(step, last_step=12)]
         assert suite.evaluations(12, after=after) == len(due)
-
-
-def test_a_run_in_the_trash_is_not_forked(client, parent):
-    client.delete(f"/api/v1/runs/{parent.id}")
-    answer = fork(client, parent, step=10)
-    assert answer.status_code == 409
-    assert answer.json()["detail"] == f"run {parent.id!r} is in the trash: restore it first"
 
 
 def test_the_curves_of_a_fork_begin_with_those_of_the_runs_it_comes_from(client, database, parent):

@@ -3,8 +3,6 @@
 import pytest
 from sqlalchemy import update
 
-from backend.runs.workers.devices import Slot
-from backend.runs.workers.store import register_slot, report_slot
 from backend.storage.models import Checkpoint, Run
 from tests.worker.training.test_check_numbers import report
 
@@ -61,18 +59,6 @@ def test_a_check_is_a_run_without_steps(client):
     assert client.get("/api/v1/runs").json()["items"][0]["is_check"] is False
 
 
-def test_larger_groups_are_checked_with_more_completions(client):
-    body = {"sampling": {"group_size": 64}}
-    assert check(client, base=body).json()["config"]["evaluation"]["k"] == 64
-    assert check(client, base=body, k=16, prompts=8).json()["config"]["evaluation"]["k"] == 16
-
-
-def test_the_same_key_queues_once(client):
-    first, again = check(client, "k1"), check(client, "k1")
-    assert first.json()["id"] == again.json()["id"]
-    assert check(client, "k1", seed=3).status_code == 409
-
-
 @pytest.mark.parametrize(
     ("body", "path", "phrase"),
     [
@@ -113,13 +99,6 @@ def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(clien
     assert launch(client).status_code == 201
 
 
-def test_a_check_in_the_trash_refuses_nothing(client, finished):
-    run = finished(1, at=100.0)
-    assert launch(client).status_code == 422
-    client.delete(f"/api/v1/runs/{run}")
-    assert launch(client).status_code == 201
-
-
 def test_clones_and_forks_are_refused_too_and_a_clone_of_a_check_checks_again(client, database, finished):
     parent = launch(client).json()["runs"][0]["id"]
     with database.sessions.begin() as session:
@@ -135,64 +114,3 @@ def test_clones_and_forks_are_refused_too_and_a_clone_of_a_check_checks_again(cl
     assert again.json()["is_check"] is True
     measured = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
     assert measured.json()["config"]["evaluation"]["effort"] is True
-
-
-def test_a_fork_is_checked_with_the_policy_of_its_checkpoint(client, database):
-    parent = launch(client).json()["runs"][0]
-    path = f"/api/v1/runs/{parent['id']}/check"
-    refused = client.post(path, json={"step": 10})
-    assert refused.json()["errors"][0]["message"].endswith(
-        "has no checkpoint of step 10; it has checkpoints of steps: none"
-    )
-    with database.sessions.begin() as session:
-        row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
-        session.add(Checkpoint(run_id=parent["id"], step=10, attempt=1, **row))
-    run = client.post(path, json={"changes": {"sampling": {"temperature": 0.5}}}).json()
-    assert (run["name"], run["is_check"], run["steps"]) == (f"check of {parent['name']}, step 10", True, 0)
-    assert (run["parent_run"], run["fork_step"]) == (parent["id"], 10)
-    assert run["config"]["sampling"]["temperature"] == 0.5
-    with_other_policy = client.post(path, json={"changes": {"policy": {"name": "tiny_moe"}}})
-    assert [error["path"] for error in with_other_policy.json()["errors"]] == ["policy.name"]
-
-
-PYTHON = {"type": "tool_use", "tools": ["python"]}
-
-
-@pytest.fixture
-def report_refusals(database):
-    """Lets live workers report whether they refuse programs, by a reason or ""."""
-
-    def report(*reasons):
-        with database.sessions.begin() as session:
-            for number, reason in enumerate(reasons):
-                name = f"worker{number}"
-                register_slot(session, name, Slot(number, "cpu", "CPU", 1), host=name, pid=1)
-                report_slot(session, name, "idle", None, {"sandbox": {"runs_no_programs": reason}})
-
-    return report
-
-
-@pytest.mark.parametrize(
-    ("base", "path"),
-    [
-        ({"rewards": [{"name": "correctness"}, {"name": "code"}]}, "rewards.1.name"),
-        ({"environment": PYTHON}, "environment.tools"),
-    ],
-    ids=["code", "python"],
-)
-def test_programs_are_refused_at_their_field_where_no_worker_runs_them(client, report_refusals, base, path):
-    def answers():
-        body = {"base": base, "variant": {}}
-        yield client.post("/api/v1/validate", json=body)
-        yield check(client, **body)
-        yield launch(client, {"name": "G", **base})
-
-    report_refusals("nothing hides files", "nothing hides files")
-    for answer in answers():
-        assert answer.status_code == 422, answer.text
-        [error] = answer.json()["errors"]
-        assert error["path"] in (path, f"variants.0.{path}")
-        assert "no worker that is running can confine them: nothing hides files" in error["message"]
-    assert client.post("/api/v1/validate", json={"base": {}}).status_code == 200
-    report_refusals("nothing hides files", "")
-    assert [answer.status_code for answer in answers()] == [200, 202, 201]

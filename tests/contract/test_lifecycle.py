@@ -6,7 +6,7 @@ import threading
 import pytest
 from sqlalchemy import func, select, update
 
-from backend.base.errors import Fenced, MoveForbidden, RunNotFound
+from backend.base.errors import Fenced, MoveForbidden
 from backend.runs import leases, lifecycle
 from backend.runs.leases import Lease, run_out
 from backend.storage.engine import db_now, open_engine, open_sessions
@@ -42,12 +42,6 @@ def test_a_claim_owns_the_run_and_counts_the_attempt(session):
     assert status_of(session, run.id) == "running"
     attempt = session.get_one(Attempt, (run.id, 1))
     assert (attempt.worker_id, attempt.host, attempt.from_step) == ("worker-0", "host", NOT_BEGUN)
-
-
-def test_nothing_waits_after_the_last_claim(session):
-    make_run(session)
-    assert claim(session) is not None
-    assert claim(session) is None
 
 
 def test_the_higher_priority_starts_first_then_the_one_that_waits_longer(session):
@@ -143,15 +137,6 @@ def test_a_run_that_was_interrupted_keeps_its_place_in_the_queue(session):
     assert [claim(session).run_id for _ in range(2)] == [run.id, waiting.id]
 
 
-def test_a_run_that_failed_goes_to_the_end_of_the_queue(session):
-    run = make_run(session, queued_at=1.0)
-    waiting = make_run(session, queued_at=2.0)
-    claim(session)
-    lifecycle.fail_attempt(session, run.id, 1, "out of memory")
-    session.execute(update(Run).values(run_after=0.0))
-    assert [claim(session).run_id for _ in range(2)] == [waiting.id, run.id]
-
-
 def test_a_run_fails_at_the_third_failure_of_its_own(session):
     run = make_run(session)
     seen = []
@@ -227,24 +212,6 @@ def test_resuming_a_running_run_withdraws_the_wish(session):
     assert session.scalar(select(Run.wish)) == ""
     with pytest.raises(MoveForbidden):
         lifecycle.resume_run(session, run.id)
-
-
-def test_only_failed_and_stopped_runs_are_tried_again(session):
-    failed, running = make_run(session, status="failed"), make_run(session, status="running")
-    lifecycle.retry_run(session, failed.id)
-    assert status_of(session, failed.id) == "queued"
-    with pytest.raises(MoveForbidden):
-        lifecycle.retry_run(session, running.id)
-
-
-def test_an_unknown_run_is_said_to_be_unknown(session):
-    with pytest.raises(RunNotFound):
-        lifecycle.resume_run(session, "nobody")
-
-
-def test_every_status_of_the_table_of_moves_is_known():
-    assert set(lifecycle.MOVES) == set(lifecycle.STATUSES)
-    assert {after for moves in lifecycle.MOVES.values() for after in moves} == set(lifecycle.STATUSES)
 
 
 def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:

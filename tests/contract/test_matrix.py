@@ -3,10 +3,8 @@
 import math
 
 import pytest
-from sqlalchemy import select
 
 from backend.experiments.matrix.schemas import Matrix
-from backend.storage.models import Run
 from tests.factories import make_experiment, make_run, write_metric
 
 METRIC = "eval/accuracy"
@@ -109,21 +107,6 @@ def test_an_undecided_difference_says_how_many_seeds_would_decide_it(client, dat
     assert cell_by_variant["dry"]["more_seeds"] is None
 
 
-def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
-    with database.sessions.begin() as session:
-        for variant, base in (("a", 40.0), ("b", 80.0)):
-            for seed in range(6):
-                value = base + seed + (seed % 2 if variant == "b" else 0)
-                trained(session, variant, seed, value, metric="length/mean")
-        ids = [run.id for run in session.scalars(select(Run).order_by(Run.id))]
-    answer = matrix(
-        client, runs=f"{','.join(ids[:6])};{','.join(ids[6:])}", metrics="length/mean", baseline=ids[7]
-    )
-    assert answer["baseline"] == 1
-    # The mean of the last ten steps: (.1 + 40) / 2 and so on.
-    assert cells(answer, "length/mean:final")["a"]["verdict"] == "lower"
-
-
 @pytest.mark.parametrize(
     ("dapo", "verdict", "phrase"),
     [
@@ -139,71 +122,6 @@ def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, 
     cell = cells(matrix(client, experiment=experiment))["dapo"]
     assert cell["verdict"] == verdict
     assert phrase in cell["reason"]
-
-
-def test_one_seed_is_no_claim_and_says_how_many_an_interval_needs(client, database):
-    with database.sessions.begin() as session:
-        experiment = launched(session, [0], grpo=(0.5,), dapo=(0.6,))
-    cell = cells(matrix(client, experiment=experiment))["dapo"]
-    assert (cell["verdict"], cell["more_seeds"]) == ("no claim", 3)
-    assert cell["versus"]["mean"] == pytest.approx(0.1)
-    assert cell["reason"] == "One seed says nothing about how far another one would lie."
-
-
-def test_of_two_runs_of_one_seed_the_first_counts(client, database):
-    with database.sessions.begin() as session:
-        runs = [
-            trained(session, "grpo", 0, 0.5),
-            trained(session, "grpo", 0, 0.9),
-            trained(session, "grpo", 1, 0.7),
-        ]
-        ids = ",".join(run.id for run in runs)
-    answer = matrix(client, runs=ids)
-    assert answer["notes"] == ["grpo has several runs of seed 0; only the one launched first counts."]
-    cell = cells(answer)["grpo"]
-    assert (cell["mean"], cell["values"]) == (pytest.approx(0.6), [0.5, None, 0.7])
-    assert [run["counts"] for run in answer["rows"][0]["runs"]] == [True, False, True]
-
-
-def test_unfinished_and_failed_runs_count_in_no_difference(client, database):
-    with database.sessions.begin() as session:
-        runs = [trained(session, "grpo", seed, 0.5 + seed / 100) for seed in range(5)]
-        runs += [trained(session, "dapo", seed, 0.7 + seed / 50) for seed in range(4)]
-        runs.append(trained(session, "dapo", 4, 0.0, status="failed"))
-        ids = ",".join(run.id for run in runs)
-    cell = cells(matrix(client, runs=ids))["dapo"]
-    assert (cell["n"], cell["versus"]["n"]) == (5, 4)
-
-
-def test_readings(client, database):
-    with database.sessions.begin() as session:
-        run = make_run(session, status="finished", last_step=4)
-        other_run = make_run(session, status="finished", last_step=4, seed=1)
-        for measured, tokens in ((run, 100.0), (other_run, 50.0)):
-            write_metric(session, measured, METRIC, {step: step / 10 for step in (0, 2, 4)})
-            write_metric(session, measured, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
-            write_metric(
-                session, measured, "time/wall_seconds", {step: 1.5 * step for step in (0, 1, 2, 3, 4)}
-            )
-        ids = f"{run.id},{other_run.id}"
-    columns = ["final", "best", "equal_tokens", "auc"]
-    columns += ["steps_to:0.2", "tokens_to:0.2", "seconds_to:0.2", "steps_to:0.9"]
-    answer = matrix(client, runs=ids, metrics=",".join(f"{METRIC}:{column}" for column in columns))
-    assert answer["tokens"] == 200
-    values = {column: answer["rows"][0]["cells"][f"{METRIC}:{column}"]["values"] for column in columns}
-    assert values == {
-        "final": [0.4, 0.4],
-        "best": [0.4, 0.4],
-        "equal_tokens": [0.2, 0.4],
-        "auc": [pytest.approx(0.2), pytest.approx(0.2)],
-        "steps_to:0.2": [2, 2],
-        "tokens_to:0.2": [200, 100],
-        "seconds_to:0.2": [3, 3],
-        "steps_to:0.9": [None, None],
-    }
-    late = answer["rows"][0]["cells"][f"{METRIC}:steps_to:0.9"]
-    assert (late["reached"], late["n"], late["mean"]) == (0, 0, None)
-    assert [column["better"] for column in answer["columns"]] == ["up"] * 4 + ["down"] * 4
 
 
 def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
@@ -262,77 +180,6 @@ def test_a_metric_of_two_scales_is_not_compared(client, database):
     assert "length.penalty.type" in cell["reason"]
 
 
-def weighted(session, variant, values, *, heavy):
-    """Runs that end at the values, by seed from 0; in those of the seeds `heavy` correctness weighs 1.2."""
-    runs = []
-    for seed, value in enumerate(values):
-        run = trained(session, variant, seed, value, metric="reward/mean")
-        if seed in heavy:
-            terms = [{**term, "weight": 1.2} for term in run.config["rewards"]]
-            run.config = run.config | {"rewards": terms}
-            run.config_hash = "f" * 64
-        runs.append(run.id)
-    return ",".join(runs)
-
-
-@pytest.mark.parametrize(
-    ("heavy", "reason"),
-    [
-        ({1, 2}, "The scale of some of its runs differs from the baseline's: rewards.correctness.weight."),
-        ({0, 1, 2}, "Its scale differs from the baseline's: rewards.correctness.weight."),
-    ],
-)
-def test_a_row_of_which_any_run_has_another_scale_is_not_compared(client, database, heavy, reason):
-    with database.sessions.begin() as session:
-        plain = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
-        mixed = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=heavy)
-    answer = matrix(client, runs=f"{plain};{mixed}", metrics="reward/mean", planned=3)
-    cell_by_variant = cells(answer, "reward/mean:final")
-    assert (cell_by_variant["dapo"]["verdict"], cell_by_variant["dapo"]["reason"]) == (
-        "not comparable",
-        reason,
-    )
-    assert (cell_by_variant["dapo"]["versus"], cell_by_variant["grpo"]["verdict"], answer["tests"]) == (
-        None,
-        "baseline",
-        0,
-    )
-
-
-def test_nothing_is_compared_with_a_baseline_of_several_scales(client, database):
-    with database.sessions.begin() as session:
-        mixed = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy={1})
-        plain = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=())
-    answer = matrix(client, runs=f"{mixed};{plain}", metrics="reward/mean", planned=3)
-    assert answer["tests"] == 0
-    for cell in cells(answer, "reward/mean:final").values():
-        assert cell["verdict"] == "not comparable"
-        assert cell["reason"] == "The runs of the baseline have several scales: rewards.correctness.weight."
-
-
-def test_the_scale_of_a_run_that_does_not_count_is_not_asked(client, database):
-    with database.sessions.begin() as session:
-        base = weighted(session, "grpo", (0.50, 0.512, 0.531), heavy=())
-        plain = weighted(session, "dapo", (0.60, 0.614, 0.629), heavy=())
-        again = weighted(session, "dapo", (0.6,), heavy={0})
-    answer = matrix(client, runs=f"{base};{plain},{again}", metrics="reward/mean", planned=3)
-    assert cells(answer, "reward/mean:final")["dapo"]["verdict"] == "better"
-
-
-def test_runs_that_are_gone_are_named(client, database):
-    with database.sessions.begin() as session:
-        run = trained(session, "grpo", 0, 0.5).id
-    assert matrix(client, runs=f"{run},gone")["missing"] == ["gone"]
-    assert errors(client, runs="gone,too") == [
-        ("runs", "none of these runs exists; they may have been deleted")
-    ]
-    (error,) = errors(client, runs=run, baseline="01DELETED")
-    assert error == (
-        "baseline",
-        "the baseline '01DELETED' is not among these runs, it may have been deleted; there are: grpo",
-    )
-
-
 @pytest.mark.parametrize(
     ("params", "path", "phrase"),
     [
@@ -372,31 +219,3 @@ def test_a_fork_has_a_row_of_its_own_beside_the_run_that_it_left(client, databas
     ]
     first, second = (row["variant"] for row in rows)
     assert second == f"{first} · fork at 1"
-
-
-@pytest.mark.nightly
-def test_five_hundred_groups_of_one_run_are_rows_without_a_claim(client, database):
-    with database.sessions.begin() as session:
-        ids = [trained(session, f"lr={n}", 0, n / 500).id for n in range(500)]
-    answer = matrix(client, runs=";".join(ids))
-    assert (len(answer["rows"]), answer["tests"]) == (500, 499)
-    verdicts = [row["cells"][FINAL]["verdict"] for row in answer["rows"]]
-    assert verdicts == ["baseline"] + ["no claim"] * 499
-
-
-def test_an_unchanged_matrix_is_not_sent_again(client, database):
-    with database.sessions.begin() as session:
-        experiment = launched(session, [0, 1], grpo=(0.5, 0.6))
-    first = client.get("/api/v1/matrix", params={"experiment": experiment})
-    again = client.get(
-        "/api/v1/matrix", params={"experiment": experiment}, headers={"If-None-Match": first.headers["etag"]}
-    )
-    assert again.status_code == 304
-
-
-def test_a_semicolon_behind_a_single_group_keeps_it_one_row(client, database):
-    with database.sessions.begin() as session:
-        runs = [trained(session, variant, 0, 0.5) for variant in ("grpo", "dapo")]
-    ids = ",".join(run.id for run in runs)
-    assert [len(row["runs"]) for row in matrix(client, runs=f"{ids};")["rows"]] == [2]
-    assert [len(row["runs"]) for row in matrix(client, runs=ids)["rows"]] == [1, 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 
 from backend.base.settings import Settings
 from backend.metrics import blocks, sealing
@@ -112,27 +112,6 @@ def test_an_attempt_that_has_not_begun_is_not_packed_by_the_steps_of_the_one_bef
     pack(database)
     assert packed(database, run)[2] == list(range(13, 40))
     assert points(database, run) == (list(range(1, 45)), [1.0] * 12 + [2.0] * 32)
-
-
-@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_run_that_cannot_be_packed_holds_up_no_other(database, caplog):
-    with database.sessions.begin() as session:
-        runs = [make_run(session) for _ in range(2)]
-        for run in runs:
-            for number in (1, 2):
-                begin(session, run, number, -1)
-                write(session, run, {step: float(step) for step in range(1, 31)})
-        session.execute(
-            text(
-                f"CREATE TRIGGER broken BEFORE INSERT ON metric_block WHEN NEW.run_id = '{runs[0].id}' "
-                "BEGIN SELECT RAISE(ABORT, 'this page is damaged'); END"
-            )
-        )
-    pack(database)
-    assert packed(database, runs[0]) == {}
-    assert points(database, runs[0])[0] == list(range(1, 31))
-    assert packed(database, runs[1]) == {1: list(range(1, 31)), 2: list(range(1, 30))}
-    assert "this page is damaged" in caplog.text
 
 
 def test_a_piece_that_was_packed_by_two_is_there_once(database):
@@ -269,27 +248,3 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
             key: repr(np.asarray(value).tolist()) for key, value in expected_curve.items()
         }
     assert cursor_of(outlined, names) == cursor_of(full, names)
-
-
-def test_of_a_long_curve_outlines_are_read_but_where_it_is_cut(database, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 1_024)
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        begin(session, run, 1, -1)
-        write(session, run, {step: float(step % 7) for step in range(4_096)})
-        run.status = "finished"
-    pack(database)
-
-    def read(**window):
-        view = replace(View("step", None, None, 100, 0.0, None), **window)
-        with database.sessions() as session:
-            names = names_of(session, [run.id])
-            curve = read_shown(session, names, [run.id], ["a"], view, is_grouped=False)[run.id, "a"]
-        counts = [int(np.count_nonzero(curve.steps // 1_024 == number)) for number in range(4)]
-        assert all(count == 1_024 or count <= 2 * 32 + 2 for count in counts)  # peaks of 32 buckets, and ends
-        return [number for number, count in enumerate(counts) if count == 1_024]
-
-    assert read() == read(x_min=1_024.0) == read(x_max=2_047.5) == []
-    assert read(x_min=1_024.5) == read(x_max=2_046.0) == [1]
-    assert read(after=3_000) == [2]
-    assert read(x_min=1_000.0, x_max=2_100.0, max_points=10_000) == [0, 1, 2]

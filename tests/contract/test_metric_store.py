@@ -5,12 +5,10 @@ import math
 import numpy as np
 import pytest
 from sqlalchemy import func, select
-from sqlalchemy.exc import DBAPIError
 
-from backend.metrics.copying import copy_points
 from backend.metrics.csv import csv_lines
 from backend.metrics.history import valid_steps
-from backend.metrics.reading import read_curves, read_points
+from backend.metrics.reading import read_points
 from backend.metrics.store import key_ids, write_points, write_series
 from backend.rollouts.reading import step_counts
 from backend.storage.engine import open_sessions
@@ -38,14 +36,6 @@ def test_every_float_comes_back_as_it_was(session):
     points = read_points(session, [run.id], ["loss/total"])[run.id, "loss/total"]
     assert points.steps.tolist() == list(STRANGE)
     assert points.values.tolist() == pytest.approx(list(STRANGE.values()), nan_ok=True, rel=0)
-
-
-def test_the_kind_says_which_value_is_none(session):
-    run = make_run(session)
-    write_metric(session, run, "loss/total", STRANGE)
-    rows = session.execute(select(Metric.kind, Metric.value).order_by(Metric.step)).all()
-    assert [tuple(row) for row in rows][:4] == [(0, 0.0), (1, None), (2, None), (3, None)]
-    assert tuple(rows[6]) == (4, 0.0)
 
 
 def test_writing_a_step_again_replaces_it(session):
@@ -91,21 +81,6 @@ def test_whole_curves_are_the_same_as_points_one_by_one(session):
     assert first.values.tobytes() == second.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
-@pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_an_error_of_copy_is_one_of_the_database(session):
-    run = make_run(session)
-    twice = (np.array([1, 1]), np.array([5, 5]), np.array([0, 0]), np.array([1.0, 2.0]))
-    with pytest.raises(DBAPIError, match="second time"):
-        copy_points(session, run.id, 1, twice)
-    session.rollback()
-
-
-def test_a_step_that_stands_twice_in_one_call_counts_as_its_last(session):
-    run = make_run(session)
-    write_points(session, run.id, 1, [(1, {"a": 1.0}), (1, {"a": 2.0})])
-    assert read_points(session, [run.id], ["a"])[run.id, "a"].values.tolist() == [2.0]
-
-
 def test_a_name_has_one_id_also_after_its_first_transaction_was_rolled_back(database):
     with database.sessions() as session:
         key_ids(session, ["reward/mean"])
@@ -138,33 +113,12 @@ def test_a_start_from_nothing_hides_even_the_first_evaluation(session):
     assert read_points(session, [run.id], ["a"]) == {}
 
 
-def test_curves_run_along_time_and_tokens(session):
-    run = make_run(session)
-    write_points(
-        session, run.id, 1, [(step, {"a": float(step), "tokens/total": 100.0 * step}) for step in (1, 2)]
-    )
-    write_metric(session, run, "a", {3: 3.0})
-    assert read_curves(session, [run.id], ["a"], "tokens")[run.id, "a"].x.tolist() == [100.0, 200.0]
-    assert read_curves(session, [run.id], ["a"], "wall") == {}
-    assert read_curves(session, [run.id], ["a"], "step")[run.id, "a"].x.tolist() == [1.0, 2.0, 3.0]
-
-
 def test_the_csv_has_a_row_per_step_and_spells_what_is_not_finite(session):
     run = make_run(session)
     write_points(
         session, run.id, 1, [(1, {"b": 0.5, "a": math.nan}), (2, {"b": -math.inf}), (3, {"b": 1e-7})]
     )
     assert csv_of(session, run.id, all_attempts=False) == ("step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n")
-
-
-def test_the_csv_of_all_attempts_shows_hidden_rows_too(session):
-    run = make_run(session)
-    make_attempt(session, run, 1, from_step=-1)
-    make_attempt(session, run, 2, from_step=0)
-    write_metric(session, run, "a", {1: 1.0}, attempt=1)
-    write_metric(session, run, "a", {1: 2.0}, attempt=2)
-    assert csv_of(session, run.id, all_attempts=False) == "step,a\n1,2.0\n"
-    assert csv_of(session, run.id, all_attempts=True) == "step,attempt,a\n1,1,1.0\n1,2,2.0\n"
 
 
 def test_a_metric_name_is_no_formula_to_a_spreadsheet(session):

@@ -79,14 +79,6 @@ def test_masked_tokens_and_groups_that_did_not_train_take_no_part(client, databa
     assert answer["age"] == [2, 2, 2, 2]
 
 
-def test_the_scatter_is_a_sample_of_many_tokens_and_the_same_each_time(client, database, run):
-    many = Sampled(text="x" * 5_000, rho=(2.0,) * 5_000)
-    store(database, run, MadeGroup(completions=(many,)))
-    answer = asked(client, run)
-    assert (answer["tokens"], len(answer["sampler"])) == (5_000, 4_000)
-    assert answer == asked(client, run)
-
-
 def test_what_is_not_there_says_so(client, database, run):
     for params, status in (
         ({"step": 1}, 404),
@@ -100,14 +92,6 @@ def test_what_is_not_there_says_so(client, database, run):
         "no stored tokens" in client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": 1}).text
     )
     assert client.get("/api/v1/rollouts/mismatch", params={"run": "nobody", "step": 1}).status_code == 404
-
-
-@pytest.mark.parametrize("age", [math.nan, math.inf, -math.inf, -3.0, 1e300])
-def test_an_age_that_cannot_be_counts_as_none(client, database, run, age):
-    store(database, run, MadeGroup(completions=(Sampled(),)))
-    with database.sessions.begin() as session:
-        write_points(session, run.id, 1, [(1, {"sampling/staleness": age})])
-    assert set(asked(client, run)["age"]) == {0}
 
 
 def test_the_loss_of_a_run_of_another_trainer_is_not_computed_under_others(client, database):

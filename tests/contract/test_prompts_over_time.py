@@ -3,15 +3,13 @@
 import json
 
 import pytest
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete
 
-from backend.config.pass_rates import rates_path, read_rates
-from backend.rollouts.foreign import replace_groups
+from backend.config.pass_rates import read_rates
 from backend.rollouts.store import pack_groups, write_groups
-from backend.storage.models import GroupTally, RunPrompt
-from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run
+from backend.storage.models import GroupTally
+from tests.factories import MadeCompletion, MadeGroup, make_run
 
-HOSTILE = "<img src=x onerror=alert(1)>\0\ud800\u202e"
 RIGHT = MadeCompletion(reward=1.0, correct=True)
 WRONG = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
 PAID = MadeCompletion(text="no", reward=0.5, correct=False, flags=("wrong", "repetitive"))
@@ -57,52 +55,6 @@ def test_groups_that_are_not_stored_count_and_are_told_apart(client, database, r
     assert matching(client, run, "left_out") == [(1, 2, 0, 4)]
     assert matching(client, run, "equal") == matching(client, run, "left_out")
     assert matching(client, run, "surplus") == [(1, 0, 0, 4)]
-
-
-def test_an_unknown_mark_is_refused_by_name(client, run):
-    answer = client.get("/api/v1/rollouts/counts", params={"run": run.id, "mark": "'; DROP TABLE run"})
-    assert answer.status_code == 422
-    assert "is 'right'" not in answer.text
-    assert "one of right, wrong" in answer.text
-
-
-def test_a_later_attempt_hides_the_tallies_behind_its_checkpoint(client, database, run):
-    for step in (1, 2, 3):
-        store(database, run, MadeGroup(completions=(WRONG,)), step=step)
-    with database.sessions.begin() as session:
-        make_attempt(session, run, number=2, from_step=1)
-    store(database, run, MadeGroup(completions=(RIGHT,)), step=2, attempt=2)
-    assert matching(client, run, "right") == [(1, 0, 0, 1), (2, 1, 1, 1)]
-
-
-def test_groups_that_come_again_replace_their_tallies(client, database, run):
-    for completions in ((WRONG, PAID, RIGHT), (RIGHT, RIGHT)):
-        packed = pack_groups(run.id, 1, 1, [MadeGroup(completions=completions)])
-        with database.sessions.begin() as session:
-            replace_groups(session, packed)
-    assert matching(client, run, "right") == [(1, 2, 2, 2)]
-
-
-def test_writing_a_step_again_counts_nothing_twice(client, database, run):
-    for _ in range(2):
-        store(database, run, MadeGroup(completions=(RIGHT, WRONG)))
-    assert matching(client, run) == [(1, 2, 2, 2)]
-    with database.sessions() as session:
-        assert session.scalar(select(func.count()).select_from(RunPrompt)) == 1
-
-
-def test_a_group_of_1024_takes_a_row_for_each_different_result(client, database, run):
-    store(database, run, MadeGroup(completions=(RIGHT, WRONG) * 512))
-    with database.sessions() as session:
-        assert session.scalar(select(func.count()).select_from(GroupTally)) == 2
-    assert matching(client, run, "right") == [(1, 512, 512, 1024)]
-
-
-def test_rewards_that_are_not_finite_are_counted_without_a_reward(client, database, run):
-    odd = MadeCompletion(reward=float("nan"), correct=None)
-    store(database, run, MadeGroup(completions=(odd, RIGHT)))
-    assert matching(client, run) == [(1, 2, 2, 2)]
-    assert matching(client, run, min_reward=-1e300) == [(1, 1, 1, 2)]
 
 
 def question(name, *completions, index=0, kind="train"):
@@ -161,30 +113,6 @@ def test_pass_rates_are_stored_for_later_runs_and_outlive_their_run(client, data
     assert client.post("/api/v1/validate", json=body).status_code == 200
 
 
-def test_pass_rates_that_are_not_there_are_refused(client, database, run, settings):
-    assert client.post("/api/v1/rollouts/pass-rates", json={"run": "gone"}).status_code == 404
-    refused = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
-    assert (refused.status_code, refused.json()["detail"]) == (
-        409,
-        f"{run.name!r} has no training prompts with graded completions",
-    )
-    for sha256 in ("0" * 64, "../../etc/passwd", "x", "0" * 63 + "%0a"):
-        assert client.get(f"/api/v1/rollouts/pass-rates/{sha256}").status_code in {400, 404}
-    body = {"base": {"data": {"pass_rates": "0" * 64}}}
-    errors = client.post("/api/v1/validate", json=body).json()["errors"]
-    assert errors[0]["path"] == "data.pass_rates"
-    assert errors[0]["message"].startswith("there are no stored pass rates 000000000000")
-
-
-def test_stored_pass_rates_that_were_changed_are_refused(client, database, run, settings):
-    store(database, run, question("hard", WRONG))
-    sha256 = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id}).json()["sha256"]
-    rates_path(settings.datasets_dir, sha256).write_text('{"run": "x"}')
-    answer = client.get(f"/api/v1/rollouts/pass-rates/{sha256}")
-    assert answer.status_code == 404
-    assert "have changed since" in answer.json()["detail"]
-
-
 def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, run):
     for step, completions in ((0, (WRONG,)), (10, (RIGHT,)), (20, (RIGHT,)), (30, (WRONG,))):
         store(database, run, question("a", *completions, kind="eval"), step=step)
@@ -197,27 +125,3 @@ def test_probes_are_solved_lost_and_forgotten_at_their_steps(client, database, r
     }  # fmt: skip
     assert b["rates"] == [None, None, 1, None]
     assert not b["forgotten"]
-
-
-def test_probes_say_how_many_runs_are_left_out(client, database):
-    with database.sessions.begin() as session:
-        runs = [make_run(session) for _ in range(18)]
-    probes = got(client, "probes", run=",".join(run.id for run in runs))
-    assert [probed_run["id"] for probed_run in probes["runs"]] == [run.id for run in runs[:16]]
-    assert probes["runs_left_out"] == 2
-
-
-def test_probes_of_several_runs_stand_side_by_side(client, database, run):
-    with database.sessions.begin() as session:
-        other_run = make_run(session)
-    store(database, run, question("a", RIGHT, kind="eval"), step=5)
-    store(database, other_run, question("a", WRONG, kind="eval"), step=7)
-    probes = got(client, "probes", run=f"{run.id},{other_run.id}")
-    assert [probed_run["steps"] for probed_run in probes["runs"]] == [[5], [7]]
-    assert [row["rates"] for row in probes["items"][0]["runs"]] == [[1], [0]]
-
-
-def test_hostile_prompts_come_out_as_they_went_in(client, database, run):
-    store(database, run, question(HOSTILE, RIGHT), question(HOSTILE, RIGHT, kind="eval"))
-    assert got(client, "prompts", run=run.id)["items"][0]["prompt"] == HOSTILE
-    assert got(client, "probes", run=run.id)["items"][0]["prompt"].startswith("<img")

@@ -5,25 +5,19 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
-from sqlalchemy import delete, event, func, select, update
+from sqlalchemy import func, select, update
 
 import backend.exchange.imports.store
 from backend.analysis.diagnosis.store import judge_runs, unjudged
 from backend.base.redaction import redact_document
-from backend.exchange.imports.run_archive.rollouts import REASON
-from backend.exchange.push.schemas import Completion
 from backend.http.auth.tokens import writer_token
 from backend.http.limits import PUSH_BYTES
-from backend.metrics.blocks import Stored
-from backend.metrics.sealing import seal_curves
 from backend.rollouts.foreign_metrics import text_points
-from backend.rollouts.text_metrics import measured
 from backend.runs.pushed import SILENT_SECONDS
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
-from tests.api_client import TOKEN, VIEWER_TOKEN
+from tests.api_client import TOKEN
 from tests.stored_points import stored_points
 
 SESSION, OTHER = "a" * 32, "b" * 32
@@ -94,13 +88,6 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert second["rewards"] == {"f": "-Infinity"}
 
 
-def test_a_reward_term_whose_name_is_too_long_arrives_under_a_name_that_is_cut(client, send):
-    name = f"rewards/{'a' * 150}/mean"
-    assert send([metrics(1, **{name: 0.5})]).status_code == 200
-    [(cut, value)] = only_run(client)["summary"]["last"].items()
-    assert (len(cut), cut[:119], value) == (128, name[:119], 0.5)
-
-
 def test_two_long_names_that_begin_alike_stay_two_metrics(client, send):
     names = [f"rewards/{'a' * 125}/{kind}" for kind in ("mean", "std")]
     assert send([metrics(1, **dict(zip(names, (0.5, 0.1), strict=True)))]).status_code == 200
@@ -117,12 +104,6 @@ def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_pa
     assert send(changed, run=None).json()["stored"] == 3
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
-
-
-@pytest.mark.parametrize("reason", ["tool calls", "content-filter", "<b>", "stop\n"])
-def test_a_finish_reason_is_stored_as_archives_take_it(reason):
-    assert not REASON.fullmatch(reason)
-    assert REASON.fullmatch(Completion(text="a", finish_reason=reason).finish_reason)
 
 
 def test_pushed_completions_are_read_for_repetition_format_and_script(client, send):
@@ -153,19 +134,6 @@ def test_two_processes_that_push_one_step_at_once_are_read_together(client, send
     assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
 
-def test_what_a_trainer_says_of_its_texts_stays(client, send):
-    text_metrics = {"text/repetition": 0.25}
-    send(
-        [
-            metrics(1, **text_metrics),
-            completions(1, "abc" * 200),
-            completions(2, "abc" * 200),
-            metrics(2, **text_metrics),
-        ]
-    )
-    assert values_of(client, only_run(client), "text/repetition")[0] == {1: 0.25, 2: 0.25}
-
-
 def test_what_a_trainer_says_of_its_texts_stays_in_however_many_batches_they_come(client, send):
     send([metrics(1, **{"text/repetition": 0.25}), completions(1, "abc" * 200)])
     send([completions(1, r"\boxed{2}", index=1)], first=3)
@@ -177,19 +145,6 @@ def test_what_a_trainer_says_of_its_texts_stays_in_however_many_batches_they_com
     assert values_of(client, run, "text/repetition")[0] == {1: 0.25}
     assert values_of(client, run, "text/structure_ok")[0] == {1: 0.75}
     assert run["summary"]["last"]["text/repetition"] == 0.25
-
-
-def test_each_completion_of_a_step_is_measured_at_most_twice_however_many_batches_bring_it(send, monkeypatch):
-    seen = []
-
-    def noting(written, **options):
-        seen.append(written.text)
-        return measured(written, **options)
-
-    monkeypatch.setattr("backend.rollouts.foreign_metrics.measured", noting)
-    for number in range(12):
-        send([completions(1, f"{number} is new here", index=number)], first=number + 1)
-    assert max(map(seen.count, seen)) <= 2  # as it comes, and once from the database
 
 
 def test_records_that_are_missing_are_asked_for(client, send):
@@ -294,61 +249,6 @@ def test_a_writer_has_only_runs_of_its_own(client, send, settings):
     headers = {"Authorization": f"Bearer {writer_token(settings, 'one')}"}
     for run in runs:
         assert client.get(f"/api/v1/pushes/{run['id']}", headers=headers).status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("token", "status", "phrase"),
-    [
-        ("wrong", 401, "the token is not valid"),
-        (VIEWER_TOKEN, 403, "viewers cannot push runs; this needs a writer's token"),
-        (f"writer.node.{'0' * 64}", 401, "the token is not valid"),
-    ],
-)
-def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, phrase):
-    answer = send([metrics(1, reward=1)], token=token)
-    assert answer.status_code == status
-    assert phrase in answer.json()["detail"]
-    assert count(client, Run) == 0
-
-
-def test_a_request_without_a_token_is_told_that_it_needs_one(client):
-    answer = client.get("/api/v1/runs", headers={"Authorization": ""})
-    assert answer.status_code == 401
-    assert answer.json()["detail"].startswith("a token is needed: ")
-
-
-def test_a_token_of_one_writer_does_not_become_anothers(client, send, settings):
-    signature = writer_token(settings, "one").rpartition(".")[2]
-    assert send(token=f"writer.two.{signature}").status_code == 401
-
-
-def test_a_run_ends_once_in_a_batch_and_the_same_end_again_is_no_event(client, send):
-    end = {"kind": "finish", "status": "failed", "reason": "OOM"}
-    answer = send([end] * 20_000)
-    assert answer.status_code == 422
-    assert "at most one record of kind finish" in answer.json()["errors"][0]["message"]
-    assert count(client, Event) == 0
-    send([metrics(1, reward=1), end])
-    events = count(client, Event)
-    for number in range(3, 8):
-        assert send([end], first=number).json()["status"] == "failed"
-    assert count(client, Event) == events
-
-
-def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_be(client, send):
-    row = {f"custom/m{n}": 1 for n in range(1_000)}
-    answer = send([metrics(step, **row) for step in range(101)])
-    assert answer.status_code == 422
-    assert "expected at most 100,000 values, got 101,000" in answer.json()["errors"][0]["message"]
-    counts, engine = [], client.app.state.lab.sessions.kw["bind"]
-    statements = iter(range(10**9))
-    event.listen(engine, "begin", lambda _connection: counts.append(-next(statements)))
-    event.listen(engine, "before_cursor_execute", lambda *_: next(statements))
-    written = []
-    event.listen(engine, "commit", lambda _connection: written.append(counts[-1] + next(statements)))
-    assert send([metrics(step, **row) for step in range(100)]).json()["stored"] == 100
-    assert 0 < max(written) < 40, "100,000 values take few statements"
-    assert count(client, Metric) == 100_000
 
 
 def test_a_writer_has_so_many_runs_and_keeps_no_other_from_its_own(client, send, monkeypatch):
@@ -490,11 +390,6 @@ def test_a_secret_is_shown_nowhere_whatever_it_was_pushed_as(client, send):
     assert (item["prompt"], item["completions"][0]["text"]) == ("[secret]", "it is [secret]")
 
 
-def test_secrets_are_no_names_in_a_config_either(client, send):
-    assert send(run={**HEAD, "config": {"a": {"hf_" + "x" * 34: 1}}}).status_code == 200
-    assert only_run(client)["config"] == {"a": {"[secret]": 1}}
-
-
 def test_more_than_a_thousand_metrics_are_refused_whole(client, send):
     many = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
     answer = send(many)
@@ -531,15 +426,6 @@ def test_a_body_may_be_packed_but_not_be_a_bomb(client, settings):
         assert answer.json()["detail"]
 
 
-def test_512_completions_of_a_step_fit_into_one_request(client, settings):
-    step = [completions(1, *("x" * 8_000 for _ in range(8)), index=n) for n in range(64)]
-    body = json.dumps({"session": SESSION, "first": 1, "records": step, "run": HEAD}).encode()
-    assert len(body) > 4_000_000
-    assert post_raw(client, settings, body, "identity").json()["stored"] == 64
-    run = only_run(client)
-    assert client.get("/api/v1/rollouts/steps", params={"run": run["id"]}).json()["items"][0]["groups"] == 64
-
-
 def test_many_processes_of_one_run_lose_nothing(client, send):
     def session(number):
         name = f"{number:032x}"
@@ -567,13 +453,6 @@ def test_runs_of_a_sweep_that_begin_at_once_are_in_one_experiment(client, send):
     assert count(client, Run) == 4
 
 
-def test_pushed_runs_are_no_workers_business(client, send):
-    send([metrics(1, reward=1)])
-    text = client.get("/metrics").text
-    assert "grpolab_lease_oldest_age_seconds 0" in text
-    assert client.get("/api/v1/queue").status_code == 200
-
-
 def test_steps_that_are_pushed_again_are_judged_again(client, send):
     """A script that resumes replaces values that a stored verdict rests on."""
     sessions = client.app.state.lab.sessions
@@ -589,38 +468,6 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
     again = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
     assert send(again, first=101).status_code == 200
     assert judge() == "collapsed"
-
-
-@pytest.mark.parametrize("is_sealed", [False, True])
-def test_ends_of_intervals_count_as_metrics_of_a_run(client, send, is_sealed):
-    """They are no part of its summary, so it cannot count them."""
-
-    def ends(number, count):
-        return metrics(1, **{f"eval/x/m{number}_{n}_low": 1.0 for n in range(count)})
-
-    assert send([metrics(1, reward=1), ends(1, 900)]).status_code == 200
-    if is_sealed:
-        with client.app.state.lab.sessions.begin() as session:
-            keys = dict(session.execute(select(Metric.key_id, Metric.value)).all())
-            (run,) = session.scalars(select(Run.id))
-            session.execute(delete(Metric))
-            position = {"step": np.array([1]), "attempt": np.array([1])}
-            seal_curves(
-                session,
-                run,
-                1,
-                {
-                    key: Stored(position["step"], position["attempt"], np.array([v]))
-                    for key, v in keys.items()
-                },
-            )
-    answer = send([ends(2, 900)], first=3)
-    assert answer.status_code == 422
-    message = answer.json()["errors"][0]["message"]
-    assert message == "the run would have 1,801 metrics; at most 1,000 are stored"
-    assert send([ends(2, 99)], first=3).status_code == 200
-    assert send([metrics(2, loss=1.0)], first=4).status_code == 422
-    assert send([ends(1, 900), metrics(2, reward=1.0)], first=4).status_code == 200
 
 
 def test_what_an_older_process_still_sends_is_not_the_newest(client, send):
@@ -643,32 +490,6 @@ def test_the_late_end_of_an_older_process_does_not_end_a_run_that_a_newer_one_pu
     end = [{"kind": "finish", "status": "finished"}]
     assert send(end, session=OTHER, first=3).json()["status"] == "finished"
     assert send([{"kind": "finish", "status": "failed"}], first=4).json()["status"] == "finished"
-
-
-def test_a_process_ends_its_run_although_a_fork_of_it_has_pushed_since(client, send):
-    """Its sessions begin with the same digits."""
-    send([metrics(1, reward=1)])
-    send([metrics(2, reward=2)], session="a" * 16 + "b" * 16)
-    assert send([{"kind": "finish", "status": "finished"}], first=2).json()["status"] == "finished"
-
-
-def test_an_older_process_that_begins_another_file_stays_the_older_one(client, send):
-    send([metrics(1, reward=1)])
-    send([metrics(2, reward=2)], session=OTHER)
-    second_file = "a" * 16 + "c" * 16
-    late = send([metrics(1, reward=9), {"kind": "finish", "status": "failed"}], session=second_file)
-    assert late.json()["status"] == "running"
-    assert only_run(client)["summary"]["last"]["reward/mean"] == 2.0
-
-
-def test_sessions_of_an_earlier_version_end_their_run_whatever_their_ids(client, send):
-    """They were not counted: none of them is newer than another."""
-    send([metrics(1, reward=1)])
-    send([metrics(2, reward=2)], session=OTHER)
-    with client.app.state.lab.sessions.begin() as session:
-        session.execute(update(PushSession).values(number=0, heard_at=0.0))
-    assert send([{"kind": "finish", "status": "finished"}], first=2).json()["status"] == "finished"
-    assert send([{"kind": "finish", "status": "failed"}], session=OTHER, first=2).json()["status"] == "failed"
 
 
 def test_a_process_that_outlives_a_newer_one_ends_the_run(client, send):

@@ -96,21 +96,6 @@ def test_the_same_key_sent_at_the_same_time_makes_one_run(client, database, pare
     assert counts(database) == [2, 1]
 
 
-def test_every_route_that_makes_runs_documents_its_key_in_the_same_way(client):
-    paths = client.get("/openapi.json").json()["paths"]
-    routes = ["/experiments", *(f"/runs/{{run_id}}/{verb}" for verb, _, _ in REQUESTS)]
-    headers_by_route = [
-        [
-            parameter
-            for parameter in paths[f"/api/v1{route}"]["post"]["parameters"]
-            if parameter["in"] == "header"
-        ]
-        for route in routes
-    ]
-    assert all(headers == headers_by_route[0] for headers in headers_by_route)
-    assert [header["name"] for header in headers_by_route[0]] == ["idempotency-key"]
-
-
 def test_a_key_that_looks_like_a_secret_is_refused(client, parent):
     secret = "hf_" + "S" * 40
     answer = ask(client, parent, "clone", {}, secret)

@@ -1,19 +1,12 @@
 """Search in completions, lift and labels, on both databases."""
 
-import itertools
-import math
-from types import SimpleNamespace
-
 import pytest
 from sqlalchemy import select, text
 
-from backend.rollouts.search import hits
 from backend.rollouts.search import pages as search_pages
-from backend.rollouts.search.lift import scored_phrase
-from backend.rollouts.search.query import SearchError, parse
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.models import RolloutLabel
-from backend.storage.rollout_words import LAST_POSITION, index_groups, reset, tsvector_of
+from backend.storage.rollout_words import LAST_POSITION, index_groups, tsvector_of
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 from tests.gate import first_in_gate
 
@@ -93,17 +86,6 @@ def places(page):
 )
 def test_a_search_finds_words_phrases_prefixes_and_exact_strings(client, run, q, positions):
     assert places(searched(client, run, q, first_step=2)) == [(2, position) for position in positions]
-
-
-@pytest.mark.parametrize(
-    ("q", "positions"),
-    [("wait*", [0, 1, 2]), ('"forty t*"', [1]), ('-"let me ch*"', [1, 2, 3]), ("wait* -god*", [0, 1])],
-)
-def test_texts_are_read_for_beginnings_of_very_many_words(client, run, monkeypatch, q, positions):
-    monkeypatch.setattr(hits, "MAX_OF_BEGINNING", 0)
-    assert places(searched(client, run, q, first_step=2)) == [(2, position) for position in positions]
-    steps, _ = counted(client, run, q, first_step=2)
-    assert steps == [(2, len(positions), 4)]
 
 
 def test_a_search_is_narrowed_by_step_reward_flag_correct_and_kind(client, run):
@@ -189,58 +171,6 @@ def test_a_page_that_runs_out_of_time_says_how_far_it_came(client, many, monkeyp
     assert page["next"]
 
 
-@pytest.mark.parametrize("narrow", [{"min_reward": 99}, {"flag": "truncated"}, {"correct": "false"}])
-def test_steps_without_a_completion_that_passes_the_filter_are_not_gone_through(
-    client, database, many, monkeypatch, narrow
-):
-    odd = MadeCompletion(text="common", reward=100.0, correct=False, flags=("truncated",))
-    with database.sessions.begin() as session:
-        group = MadeGroup(completions=(odd,), prompt_index=7)
-        write_groups(session, pack_groups(many[0].id, 8, 1, [group]))
-    index(database)
-    monkeypatch.setattr(search_pages, "SECONDS", 0.0)
-    first = searched(client, many[0], "common", **narrow)
-    assert (places(first), first["searched_to"]) == ([], 3)
-    second = searched(client, many[0], "common", cursor=first["next"], **narrow)
-    assert [(item["step"], item["reward"]) for item in second["items"]] == [(8, 100.0)]
-
-
-def test_counts_of_common_words_are_those_of_evenly_chosen_groups(client, many, monkeypatch):
-    exact, every = counted(client, many[0], "third")
-    assert every == 1
-    assert exact == [(step, 0 if step % 3 else 2, 2) for step in range(1, 10)]
-    monkeypatch.setattr(search_pages, "MAX_COUNTED", 4)
-    sampled, every = counted(client, many[0], "third")
-    assert every == 5
-    monkeypatch.setattr(search_pages, "SECONDS", 0)  # reading takes too long: those of the probe count
-    assert counted(client, many[0], "`third`")[1] == 5 * search_pages.PROBED
-    monkeypatch.setattr(search_pages, "SECONDS", 1e9)
-    assert counted(client, many[0], "`third`")[1] == 5
-    assert 1 <= len(sampled) < 9
-    assert set(sampled) <= set(exact)
-    assert counted(client, many[0], '"common 7" x7')[1] == 5
-    monkeypatch.setattr(search_pages, "RARE", 100)
-    assert counted(client, many[0], "third") == (exact, 1)
-
-
-def test_fewer_groups_are_counted_where_reading_them_takes_a_little_too_long(client, many, monkeypatch):
-    monkeypatch.setattr(search_pages, "MAX_COUNTED", 4)
-    monkeypatch.setattr(search_pages, "SECONDS", 0.625 * search_pages.PROBED)
-    seconds = itertools.count()  # the probe takes one: all groups would take 1.6 times as long as they may
-    monkeypatch.setattr(search_pages, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    counts = [counted(client, run, "common", min_reward=-1) for run in many]
-    assert [every for _, every in counts] == [10, 10]
-    assert [(matched, of) for steps, _ in counts for _, matched, of in steps] == [(2, 2)]
-
-
-def test_a_label_narrows_common_words_to_the_groups_that_have_it(client, many):
-    item = searched(client, many[0], "common", first_step=5)["items"][0]
-    client.post(f"/api/v1/rollouts/{item['id']}/labels", json={"label": "good"})
-    page = searched(client, many[0], "common", label="good")
-    assert [group["id"] for group in page["items"]] == [item["id"]]
-    assert (page["next"], page["searched_to"]) == (None, None)
-
-
 def test_a_snippet_marks_its_places_by_offsets_and_leaves_hostile_text_as_it_is(client, run):
     snippet = searched(client, run, '"forty two"')["items"][0]["snippet"]
     assert snippet["text"] == TEXTS[1]
@@ -317,16 +247,6 @@ def test_rows_that_a_later_attempt_hides_are_not_found(client, database, run):
     assert places(searched(client, run, "wait*")) == [(1, 0), (1, 1)]
 
 
-def test_groups_that_are_not_indexed_yet_are_counted(client, database, run):
-    with database.sessions.begin() as session:
-        write_groups(session, pack_groups(run.id, 9, 1, [MadeGroup()]))
-    page = searched(client, run, "idea")
-    assert (page["items"], page["waiting"]) == ([], 1)
-    index(database)
-    page = searched(client, run, "idea")
-    assert (places(page), page["waiting"]) == ([(9, 1)], 0)
-
-
 def test_deleted_groups_leave_the_index(client, database, run, settings):
     from backend.runs.deletion import _pieces
 
@@ -345,14 +265,6 @@ def test_deleted_groups_leave_the_index(client, database, run, settings):
             assert session.scalar(text("SELECT count(*) FROM rollout_words")) == 2
 
 
-def test_an_index_that_was_reset_is_filled_again(client, database, run):
-    with database.engine.begin() as connection:
-        reset(connection)
-    assert searched(client, run, "wait")["waiting"] == 2
-    index(database)
-    assert len(places(searched(client, run, "wait"))) == 4
-
-
 def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, database, run):
     long = "begin " + "the word " * 20_000 + "the very end"
     with database.sessions.begin() as session:
@@ -365,16 +277,6 @@ def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, data
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
         assert places(searched(client, run, q)) == [(7, 0)], q
     assert places(searched(client, run, '"very the end"')) == []
-
-
-def test_terms_of_a_search_are_read():
-    (word, phrase, exact) = parse('-wait* "a b" `c``d`')
-    assert (word.is_not, word.is_prefix, list(word.words)) == (True, True, ["wait"])
-    assert list(phrase.words) == ["a", "b"]
-    assert (exact.text, exact.is_exact) == ("c`d", True)
-    for wrong in ("a ...", "a\0b", "a\ud800"):
-        with pytest.raises(SearchError):
-            parse(wrong)
 
 
 def test_lift_ranks_what_grew(client, database, run):
@@ -395,13 +297,6 @@ def test_lift_ranks_what_grew(client, database, run):
     assert phrases["fell"] == []
     by_right = client.get("/api/v1/rollouts/lift", params={**params, "by": "correct"}).json()
     assert by_right["items"][0]["phrase"] == "i have verified this"
-
-
-def test_a_log_odds_is_that_of_the_formula():
-    # 2 of 10 against 8 of 10: a prior of 10 * 10 / 20 = 5 completions of 10.
-    phrase = scored_phrase("x", 2, 8, 10, 10)
-    assert phrase.log_odds == pytest.approx(math.log(13 / 7) - math.log(7 / 13))
-    assert phrase.z == pytest.approx(phrase.log_odds / math.sqrt(1 / 13 + 1 / 7))
 
 
 def rollout_of(database):
@@ -477,10 +372,3 @@ def test_a_selection_is_exported_and_its_judgements_come_back(client, database, 
     table = pq.read_table(io.BytesIO(answer.content)).to_pylist()
     assert [row["rollout"] for row in table] == [row["rollout"] for row in rows]
     assert orjson.loads(table[0]["labels"]) == [{"label": "weird", "note": "n", "by": "import"}]
-
-
-def test_a_search_names_runs_or_an_experiment(client, run):
-    for params in ({}, {"runs": run.id, "experiment": "x"}):
-        assert client.get("/api/v1/rollouts/search", params=params).status_code == 422
-    for params in ({"runs": "nobody"}, {"experiment": "nobody"}):
-        assert client.get("/api/v1/rollouts/search", params=params).status_code == 404

@@ -4,7 +4,6 @@ import io
 import math
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
@@ -59,12 +58,6 @@ def test_tokens_make_up_the_text_and_have_their_values(session):
     assert len(shown["arrays"]["entropy"]) == len(shown["mask"]) == len(HOSTILE)
 
 
-def test_writing_a_step_again_changes_nothing(session):
-    run = make_run(session)
-    assert make_group(session, run) == make_group(session, run)
-    assert len(stored_completions(session)) == 2
-
-
 def test_rewards_that_are_not_finite_are_spelled(client, database, run):
     completion = MadeCompletion(
         reward=math.nan, advantage=-math.inf, rewards={"mine": math.inf, "none": None}
@@ -75,14 +68,6 @@ def test_rewards_that_are_not_finite_are_spelled(client, database, run):
     assert (shown["reward"], shown["advantage"]) == ("NaN", "-Infinity")
     assert shown["rewards"] == {"mine": "Infinity", "none": None}
     assert (group["reward_mean"], group["reward_std"]) == (1.0, 0.0)
-
-
-def test_hostile_text_arrives_unchanged(client, database, run):
-    store(database, run, MadeGroup(completions=(MadeCompletion(text=HOSTILE),)))
-    item = rollouts(client, run)["items"][0]["completions"][0]
-    assert item["text"] == HOSTILE
-    tokens = client.get(f"/api/v1/rollouts/{item['id']}/tokens").json()
-    assert "".join(tokens["tokens"]) == HOSTILE
 
 
 def test_groups_come_by_step_kind_and_prompt_page_by_page(client, database, run):
@@ -130,25 +115,6 @@ def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
             make_group(session, run, step=step, attempt=attempt)
     shown = [(item["step"], item["attempt"]) for item in rollouts(client, run)["items"]]
     assert shown == [(1, 1), (2, 2)]
-
-
-def test_the_steps_of_a_run_say_what_is_kept(client, database, run):
-    store(database, run, MadeGroup(), MadeGroup(prompt_index=1), step=3)
-    store(database, run, MadeGroup(kind="eval", completions=(MadeCompletion(reward=None),)), step=3)
-    answer = client.get("/api/v1/rollouts/steps", params={"run": run.id}).json()
-    assert answer["items"] == [
-        {"step": 3, "kind": "eval", "groups": 1, "reward_mean": None},
-        {"step": 3, "kind": "train", "groups": 2, "reward_mean": 0.5},
-    ]
-
-
-def test_tokens_that_were_not_recorded_are_said_to_be_missing(client, database, run):
-    with database.sessions.begin() as session:
-        make_group(session, run, tokens=False)
-        rollout_id = stored_completions(session)[0].id
-    answer = client.get(f"/api/v1/rollouts/{rollout_id}/tokens")
-    assert answer.status_code == 404
-    assert "recording.tokens" in answer.json()["detail"]
 
 
 def test_a_page_is_limited_by_what_it_holds_and_not_by_the_tokens_that_a_client_claims(
@@ -223,24 +189,3 @@ def test_damaged_tokens_say_so_and_those_beside_them_are_read(client, database, 
     assert [bool(group["damage"]) for group in sums["groups"]] == [data == DAMAGED, False]
     order = {"run": run.id, "step": 1, "variants": []}
     assert client.post("/api/v1/rollouts/what-if", json=order).status_code < 500
-
-
-def trained(text, advantage):
-    """A completion with the values that its loss is computed from."""
-    logprob = -np.ones(len(text), np.float32)
-    arrays = dict.fromkeys(("logprob", "old_logprob", "policy_logprob", "loss"), logprob)
-    return MadeCompletion(text, advantage=advantage, arrays=arrays)
-
-
-def test_the_loss_computed_again_beside_a_damaged_group_is_that_of_the_others(client, database, run):
-    completions = tuple(trained("12345678", advantage) for advantage in (1.0, -0.5))
-    store(database, run, *(MadeGroup(prompt_index=n, completions=completions) for n in range(2)))
-    order = {"run": run.id, "step": 1, "variants": []}
-    full = client.post("/api/v1/rollouts/what-if", json=order).json()
-    with database.sessions.begin() as session:
-        damaged = RolloutTokens.group_id == full["groups"][0]
-        session.execute(update(RolloutTokens).where(damaged).values(data=DAMAGED))
-    without_damaged = client.post("/api/v1/rollouts/what-if", json=order).json()
-    assert without_damaged["groups"] == full["groups"][1:]
-    assert without_damaged["variants"][0]["loss"] == pytest.approx(full["variants"][0]["loss"]) != 0
-    assert without_damaged["notes"][0] == "Groups left out because they are damaged: 1."

@@ -1,12 +1,9 @@
 """Lists of runs over HTTP: queries with totals, actions on many runs, saved views."""
 
-from typing import Any
-
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import text
 
 from backend.runs import bulk
-from backend.storage.models import MetricKey, Run, SavedView
 from tests.factories import make_run
 
 pytestmark = pytest.mark.both_databases
@@ -57,16 +54,6 @@ def test_a_query_that_cannot_be_read_is_refused_at_its_character(client):
     problem = get(client, "/runs", 422, query="reward/mean > high")
     (error,) = problem["errors"]
     assert error == {"path": "query", "message": "reward/mean is a number; got 'high'", "position": 14}
-
-
-def test_fields_of_queries_are_listed_with_the_values_that_runs_have(client, new_runs):
-    new_runs("a", variant="dapo", tags=["old", "a,b"])
-    fields = {field["name"]: field for field in get(client, "/run-fields")["items"]}
-    assert fields["tag"]["values"] == ["a,b", "old"]
-    assert fields["variant"]["values"] == ["dapo"]
-    assert "collapsed" in fields["verdict"]["values"]
-    assert "dapo" in fields["config.preset"]["values"]
-    assert fields["config.optimizer.lr"]["type"] == "config"
 
 
 @pytest.mark.parametrize(
@@ -146,12 +133,6 @@ def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_rest
     assert listed(client)["a"]["wish"] == ""
 
 
-def test_a_fork_is_deleted_together_with_the_run_that_it_begins_with(client, new_runs):
-    parent = new_runs("parent", deleted_at=1.0, status="finished")["parent"]
-    child = new_runs("child", deleted_at=1.0, status="finished", parent_run=parent, fork_step=3)["child"]
-    assert set(act(client, "delete", ids=[parent, child])["changed"]) == {child, parent}
-
-
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -168,18 +149,6 @@ def test_a_fork_is_deleted_together_with_the_run_that_it_begins_with(client, new
 def test_an_action_that_is_not_clear_is_refused(client, body, reason):
     answer = client.post("/api/v1/runs/actions", json=body)
     assert (answer.status_code, reason in answer.text) == (422, True), answer.text
-
-
-def test_a_changed_run_is_told_to_live_pages(client, new_runs, database):
-    ids = new_runs("a", changed_at=1.0)
-    act(client, "tag", ids=list(ids.values()), tag="x")
-    with database.sessions() as session:
-        assert session.scalar(select(Run.changed_at)) > 1.0
-
-
-def test_runs_made_one_after_the_other_have_different_colours(client, new_runs):
-    new_runs(*(f"run-{number}" for number in range(10)))
-    assert {run["colour"] for run in listed(client).values()} == set(range(10))
 
 
 VIEW = {"name": "best dapo", "query": "preset = dapo", "sort": "-summary.reward/mean", "columns": ["verdict"]}
@@ -200,81 +169,3 @@ def test_a_view_is_saved_replaced_listed_and_deleted(client):
     assert [view["name"] for view in get(client, "/views")["items"]] == ["all", "best dapo"]
     assert client.delete(f"/api/v1/views/{saved['id']}").json() == again
     assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404
-
-
-COMPARISON = {
-    "name": "clip higher", "page": "compare", "query": "preset = dapo",
-    "settings": {"by": "config:clip.high", "x": "tokens", "smoothing": "0.6", "log": "x,y", "hide": "a~.b"},
-}  # fmt: skip
-
-
-def test_a_view_of_compare_keeps_the_settings_of_its_address(client, database):
-    saved = save(client, **COMPARISON)
-    assert {name: saved[name] for name in COMPARISON} == COMPARISON
-    with database.sessions.begin() as session:
-        session.execute(update(SavedView).values(view={"query": "", "sort": "name"}))  # of an earlier version
-    (view,) = get(client, "/views")["items"]
-    assert (view["page"], view["settings"], view["sort"]) == ("runs", {}, "name")
-
-
-UNREADABLE_VIEWS: list[tuple[dict[str, Any], str]] = [
-    ({"page": "help"}, "'runs' or 'compare'"),
-    ({"settings": {"x": 1}}, "string"),
-    ({"settings": {str(number): "" for number in range(51)}}, "50"),
-    ({"settings": {"runs": "x" * 19_997}}, "choose the runs by a query"),
-    ({"settings": {"x": "\0"}}, "NUL"),
-    ({"query": "name ="}, "expected a value"),
-    ({"sort": "nonsense"}, "'nonsense'; expected"),
-    ({"name": " "}, "name"),
-    ({"name": "x" * 101}, "100"),
-    ({"columns": ["x"] * 101}, "100"),
-    ({"more": 1}, "no such field"),
-    ({"query": "\0"}, "NUL"),
-]
-
-
-def test_a_view_that_cannot_be_shown_is_refused(client):
-    for change, reason in UNREADABLE_VIEWS:
-        answer = client.put("/api/v1/views", json=VIEW | change)
-        assert (answer.status_code, reason in answer.text) == (422, True), answer.text
-        assert get(client, "/views")["items"] == []
-
-
-def test_there_are_at_most_so_many_views(client, monkeypatch):
-    monkeypatch.setattr("backend.runs.views.MAX_VIEWS", 1)
-    save(client, **VIEW)
-    assert "delete one first" in save(client, 409, name="other")["detail"]
-    save(client, **VIEW)
-
-
-def test_runs_are_listed_by_their_ids_wherever_they_lie(client, database):
-    with database.sessions.begin() as session:
-        shown, archived, trashed, unlisted = (
-            make_run(session, name=name, archived_at=archived, deleted_at=deleted)
-            for name, archived, deleted in (
-                ("a", None, None),
-                ("b", 1.0, None),
-                ("c", None, 1.0),
-                ("d", None, None),
-            )
-        )
-    ids = f"{trashed.id},{shown.id},nobody,{archived.id}"
-    page = client.get("/api/v1/runs", params={"ids": ids, "include": "config"}).json()
-    assert {run["id"] for run in page["items"]} == {shown.id, archived.id, trashed.id}
-    assert (page["total"], unlisted.id in str(page)) == (3, False)
-    assert all("config" in run for run in page["items"])
-
-
-def test_a_list_is_paged_by_long_names_and_by_metrics_outside_ascii(client, database):
-    summaries = [{"step": 1, "last": {"eval/größe": value}, "best": {}} for value in (0.3, 0.1, 0.2)]
-    with database.sessions.begin() as session:
-        session.add(MetricKey(name="eval/größe"))
-        for number, summary in enumerate(summaries):
-            make_run(session, name="😀" * 199 + str(number), summary=summary)
-    for sort, numbers in (("name", "012"), ("summary.eval/größe", "120")):
-        digits, cursor = "", ""
-        for _ in summaries:
-            page = get(client, "/runs", sort=sort, limit=1, cursor=cursor)
-            digits += page["items"][0]["name"][-1]
-            cursor = page["next"] or ""
-        assert (digits, cursor) == (numbers, "")

@@ -4,23 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
 
-from backend.config.run import RunConfig
 from backend.http.paging import write_cursor
-from backend.runs import list as run_list
 from backend.runs.events import add_event
-from backend.runs.order import read_order
 from backend.runs.schemas import RunItem, RunPage
 from backend.runs.store import append_log
-from backend.runs.workers.devices import Slot
-from backend.runs.workers.store import register_slot, report_slot
-from backend.storage.models import Checkpoint, Event, Run
-from backend.storage.sort_values import LAST, sort_values
+from backend.storage.models import Checkpoint
 from tests.factories import make_attempt, make_experiment, make_run
-from tests.gate import first_in_gate
-from worker.recording.recorder import Recorder
-from worker.recording.records import StepRecord
 
 
 @pytest.fixture
@@ -137,41 +127,6 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, new_run, sort):
     assert len(seen) == len(set(seen))
 
 
-def test_an_index_gives_the_first_page_by_a_metric_or_a_field(database):
-    for sort, index in (("-summary.reward/mean", "reward"), ("config.optimizer.lr", "lr")):
-        with database.sessions() as session:
-            if session.get_bind().dialect.name == "postgresql":
-                # So few rows are read and sorted faster: what counts is that the index can do it.
-                session.execute(text("SET LOCAL enable_seqscan = off"))
-                session.execute(text("SET LOCAL enable_sort = off"))
-            page = run_list.next_ids(session, run_list.RunFilter(), read_order(sort), limit=10)
-            plan = explained(session, page)
-            assert f"ix_run_sort_{index}" in plan
-            assert "SCAN run" not in plan
-
-
-def explained(session, query):
-    """How the database would run a query."""
-    statement = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
-    explain = "EXPLAIN QUERY PLAN" if session.get_bind().dialect.name == "sqlite" else "EXPLAIN"
-    return "\n".join(str(row) for row in session.connection().exec_driver_sql(f"{explain} {statement}"))
-
-
-def test_the_order_follows_what_a_trainer_and_a_client_store(client, database):
-    with database.sessions.begin() as session:
-        low, _high = (
-            make_run(session, name=name, status="running", attempt=1, summary=summary(reward=reward)).id
-            for name, reward in (("low", 0.1), ("high", 0.9))
-        )
-    assert names(client, sort="-summary.reward/mean") == ["high", "low"]
-    with Recorder(database.sessions, low, 1, config=RunConfig()) as recorder:
-        recorder.record_step(StepRecord(step=1, metrics={"reward/mean": 0.95}))
-    assert names(client, sort="-summary.reward/mean") == ["low", "high"]
-    with database.sessions() as session:
-        for run in session.scalars(select(Run)):
-            assert {name: getattr(run, name) for name in LAST.values()} == sort_values(run.summary)
-
-
 @pytest.mark.parametrize(
     ("params", "path", "phrase"),
     [
@@ -217,16 +172,6 @@ def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, new_run
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
     assert error == {"path": "cursor", "message": "is not a cursor of this list"}
-
-
-def test_a_cursor_serves_only_the_order_that_gave_it_out(client, new_run):
-    for number in range(3):
-        new_run(name=f"run-{number}", created_at=float(number))
-    cursor = get(client, "/runs", sort="last_step", limit=1)["next"]
-    assert get(client, "/runs", sort="last_step", limit=1, cursor=cursor)["items"]
-    answer = client.get("/api/v1/runs", params={"sort": "-last_step", "cursor": cursor})
-    assert answer.status_code == 422
-    assert "belongs to the order 'last_step', but '-last_step' was requested" in answer.text
 
 
 @pytest.mark.parametrize("position", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
@@ -296,13 +241,6 @@ def test_the_trash_holds_a_run_until_it_is_restored(client, new_run):
     assert names(client) == [run.name]
 
 
-def test_a_restored_run_that_still_trains_is_no_longer_asked_to_stop(client, new_run):
-    run = new_run(status="running", lease_until=4e9)
-    assert client.delete(f"/api/v1/runs/{run.id}").json()["wish"] == "stop"
-    restored = client.post(f"/api/v1/runs/{run.id}/restore").json()
-    assert (restored["deleted"], restored["wish"]) == (False, "")
-
-
 def test_a_clone_waits_with_the_same_config_and_its_changes(client, new_run):
     run = new_run(seed=3, config={"steps": 20})
     body = {"changes": {"sampling": {"group_size": 4}}}
@@ -315,12 +253,6 @@ def test_a_clone_waits_with_the_same_config_and_its_changes(client, new_run):
     assert (reseeded["seed"], reseeded["config"]["seed"]) == (7, 7)
     refused = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
     assert refused.json()["errors"][0]["path"] == "steps"
-
-
-def test_a_clone_belongs_to_no_experiment_so_that_it_is_no_further_seed(client, new_run):
-    run = new_run()
-    clone = client.post(f"/api/v1/runs/{run.id}/clone").json()
-    assert (clone["experiment"], clone["parent_run"]) == (None, run.id)
 
 
 def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_run):
@@ -360,17 +292,6 @@ def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_
     ]
     assert client.post(path, json={"k": 0}).json()["errors"][0]["path"] == "k"
     assert client.post("/api/v1/runs/nothing/evaluations").status_code == 404
-
-
-def test_the_newest_events_come_first_when_asked_for(client, database, new_run):
-    run = new_run()
-    with database.sessions.begin() as session:
-        for number in range(5):
-            add_event(session, "alert", f"event {number}", run_id=run.id, level="error", data={})
-    page = get(client, f"/runs/{run.id}/events", limit=2, order="desc")
-    next_page = get(client, f"/runs/{run.id}/events", order="desc", cursor=page["next"])
-    messages = [event["message"] for event in page["items"] + next_page["items"]]
-    assert messages == [f"event {number}" for number in (4, 3, 2, 1, 0)]
 
 
 def test_events_and_output_come_in_order_page_by_page(client, database, new_run):
@@ -419,13 +340,6 @@ def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, 
     assert client.get(f"/api/v1/runs/{run.id}/files//etc/hostname").status_code == 404
 
 
-@pytest.mark.parametrize("path", ["", "/events", "/logs", "/checkpoints", "/metrics.csv", "/files/a/b"])
-def test_what_belongs_to_no_run_is_not_found(client, path):
-    answer = client.get(f"/api/v1/runs/nobody{path}")
-    assert answer.status_code == 404
-    assert answer.json()["detail"] == "there is no run 'nobody'"
-
-
 def test_the_queue_says_in_which_order_and_why_runs_wait(client, new_run):
     new_run(name="second", queued_at=20.0)
     new_run(name="first", queued_at=30.0, priority=1)
@@ -435,48 +349,3 @@ def test_the_queue_says_in_which_order_and_why_runs_wait(client, new_run):
     assert [(item["position"], item["name"]) for item in items] == [(1, "first"), (2, "second"), (3, "later")]
     assert items[0]["why"] == "a worker (none is running)"
     assert items[2]["why"].endswith("1 failed so far")
-
-
-def test_a_run_that_no_worker_is_wide_enough_for_says_so(client, database, new_run):
-    new_run(name="wide", devices=4, queued_at=1.0)
-    new_run(name="pair", devices=2, queued_at=2.0)
-    new_run(name="single", queued_at=3.0)
-    with database.sessions.begin() as session:
-        for number, run in enumerate(("busy", None)):
-            slot = Slot(number, "cuda:0", "GPU", 1)
-            register_slot(session, f"wide-{number}", slot, host="a", pid=1)
-            report_slot(session, f"wide-{number}", "idle", run, {})
-        register_slot(session, "narrow", Slot(0, "cuda:0", "GPU", 1), host="a", pid=2)
-    why = {item["name"]: item["why"] for item in get(client, "/queue")["items"]}
-    assert why == {
-        "wide": "a worker with 4 devices (the largest one running has 2)",
-        "pair": "2 free devices of one worker; 1 run ahead of it",
-        "single": "a free worker slot; 2 runs ahead of it",
-    }
-
-
-def test_a_slot_of_a_cpu_is_wide_enough_for_the_ranks_that_share_it(client, database, new_run):
-    new_run(name="wide", devices=4, queued_at=1.0)
-    new_run(name="too wide", devices=12, queued_at=2.0)
-    with database.sessions.begin() as session:
-        register_slot(session, "only", Slot(0, "cpu", "CPU", 1), host="a", pid=1)
-    why = {item["name"]: item["why"] for item in get(client, "/queue")["items"]}
-    assert why == {
-        "wide": "about to start",
-        "too wide": "a worker with 12 devices (the largest one running has 8)",
-    }
-
-
-def test_a_nan_in_a_summary_stays_a_word(client, database, new_run):
-    run = new_run()
-    with database.sessions.begin() as session:
-        session.get_one(Run, run.id).summary = {"step": 1, "last": {"loss/total": "NaN"}, "best": {}}
-        add_event(session, "alert", "a\0\ud800", run_id=run.id)
-        assert session.scalar(select(Event.message)) == r"a\x00\ud800"
-    assert get(client, f"/runs/{run.id}")["summary"]["last"] == {"loss/total": "NaN"}
-
-
-@pytest.mark.parametrize("name", first_in_gate(1, ["", "%2F", "%2F%2F", "%2E%2E"]))
-def test_no_id_of_slashes_and_dots_names_the_list(client, new_run, name):
-    new_run()
-    assert client.get(f"/api/v1/runs/{name}", follow_redirects=False).status_code == 404

@@ -4,18 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from sqlalchemy import String, cast, event, func, insert, literal, select, text, update
+from sqlalchemy import event, func, select, text, update
 
 from backend.base.errors import Unavailable
-from backend.metrics import block_damage, blocks, sealing, windows
+from backend.metrics import block_damage, blocks, sealing
 from backend.metrics.block_check import damaged, sentence
-from backend.metrics.block_codec import BlockDamaged, decode, encode
+from backend.metrics.block_codec import BlockDamaged, encode
 from backend.metrics.csv import csv_lines
 from backend.metrics.reading import read_points, valid_rows
-from backend.metrics.store import key_ids, write_points
 from backend.metrics.windows import names_of_metrics
 from backend.service.maintenance.damaged_blocks import tell_block, tell_damage
-from backend.storage.models import ALL_PACKED, Attempt, Event, Metric, MetricBlock, MetricKey, Run
+from backend.storage.models import Attempt, Event, Metric, MetricBlock
 from tests.factories import make_attempt, make_run, write_metric
 from tests.stored_points import stored_points
 
@@ -83,19 +82,6 @@ def test_all_readers_see_the_same_before_and_after(database, run):
     assert counts(database) == [0, 9]
     assert everything(database, run) == before
     assert rows == len(before[2])
-
-
-def test_a_database_may_know_more_names_than_a_statement_takes_parameters(database, run):
-    before = everything(database, run)
-    with database.sessions.begin() as session:
-        names = select(func.max(MetricKey.id)).scalar_subquery()
-        numbers = select(names.label("n")).cte(recursive=True)
-        numbers = numbers.union_all(select(numbers.c.n + 1).where(numbers.c.n < 70_000))
-        further_keys = select(numbers.c.n + 1, literal("custom/m") + cast(numbers.c.n, String))
-        session.execute(insert(MetricKey).from_select(["id", "name"], further_keys))
-    seal(database)
-    assert counts(database) == [0, 9]
-    assert everything(database, run) == before
 
 
 def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
@@ -192,34 +178,6 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
     assert told.message.startswith("loss, steps 10 to 19 of attempt 1: the block that holds them is damaged")
 
 
-def test_a_damaged_partial_block_is_told_once_and_the_run_is_sealed_on(database, monkeypatch, caplog):
-    monkeypatch.setattr(block_damage, "_noticed", {})
-    with database.sessions.begin() as session:
-        run = make_run(session, status="running", attempt=1, last_step=4)
-        make_attempt(session, run, 1, from_step=-1)
-        write_metric(session, run, "loss", {1: 1.0, 2: 2.0}, attempt=1)
-        write_metric(session, run, "kl/k3", {1: 1.0}, attempt=1)
-        session.execute(update(Run).values(status="stopped"))
-    seal(database)
-    with database.sessions.begin() as session:
-        key = select(MetricKey.id).where(MetricKey.name == "loss").scalar_subquery()
-        session.execute(update(MetricBlock).where(MetricBlock.key_id == key).values(data=b"\x01no block"))
-        session.execute(update(Run).values(status="running", last_step=40))
-        session.execute(update(Attempt).values(packed_step=4))
-        write_metric(session, run, "loss", {step: float(step) for step in range(5, 41)}, attempt=1)
-        session.execute(update(Run).values(status="stopped"))
-    seal(database)
-    seal(database)
-    with database.sessions() as session:
-        assert session.scalar(select(func.count()).select_from(Metric)) == 0
-        points = read_points(session, [run.id], ["loss", "kl/k3"])
-        assert points[run.id, "loss"].steps.tolist() == list(range(5, 41))
-        assert points[run.id, "kl/k3"].steps.tolist() == [1]
-        (told,) = session.scalars(select(Event.message).where(Event.kind == "data"))
-    assert told.startswith("loss, steps 0 to 2 of attempt 1: the block that holds them is damaged")
-    assert "cannot be sealed" not in caplog.text
-
-
 def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, monkeypatch):
     monkeypatch.setattr(block_damage, "_noticed", {})
     monkeypatch.setattr(block_damage, "_told", set())
@@ -242,17 +200,6 @@ def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, mo
         assert noticed == damaged_block
         assert "outline" in sentence(session, damaged_block, reason)
         assert "themselves are whole" in sentence(session, damaged_block, reason)
-
-
-def test_a_row_that_lies_about_its_points_spoils_no_other_curve(database, run):
-    seal(database)
-    with database.sessions.begin() as session:
-        keys = key_ids(session, ["loss"])
-        session.execute(update(MetricBlock).where(MetricBlock.key_id == keys["loss"]).values(points=-5))
-    with database.sessions() as session:
-        curves = read_points(session, [run.id], ["loss", "eval/accuracy"])
-    assert len(curves[run.id, "eval/accuracy"].steps) > 0
-    assert (run.id, "loss") not in curves
 
 
 def test_a_foreign_block_whose_steps_are_those_of_another_is_not_merged(database, run):
@@ -281,127 +228,3 @@ def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monk
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
     assert [(block.attempt, block.number) for block in block_damage.noticed()] == [(2, 3)]
     assert counts(database) == [0, 9]
-
-
-def test_a_block_of_a_newer_version_is_not_replaced(database, monkeypatch, caplog):
-    monkeypatch.setattr(block_damage, "_noticed", {})
-    with database.sessions.begin() as session:
-        run = make_run(session, status="finished", attempt=1, last_step=5)
-        make_attempt(session, run, 1, from_step=-1)
-        write_metric(session, run, "loss", dict.fromkeys(range(6), 1.0))
-    seal(database)
-    with database.sessions.begin() as session:
-        newer = b"\x03" + session.scalars(select(MetricBlock.data)).one()[1:]
-        session.execute(update(MetricBlock).values(data=newer))
-        write_metric(session, run, "loss", {6: 1.0})
-    seal(database)
-    with database.sessions() as session:
-        assert session.scalars(select(MetricBlock.data)).one() == newer
-        assert session.scalar(select(func.count()).select_from(Metric)) == 1
-    assert "cannot be sealed: block 0" in caplog.text
-    assert "its version is 3, expected 1 or 2" in caplog.text
-
-
-def test_a_wide_run_is_sealed_a_part_of_a_block_at_a_time(database, run, monkeypatch):
-    before = everything(database, run)
-    monkeypatch.setattr(sealing, "POINTS_AT_ONCE", 9)  # three metrics: three steps at a time
-    pieces, real = [], sealing._remove_rows
-
-    def counted(*args, count):
-        pieces.append(count)
-        real(*args, count=count)
-
-    monkeypatch.setattr(sealing, "_remove_rows", counted)
-    seal(database)
-    assert counts(database)[0] == 0
-    assert len(pieces) > 10
-    assert max(pieces) <= 9
-    assert everything(database, run) == before
-    with database.sessions() as session:
-        assert list(damaged(session)) == []
-
-
-def test_attempts_without_anything_to_seal_take_no_places(database, run, monkeypatch):
-    monkeypatch.setattr(sealing, "TASKS", 2)
-    with database.sessions.begin() as session:
-        for number in range(3):
-            other_run = make_run(
-                session, id=f"0{number}" + "a" * 24, status="running", attempt=1, last_step=8
-            )
-            make_attempt(session, other_run, 1, from_step=-1)
-    seal(database)
-    assert counts(database)[0] == 0
-
-
-def test_a_csv_file_of_a_run_that_grows_has_no_hole(database, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_POINTS", 10)
-    with database.sessions.begin() as session:
-        run = make_run(session, status="running", attempt=1, last_step=24)
-        make_attempt(session, run, 1, from_step=-1)
-        write_metric(session, run, "loss", dict.fromkeys(range(1, 25), 1.0))
-    lines = csv_lines(database.sessions, run.id, all_attempts=False)
-    csv_parts = [next(lines) for _ in range(4)]  # the header and three windows, of which the last is not full
-    with database.sessions.begin() as session:
-        write_metric(session, run, "loss", dict.fromkeys(range(25, 60), 1.0))
-    csv_parts += lines
-    steps = [int(line.partition(",")[0]) for line in "".join(csv_parts).splitlines()[1:]]
-    assert steps == list(range(1, 25))
-
-
-def test_late_points_read_only_the_blocks_that_they_belong_to(database, monkeypatch):
-    """The others, of other steps or other metrics, may be a million, and damaged."""
-    monkeypatch.setattr(sealing, "PLACES_AT_ONCE", 2)
-    names = [f"metric/{number}" for number in range(5)]
-    with database.sessions.begin() as session:
-        run = make_run(session, status="finished", attempt=1, last_step=50)
-        make_attempt(session, run, 1, from_step=-1)
-        for name in names:
-            write_metric(session, run, name, dict.fromkeys(range(50), 1.0))
-    seal(database)
-    with database.sessions.begin() as session:
-        keys = key_ids(session, names)
-        for number, name in enumerate(names):
-            elsewhere = (MetricBlock.key_id == keys[name], MetricBlock.number != number)
-            session.execute(update(MetricBlock).where(*elsewhere).values(data=b"\x01no block"))
-    with database.sessions.begin() as session:
-        late = [(10 * number + 3, {name: 2.0}) for number, name in enumerate(names)]
-        write_points(session, run.id, 1, late)
-    with database.sessions() as session:
-        for number, name in enumerate(names):
-            of_block = (MetricBlock.key_id == keys[name], MetricBlock.number == number)
-            points = decode(session.scalars(select(MetricBlock.data).where(*of_block)).one())
-            assert points.values.tolist() == [1.0, 1.0, 1.0, 2.0, *[1.0] * 6]
-
-
-def test_late_points_of_many_steps_change_only_their_blocks(database, run):
-    seal(database)
-    with database.sessions.begin() as session:
-        untouched = {
-            (block.key_id, block.number): block.data
-            for block in session.scalars(select(MetricBlock).where(MetricBlock.attempt == 1))
-        }
-        write_metric(session, run, "loss", {3: 3.0, 25: 25.0, 12: 12.0}, attempt=2)
-        write_metric(session, run, "kl/k3", {5: math.nan}, attempt=2)
-    assert counts(database)[0] == 0
-    with database.sessions() as session:
-        for block in session.scalars(select(MetricBlock).where(MetricBlock.attempt == 1)):
-            assert block.data == untouched[block.key_id, block.number]
-        curve = read_points(session, [run.id], ["loss"])[run.id, "loss"]
-        values = dict(zip(curve.steps.tolist(), curve.values.tolist(), strict=True))
-        assert (values[3], values[12], values[25], values[26]) == (3.0, 12.0, 25.0, 26 / 9)
-        assert session.scalar(select(Attempt.packed_step).where(Attempt.number == 2)) == ALL_PACKED
-
-
-def test_a_long_dense_run_takes_at_most_ten_bytes_a_point(database, monkeypatch):
-    """Of noise with full mantissas; what the table adds is measured by `make bench-storage`."""
-    monkeypatch.setattr(blocks, "BLOCK", 1_024)
-    noise = np.random.default_rng(0).normal(0, 1, 5_000)
-    with database.sessions.begin() as session:
-        run = make_run(session, status="finished", attempt=1)
-        make_attempt(session, run, 1, from_step=-1)
-        write_metric(session, run, "loss", dict(enumerate(noise.tolist())))
-    seal(database)
-    with database.sessions() as session:
-        sizes = session.execute(select(func.length(MetricBlock.data), func.length(MetricBlock.outline))).all()
-        assert session.get(Run, run.id) is not None
-    assert sum(map(sum, sizes)) < 9 * len(noise)

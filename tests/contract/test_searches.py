@@ -6,16 +6,13 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import event, func, select, update
 
-from backend.base.errors import MoveForbidden
-from backend.experiments.schemas import ExperimentPlan
 from backend.experiments.searches import advance as advancing
 from backend.experiments.searches import budget
 from backend.experiments.searches.advance import advance
 from backend.experiments.searches.schemas import SearchItem
 from backend.metrics.store import write_points
-from backend.runs.deletion import carry_on
 from backend.service.maintenance.reconciler import Reconciler
-from backend.storage.models import Attempt, Event, Experiment, Run, Search, SearchTrial, Worker
+from backend.storage.models import Attempt, Event, Experiment, Run, SearchTrial, Worker
 from tests.contract.test_experiments_api import count, launch
 from tests.factories import make_attempt
 
@@ -184,18 +181,6 @@ def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
     assert (lab.runs("running")[0].wish == "prune") is is_pruned
 
 
-def test_steps_after_the_newest_value_are_not_saved(lab):
-    """The evaluation at step 40 never came: the diagnosis has stopped the run at step 36."""
-    search = lab.begin(search={"pruner": "none"}, base={"evaluation": {"every": 40}})
-    [run] = lab.runs("queued")
-    lab.train(run, {}, verdict="collapsed", judged_step=36, last_step=36)
-    lab.step(search)
-    lab.train(run, {}, "stopped", wish="", last_step=36)
-    shown = lab.shown(search)
-    assert (shown.trials[0].state, shown.trials[0].step) == ("pruned", 0)
-    assert shown.steps_saved == pytest.approx(4 / 40)
-
-
 @pytest.mark.parametrize("status", ["queued", "paused"])
 def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, client, status):
     search = lab.begin(search={"pruner": "none"})
@@ -299,14 +284,6 @@ def test_configurations_that_cannot_run_are_left_out_with_the_reason(lab):
     assert shown.status == "finished"
 
 
-def test_a_space_that_is_exhausted_ends_the_search(lab):
-    shown = lab.drive(
-        lab.begin(knobs=[{"path": "sampling.group_size", "values": [4, 8]}], cells=50, seeds=[0])
-    )
-    assert shown.reason == "every combination of the values was tried"
-    assert sorted(trial.values for trial in shown.trials) == [[4], [8]]
-
-
 def test_all_runs_failed_ends_the_search_with_the_reason(lab):
     search = lab.begin(cells=20)
     for _ in range(40):
@@ -335,13 +312,6 @@ def test_values_that_are_not_finite_or_missing_never_win(lab):
     assert [finalist.number for finalist in shown.finalists] == [4]
 
 
-def test_a_live_run_without_a_finite_value_is_pruned(lab):
-    search = lab.begin()
-    lab.train(lab.runs("queued")[0], {10: float("nan")})
-    assert lab.step(search)
-    assert lab.shown(search).trials[0].reason == "eval/accuracy is not finite"
-
-
 def test_a_search_is_stopped_with_its_runs(lab, client):
     search = lab.begin()
     [run] = lab.runs("queued")
@@ -352,53 +322,6 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
     assert lab.step(search) is False
     again = client.post(f"/api/v1/searches/{search}/stop")
     assert (again.status_code, again.json()["detail"]) == (409, "this search has stopped")
-
-
-def test_an_ordinary_experiment_is_no_search(client):
-    experiment_id = launch(client, BODY).json()["id"]
-    for experiment in (experiment_id, "nothing"):
-        assert client.get("/api/v1/searches", params={"experiment": experiment}).json() == {"items": []}
-        assert client.post(f"/api/v1/searches/{experiment}/stop").status_code == 404
-
-
-def test_a_deleted_run_is_left_out_and_the_search_goes_on(lab, client, database, settings):
-    search = lab.begin(cells=3, seeds=[0, 1])
-    [run] = lab.runs("queued")
-    lab.finish(run, 0.99)
-    lab.step(search)
-    client.request("DELETE", f"/api/v1/runs/{run.id}")
-    client.request("DELETE", f"/api/v1/runs/{run.id}?forever=true")
-    carry_on(database.sessions, settings, seconds=30)
-    shown = lab.drive(search)
-    assert shown.trials[0].state == "deleted"
-    assert shown.status == "finished"
-    assert 1 not in [finalist.number for finalist in shown.finalists]
-
-
-def test_an_experiment_whose_runs_are_all_deleted_takes_its_search_along(lab, client, database, settings):
-    search = lab.begin()
-    [run] = lab.runs("queued")
-    for query in ("", "?forever=true"):
-        assert client.request("DELETE", f"/api/v1/runs/{run.id}{query}").is_success
-    carry_on(database.sessions, settings, seconds=30)
-    assert [count(database, table) for table in (Search, SearchTrial, Experiment)] == [0, 0, 0]
-    assert lab.step(search) is False
-
-
-def test_deleting_runs_gives_no_hours_back(lab, client, database, settings):
-    search = lab.begin(cells=9, seeds=[0], search={"hours": 4.9})
-    lab.finish(lab.runs("queued")[0])
-    with database.sessions.begin() as session:
-        session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
-    lab.step(search)  # its next run keeps it alive
-    [run] = lab.runs("finished")
-    assert client.delete(f"/api/v1/runs/{run.id}").is_success
-    assert lab.shown(search).hours == pytest.approx(1.0)
-    for _ in range(2):
-        assert client.delete(f"/api/v1/runs/{run.id}?forever=true").status_code in {202, 404, 409}
-        assert lab.shown(search).hours == pytest.approx(1.0)
-    assert carry_on(database.sessions, settings, seconds=30) == 1
-    assert lab.shown(search).hours == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
@@ -420,12 +343,6 @@ def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
     assert "does not fit into" in shown.reason
     assert len(shown.trials) == int(hours) - 2
     assert [finalist.n for finalist in shown.finalists] == [1, 1]
-
-
-def test_a_budget_in_money_needs_a_price(client):
-    answer = launch(client, body(search={"money": 5.0}))
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["path"] == "sweep.search.money"
 
 
 @pytest.mark.parametrize(
@@ -466,29 +383,6 @@ def test_a_search_that_cannot_be_is_refused_at_its_field(client, database, route
     assert count(database, Experiment) == 0
 
 
-def test_several_variants_are_no_search(client):
-    answer = launch(client, body() | {"variants": [{"name": "a"}, {"name": "b"}]})
-    assert "sweep `preset`" in answer.json()["errors"][0]["message"]
-
-
-def test_a_plan_says_how_much_a_search_takes_at_most(client):
-    answer = client.post("/api/v1/experiments/plan", json=body(cells=20, search={"hours": 0.001}))
-    plan = ExperimentPlan.model_validate(answer.json())
-    assert plan.search is not None
-    assert (plan.search.configurations, plan.search.further_runs, plan.runs) == (20, 6, 26)
-    assert plan.seconds_high <= 3.6
-    assert len(plan.cells) == plan.search.drawn == 16
-
-
-def test_the_reconciler_goes_on_with_searches(lab, database, settings):
-    search = lab.begin()
-    lab.finish(lab.runs("queued")[0])
-    reconciler = Reconciler(settings, database.sessions)
-    reconciler.run_once()
-    assert len(lab.runs("queued")) == 1
-    assert len(lab.shown(search).trials) == 2
-
-
 def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, database, settings):
     search = lab.begin(seeds=[0])
     lab.finish(lab.runs("queued")[0])
@@ -499,30 +393,6 @@ def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, databa
     shown = lab.shown(search)
     assert shown.status == "finished"
     assert shown.reason.startswith("its values cannot be read any more: ")
-
-
-def test_all_runs_of_a_search_read_the_same_data(lab, database, settings):
-    rows = settings.datasets_dir / "rows.jsonl"
-    rows.parent.mkdir(exist_ok=True)
-    rows.write_text("".join(f'{{"prompt": "{n}+1=", "answer": "{n + 1}"}}\n' for n in range(20)))
-    search = lab.begin(base={"problems": [{"name": "file", "path": "rows.jsonl"}]}, cells=3, seeds=[0])
-    lab.finish(lab.runs("queued")[0])
-    rows.write_text("".join(f'{{"prompt": "{n}+2=", "answer": "{n + 2}"}}\n' for n in range(20)))
-    lab.step(search)
-    [trial] = lab.shown(search).trials[1:]
-    assert (trial.state, "has changed since launch" in trial.reason) == ("refused", True)
-
-
-def test_a_run_that_ends_while_its_search_is_stopped_is_passed_over(lab, client, monkeypatch):
-    search = lab.begin(search={"at_once": 2})
-    lab.train(lab.runs("queued")[0], {10: 0.5})
-
-    def ended(_session, run_id, _wish):
-        raise MoveForbidden(run_id, "finished", "stop", "queued, running or paused")
-
-    monkeypatch.setattr(advancing, "request_wish", ended)
-    answer = client.post(f"/api/v1/searches/{search}/stop")
-    assert (answer.status_code, answer.json()["status"]) == (200, "stopped")
 
 
 def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(

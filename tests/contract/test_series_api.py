@@ -36,12 +36,6 @@ def test_a_long_curve_is_thinned_and_keeps_first_last_and_spike(client, trained)
     assert item["values"][item["steps"].index(1777)] == 1000.0
 
 
-def test_a_curve_is_the_same_whatever_other_runs_are_shown(client, trained):
-    alone = series(client, trained[:1], "reward/mean")["series"][0]
-    together = series(client, trained, "reward/mean")["series"][0]
-    assert alone == together
-
-
 def test_what_is_not_finite_is_told_apart_and_zero_is_a_value(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
@@ -80,11 +74,6 @@ def test_seeds_of_a_variant_become_one_curve_with_a_band(client, trained):
     thinned = series(client, trained, "loss/total", group_by="variant", band="minmax")["series"][0]
     assert 1777 in thinned["steps"]
     assert len(thinned["steps"]) <= 500
-
-
-def test_one_seed_has_a_mean_and_no_band(client, trained):
-    group = series(client, trained[:1], "reward/mean", group_by="variant", band="ci95", x_max=3)["series"][0]
-    assert (group["low"], group["high"], group["n"]) == ([None] * 3, [None] * 3, [1] * 3)
 
 
 def test_runs_are_grouped_by_any_field_of_their_config(client, database):
@@ -157,41 +146,6 @@ def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained,
     assert phrase in error["message"]
 
 
-def test_a_known_metric_that_was_not_recorded_is_empty(client, trained):
-    metrics = "kl/k3,reward/my_own_term/mean,eval/accuracy/geometry"
-    answer = series(client, trained[:1], metrics)
-    assert answer["series"] == []
-    assert [missing["reason"] for missing in answer["missing"]] == ["no points"] * 3
-
-
-def test_the_csv_is_a_download_with_every_step(client, trained):
-    answer = client.get(f"/api/v1/runs/{trained[0].id}/metrics.csv")
-    lines = answer.text.splitlines()
-    assert answer.headers["content-type"].startswith("text/csv")
-    assert lines[0] == "step,loss/total,policy/entropy,reward/mean,time/wall_seconds,tokens/total"
-    assert len(lines) == 3001
-    assert answer.text.endswith("\n")
-
-
-def test_a_zoom_never_changes_a_mean(client, trained):
-    asked = {"group_by": "variant", "x": "tokens", "max_points": 5000}
-    full = series(client, trained, "reward/mean", **asked)["series"][0]
-    low, high = full["x"][100], full["x"][200]
-    cut = series(client, trained, "reward/mean", **asked, x_min=low, x_max=high)["series"][0]
-    assert cut["x"] == full["x"][100:201]
-    assert cut["values"] == full["values"][100:201]
-
-
-def test_one_variant_name_with_two_configs_gives_two_means(client, database):
-    with database.sessions.begin() as session:
-        runs = [make_run(session, variant="grpo", config={"steps": 5 + number // 2}) for number in range(4)]
-        for run in runs:
-            write_metric(session, run, "a", {1: 1.0})
-    groups = series(client, runs, "a", group_by="variant")["series"]
-    assert [len(group["runs"]) for group in groups] == [2, 2]
-    assert len({group["name"] for group in groups}) == 2
-
-
 def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
     sampling = {"prompts_per_step": 4, "group_size": 8}
     with database.sessions.begin() as session:
@@ -217,32 +171,6 @@ def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
     ]
 
 
-@pytest.mark.parametrize("max_points", [10, 11, 12, 13, 14, 50])
-def test_a_mean_over_a_metric_of_both_signs_has_no_more_points_than_were_asked_for(
-    client, database, max_points
-):
-    with database.sessions.begin() as session:
-        runs = [make_run(session, variant="grpo") for _ in range(2)]
-        for run in runs:
-            write_metric(session, run, "reward/mean", {step: step * 0.01 for step in range(100)})
-            write_metric(session, run, "loss/policy", {step: (step - 50) * 0.01 for step in range(100)})
-    answer = series(
-        client, runs, "reward/mean", x="loss/policy", group_by="variant", band="std", max_points=max_points
-    )
-    (item,) = answer["series"]
-    assert 2 <= len(item["x"]) <= max_points
-    assert item["x"] == sorted(item["x"])
-
-
-def test_a_curve_along_flops_sums_rate_times_time(client, database):
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        write_metric(session, run, "reward/mean", {1: 0.1, 2: 0.2, 3: 0.3})
-        write_metric(session, run, "throughput/model_flops", {1: 1e12, 2: math.nan, 3: 2e12})
-        write_metric(session, run, "time/step_seconds", {1: 2.0, 2: 1.0, 3: 0.5})
-    assert series(client, [run], "reward/mean", x="flops")["series"][0]["x"] == [2e12, 2e12, 3e12]
-
-
 def test_a_curve_over_a_metric_is_in_the_order_of_its_values(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
@@ -254,54 +182,3 @@ def test_a_curve_over_a_metric_is_in_the_order_of_its_values(client, database):
     assert item["values"] == [0.5, 0.3, 0.2]
     (short,) = series(client, [run], "eval/accuracy", x="kl/k3", compact=True)["series"]
     assert short["steps"] == [4, -2, 6]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{1: 123_456_789.0, 2: 2.0**53}, {1: 1e-42, 2: 0.0}, {1: 1e300, 2: 0.1}, {1: -16_777_217.0, 2: 0.5}],
-)
-def test_short_numbers_keep_counts_and_sizes(client, database, values):
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        write_metric(session, run, "tokens/total", values)
-    (item,) = series(client, [run], "tokens/total", compact=True)["series"]
-    assert item["values"] == list(values.values())
-
-
-def test_a_spike_survives_thinning_over_a_metric_and_the_interval_stays_at_its_points(client, database):
-    steps = range(1, 3001)
-    value = {step: math.sin(step) for step in steps} | {1234: 50.0}
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        write_metric(session, run, "reward/mean", value)
-        write_metric(session, run, "kl/k3", {step: (step * 7919 % 3000) / 1e6 for step in steps})
-    (item,) = series(client, [run], "reward/mean", x="kl/k3", max_points=100)["series"]
-    assert item["x"] == sorted(item["x"])
-    assert len(item["x"]) <= 100
-    assert [value[step] for step in item["steps"]] == item["values"]
-    assert 1234 in item["steps"]
-
-
-def test_a_mean_over_a_metric_is_read_between_the_points_of_each_run(client, database):
-    with database.sessions.begin() as session:
-        runs = [make_run(session, variant="grpo", seed=seed) for seed in (0, 1)]
-        write_metric(session, runs[0], "reward/mean", {1: 0.0, 2: 1.0})
-        write_metric(session, runs[0], "kl/k3", {1: 0.0, 2: 0.002})
-        write_metric(session, runs[1], "reward/mean", {1: 3.0, 2: 0.0, 3: 1.5})
-        write_metric(session, runs[1], "kl/k3", {1: 0.003, 2: 0.0, 3: 0.001})
-    (item,) = series(client, runs, "reward/mean", x="kl/k3", group_by="variant")["series"]
-    assert item["x"] == [0.0, 0.001, 0.002, 0.003]
-    assert item["values"] == pytest.approx([0.0, 1.0, 1.625, 3.0])
-    assert item["n"] == [2, 2, 2, 1]
-
-
-def test_many_points_over_a_metric_of_small_values_keep_their_peaks(client, database):
-    steps = range(1, 2001)
-    with database.sessions.begin() as session:
-        runs = [make_run(session, variant="grpo", seed=seed) for seed in range(9)]
-        for run in runs:
-            write_metric(session, run, "reward/mean", {step: math.sin(step / 40) for step in steps})
-            write_metric(session, run, "kl/k3", {step: step * 1e-9 for step in steps})
-    (item,) = series(client, runs, "reward/mean", x="kl/k3", group_by="variant", max_points=200)["series"]
-    assert 50 < len(item["x"]) <= 200
-    assert max(item["values"]) > 0.999

@@ -74,16 +74,6 @@ def test_a_run_that_logged_none_is_counted_by_its_marks_and_says_so(client, data
     ]
 
 
-def test_a_run_without_either_has_no_numbers(client, run):
-    [run_budget] = budget(client, run, bins=5)
-    assert (run_budget["source"], run_budget["steps"], run_budget["totals"], run_budget["bins"]) == (
-        "",
-        0,
-        {},
-        [],
-    )
-
-
 def test_runs_are_answered_in_their_order_and_bad_requests_are_refused(client, database, run):
     with database.sessions.begin() as session:
         other_run = make_run(session)
@@ -96,8 +86,3 @@ def test_runs_are_answered_in_their_order_and_bad_requests_are_refused(client, d
         ({"runs": ",".join(f"r{n}" for n in range(101))}, 422),
     ):
         assert client.get("/api/v1/signal-budget", params=params).status_code == status, params
-
-
-def test_values_that_are_not_finite_count_as_nothing(client, database, run):
-    log(database, run, {1: of_step(1) | {"signal/useful/tokens": float("nan")}})
-    assert budget(client, run)[0]["totals"]["tokens"][-1] == 0

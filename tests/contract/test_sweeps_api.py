@@ -77,14 +77,6 @@ def test_a_plan_shows_cells_time_and_money_and_launches_nothing(client, database
     assert (count(database, Experiment), count(database, Run)) == (0, 1)
 
 
-def test_a_plan_of_five_hundred_cells_costs_one_look_at_the_past(client):
-    knobs = [{"path": "optimizer.lr", "values": "1e-5..1e-3 log 500"}]
-    plan = client.post(
-        "/api/v1/experiments/plan", json=SWEEP | {"seeds": [0], "sweep": {"knobs": knobs}}
-    ).json()
-    assert (len(plan["cells"]), plan["runs"], plan["currency"]) == (500, 500, None)
-
-
 @pytest.mark.parametrize(
     ("sweep", "path", "phrase"),
     [

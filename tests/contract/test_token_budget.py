@@ -2,30 +2,17 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import zstandard
 from sqlalchemy import func, select, update
 
 from backend.base.settings import Settings
-from backend.rollouts import token_budget
 from backend.rollouts.packing import pack_tokens, unpack_arrays, unpack_tokens
-from backend.rollouts.reading import tokens_of
 from backend.rollouts.token_budget import TokenBudget
-from backend.storage.models import Event, GroupTally, RolloutGroup, RolloutTokens, Run
-from tests.factories import MadeCompletion, make_group, make_run, stored_completions
+from backend.storage.models import Event, RolloutGroup, RolloutTokens, Run
+from tests.factories import make_group, make_run
 
 STEPS = 6
-LONG = "".join(chr(32 + (n * n * 7919 + n // 3) % 90) for n in range(4_000))
-
-
-def with_alternatives(text):
-    """A completion with the likeliest token at each token."""
-    completion = MadeCompletion(text)
-    ids = np.array(completion.token_ids, np.float32)
-    logprobs = -np.random.default_rng(0).random(len(ids)).astype(np.float32)
-    more = {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
-    return replace(completion, arrays={**completion.arrays, **more})
 
 
 @pytest.fixture
@@ -87,12 +74,6 @@ def stripped_size(database, run):
     return len(pack_tokens(stripped))
 
 
-def test_within_its_budget_a_run_keeps_everything_and_nothing_is_said(database, run, monkeypatch):
-    before = sizes(database, run)
-    sweep(database, monkeypatch, of_run=sum(before.values()))
-    assert (sizes(database, run), messages(database, run)) == (before, [])
-
-
 def test_values_that_only_colour_tokens_go_first_from_the_oldest_step_on(database, run, monkeypatch):
     before = sizes(database, run)
     freed = before[1] - stripped_size(database, run)
@@ -152,55 +133,6 @@ def test_a_sweep_that_was_cut_off_goes_on_and_says_it_once(database, run, monkey
     assert len(messages(database, run)) == 1
 
 
-def test_a_step_that_is_too_large_to_compute_again_is_refused_before_it_is_read(client, database, run):
-    with database.sessions.begin() as session:
-        session.execute(update(GroupTally).values(tokens=GroupTally.completions * 100_000))
-        session.execute(update(RolloutTokens).values(data=b"never read"))
-    order = {"run": run.id, "step": 3, "variants": []}
-    with database.sessions.begin() as session:
-        make_group(session, run, step=3, prompt_index=1, completions=(MadeCompletion(),) * 1_024)
-        session.execute(update(GroupTally).values(tokens=GroupTally.completions * 100_000))
-    answer = client.post("/api/v1/rollouts/what-if", json=order)
-    assert answer.status_code == 409
-    assert "1,026 completions of 102,600,000 tokens together are too many" in answer.json()["detail"]
-
-
-def test_alternatives_give_way_before_anything_else(database, monkeypatch):
-    with database.sessions.begin() as session:
-        run = make_run(session, last_step=STEPS, config={"recording": {"alternatives": 1}})
-        completion = with_alternatives(text="x" * 50)
-        for step in (1, 2, 3):
-            make_group(session, run, step=step, completions=(completion,))
-    before = sizes(database, run)
-    sweep(database, monkeypatch, of_run=sum(before.values()) - 1)
-    names = values_of(database, run)
-    assert names[1] == ["entropy", "logprob"]
-    assert names[2] == names[3] == sorted(completion.arrays)
-    [message] = messages(database, run)
-    assert message.startswith("removed alternatives up to step 1 to keep")
-    with database.sessions() as session:
-        first, last = (stored_completions(session, RolloutGroup.step == step)[0].id for step in (1, 3))
-        gone, last_tokens = tokens_of(session, first), tokens_of(session, last)
-    assert (gone["alternatives"], gone["note"]) == (None, message)
-    assert last_tokens["alternatives"]["ids"][49] == [ord("x") % 1000]
-    assert last_tokens["alternatives"]["strings"] == {str(ord("x")): "x"}
-    assert last_tokens["note"] == ""
-
-
-@pytest.mark.parametrize("config", [{"recording": "all"}, {"recording": [1]}, {"recording": None}, {}])
-def test_a_config_of_another_trainer_does_not_end_the_sweep(database, monkeypatch, config):
-    """An archive brings tokens and a config of any form; the reconciler goes through it, too."""
-    with database.sessions.begin() as session:
-        run = make_run(session, last_step=STEPS, origin="script")
-        session.execute(update(Run).where(Run.id == run.id).values(config=config))
-        for step in (1, 2):
-            make_group(session, run, step=step, completions=(with_alternatives(text="x" * 50),))
-    sweep(database, monkeypatch, of_run=1)
-    assert messages(database, run)[0].startswith(
-        "removed values that colour tokens up to step 1 and all tokens"
-    )
-
-
 DAMAGED = b"\x28\xb5\x2f\xfdbroken"
 NEWER = zstandard.compress((13).to_bytes(4, "little") + b'{"version":9}')
 
@@ -229,39 +161,6 @@ def test_a_damaged_frame_gives_way_with_the_tokens_and_holds_up_no_budget(databa
     assert sum("are damaged" in message for message in messages(database, run)) == 1
 
 
-def test_where_the_largest_run_has_one_step_the_next_one_gives_way(database, run, monkeypatch):
-    with database.sessions.begin() as session:
-        large = make_run(session, name="one step", last_step=1)
-        make_group(session, large, step=1, completions=(MadeCompletion(text=LONG),) * 8)
-    limit = sum(sizes(database, large).values()) + sum(sizes(database, run).values()) // 2
-    assert sum(sizes(database, large).values()) > sum(sizes(database, run).values())
-    sweep(database, monkeypatch, of_all=limit)
-    assert sum(sizes(database, large).values()) + sum(sizes(database, run).values()) <= limit
-    assert messages(database, large) == []
-
-
-def test_bytes_of_a_run_that_trains_are_right_though_old_steps_are_counted_once(database, run, monkeypatch):
-    monkeypatch.setattr(token_budget, "LATE_STEPS", 2)
-    budget = TokenBudget(Settings(), database.sessions)
-    chance = np.random.default_rng(0)
-    last_step, ends = STEPS, []
-    for attempt in (1, 1, 1, 1, 2, 2, 2):
-        with database.sessions.begin() as session:
-            for late in (last_step - 1, last_step):  # an evaluation, stored after its step
-                make_group(session, run, step=late, kind="eval", prompt_index=1 + len(ends))
-            for _ in range(int(chance.integers(1, 4))):
-                last_step += 1
-                make_group(session, run, step=last_step)
-            session.execute(update(Run).where(Run.id == run.id).values(last_step=last_step, attempt=attempt))
-        monkeypatch.setattr(budget, "_of_run", sum(sizes(database, run).values()) - 1)
-        for _ in budget.sweep():
-            run_size = budget._known[run.id]
-        assert run_size.size == sum(sizes(database, run).values())
-        ends.append(run_size.end)
-    assert ends == sorted(set(ends))
-    assert ends[-1] == last_step - 2
-
-
 def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypatch):
     """What the other one has removed is counted again before anything gives way."""
     with database.sessions.begin() as session:
@@ -282,15 +181,3 @@ def test_two_services_that_take_turns_remove_no_more_than_one(database, monkeypa
     assert sum(sum(size.values()) for size in after_one) <= limit
     list(second.sweep())
     assert [sizes(database, run) for run in runs] == after_one
-
-
-def test_a_frame_with_an_unknown_kind_of_values_is_damaged(database, run, monkeypatch):
-    with database.sessions.begin() as session:
-        group = session.scalars(select(RolloutGroup.id).where(RolloutGroup.step == 1)).first()
-        raw = zstandard.decompress(session.get_one(RolloutTokens, group).data)
-        assert b'"f3"' in raw
-        frame = zstandard.compress(raw.replace(b'"f3"', b'"f8"', 1))
-        session.execute(update(RolloutTokens).where(RolloutTokens.group_id == group).values(data=frame))
-    sweep(database, monkeypatch, of_run=1)
-    assert list(sizes(database, run)) == [STEPS]
-    assert any("no kind of values is named 'f8'" in message for message in messages(database, run))

@@ -1,22 +1,16 @@
 """Trials of remedies through the HTTP interface: plan, launch, verdict. On both databases."""
 
-import shutil
 import threading
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select
 
-from backend.config.merge import merge
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem
 from backend.experiments.trials.store import due_trials, settle
-from backend.experiments.trials.verdict import judge
 from backend.metrics.store import write_points
 from backend.runs.deletion import carry_on
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Checkpoint, Experiment, Run, Trial
-from tests.api_client import VIEWER_TOKEN
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_checkpoint, make_run
 
@@ -114,53 +108,6 @@ def test_a_plan_follows_the_diagnosis(client, broken_run):
     assert (planned["errors"], planned["notes"]) == ([], [])
 
 
-def test_a_checkpoint_that_has_gone_is_replaced_by_the_nearest_earlier_one(client, broken_run, settings):
-    run = broken_run(checkpoints=(20, 40, 80))
-    fork = plan(client, run).json()["fork"]
-    assert (fork["step"], fork["wanted"]) == (40, 60)
-    assert fork["words"] == (
-        "The checkpoint of step 60 has gone. Every run forks from step 40, the nearest earlier one."
-    )
-    shutil.rmtree(settings.artifacts_of(run.id) / "s000040-a1")  # its row is still there
-    assert plan(client, run).json()["fork"]["step"] == 20
-    manifest = settings.artifacts_of(run.id) / "s000020-a1" / "manifest.json"
-    manifest.write_text("{}")
-    fork = plan(client, run).json()["fork"]
-    assert (fork["run"], fork["step"], fork["wanted"]) == (None, 0, 60)
-    assert fork["words"] == (
-        "The checkpoint of step 60 has gone, and all earlier ones. Every run starts from step 0."
-    )
-
-
-def test_a_run_that_broke_before_its_first_checkpoint_is_tried_from_the_beginning(
-    client, database, broken_run
-):
-    run = broken_run(broken(HEALTHY, 0, reward__accuracy=lambda values: values * 0 + 0.2), checkpoints=(20,))
-    planned = plan(client, run).json()
-    assert (planned["verdict"], planned["fork"]["run"], planned["fork"]["step"]) == ("never_learned", None, 0)
-    assert planned["fork"]["words"].startswith("There is no checkpoint before the onset.")
-    arms = [{"name": "slower", "changes": {"optimizer.lr": 1e-5}}]
-    trial = start(client, run, arms=arms, seeds=1).json()
-    assert {(trial_run.parent_run, trial_run.fork_step) for trial_run in runs_of(database, trial)} == {
-        (run.id, None)
-    }
-
-
-def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, broken_run, settings):
-    parent = broken_run(HEALTHY, name="parent", checkpoints=(65,))
-    run = broken_run(parent_run=parent.id, fork_step=65, checkpoints=())
-    fork = plan(client, run).json()["fork"]
-    assert (fork["run"], fork["step"]) == (parent.id, 65)
-    assert fork["words"].startswith("Every run forks from step 65 of parent, where broken began")
-    shutil.rmtree(settings.artifacts_of(parent.id))
-    for answer in (plan(client, run), start(client, run)):
-        assert answer.status_code == 409
-        assert answer.json()["detail"] == (
-            "broken continued step 65 of parent, and that checkpoint has gone: there is nothing left to "
-            "start a trial from"
-        )
-
-
 @pytest.mark.parametrize(
     ("log", "fields", "phrase"),
     [
@@ -229,27 +176,6 @@ def test_a_body_that_makes_no_sense_is_refused(client, broken_run, body):
     assert plan(client, broken_run(), **body).status_code == 422
 
 
-def test_a_remedy_that_is_no_field_says_so_and_can_be_written_down(client, broken_run):
-    log = broken(HEALTHY, 75, reward__accuracy=lambda values: values * 0.05)
-    run = broken_run(log)
-    planned = plan(client, run).json()
-    assert planned["arms"] == []
-    assert [error["path"] for error in planned["errors"]] == ["arms"]
-    assert any(
-        "This remedy is not a field of the config" in note or "names no cause" in note
-        for note in planned["notes"]
-    )
-    arms = [{"name": "by hand", "changes": {"optimizer.lr": 1e-4}}]
-    assert plan(client, run, arms=arms).json()["errors"] == []
-    assert start(client, run, arms=arms).status_code == 201
-
-
-def test_a_schedule_that_ends_with_the_run_is_followed_to_its_end(client, broken_run):
-    run = broken_run(config=merge(CONFIG, {"optimizer": {"schedule": "cosine"}}))
-    assert plan(client, run).json()["steps"] == 120
-    assert "The cosine schedule ends with the run" in plan(client, run, steps=100).json()["notes"][0]
-
-
 def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, database, broken_run):
     rules = [{"type": "wall_time", "seconds": 1}, {"type": "non_finite"}, {"type": "accuracy", "value": 0.5}]
     run = broken_run(config=CONFIG | {"stop_rules": rules})
@@ -260,12 +186,6 @@ def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, data
     assert rule_types == [["non_finite"]] * 3
     answer = start(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
     assert answer.json()["errors"][0]["message"] == "is set by the trial"
-
-
-def test_few_seeds_and_few_steps_are_called_too_few(client, broken_run):
-    notes = plan(client, broken_run(), seeds=2, steps=70).json()["notes"]
-    assert "a trial that ends at step 70 may not see it" in notes[0]
-    assert notes[1] == "With 2 per arm, p is at least 0.17: no result can be significant."
 
 
 # ---------------------------------------------------------------- launch
@@ -320,19 +240,6 @@ def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, bro
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Trial)) == 1
         assert session.scalar(select(func.count()).select_from(Run)) == 4
-
-
-def test_a_viewer_plans_and_reads_but_starts_nothing(client, broken_run):
-    run = broken_run()
-    client.headers["Authorization"] = f"Bearer {VIEWER_TOKEN}"
-    assert plan(client, run).status_code == 200
-    assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []
-    assert start(client, run).status_code == 403
-
-
-def test_an_unknown_run_is_not_found(client):
-    nobody = SimpleNamespace(id="nothing")
-    assert plan(client, nobody).status_code == start(client, nobody).status_code == 404
 
 
 # ---------------------------------------------------------------- the verdict
@@ -420,16 +327,6 @@ def test_a_remedy_that_does_not_help_says_so(client, database, broken_run, setti
     )
 
 
-def test_a_remedy_that_lowers_the_goal_says_so(client, database, broken_run):
-    run = broken_run()
-    trial = start(client, run, seeds=1).json()
-    for trial_run in runs_of(database, trial):
-        lower = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
-        finish(database, trial_run, lower if trial_run.variant == "remedy" else ILL)
-    sentences = trial_of(client, run)["verdict"]["sentences"]
-    assert sentences[1].startswith("reward/accuracy ended at 0 with the remedy and at 0.0")
-
-
 def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, database, broken_run):
     run = broken_run()
     trial = start(client, run, seeds=2).json()
@@ -485,65 +382,6 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, s
         assert due_trials(session) == []
 
 
-def test_a_failed_run_that_is_retried_is_judged_again(client, database, broken_run, settings):
-    run = broken_run()
-    trial = start(client, run, seeds=1).json()
-    first, *later = runs_of(database, trial)
-    for trial_run in later:
-        finish(database, trial_run, ILL)
-    with database.sessions.begin() as session:
-        session.execute(update(Run).where(Run.id == first.id).values(status="failed", finished_at=1.0))
-    assert settle(database.sessions, settings, trial["id"])
-    assert trial_of(client, run)["verdict"]["repeat"]["state"] == "unknown"
-    finish(database, first, ILL)
-    with database.sessions.begin() as session:
-        session.execute(update(Run).where(Run.id == first.id).values(finished_at=4e9))
-        assert due_trials(session) == [trial["id"]]
-    assert settle(database.sessions, settings, trial["id"])
-    assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
-
-
-def test_a_trial_that_cannot_be_judged_keeps_no_other_from_its_verdict(
-    client, database, broken_run, settings, monkeypatch, caplog
-):
-    run = broken_run()
-    for trial in (start(client, run, seeds=1).json(), start(client, run, seeds=2).json()):
-        for trial_run in runs_of(database, trial):
-            finish(database, trial_run, ILL)
-    real = judge
-
-    def failing(session, trial):
-        if len(trial.seeds) == 1:
-            raise ValueError("nobody has met this")
-        return real(session, trial)
-
-    monkeypatch.setattr("backend.experiments.trials.store.judge", failing)
-    monkeypatch.setattr("backend.service.maintenance.chores.TRIAL_PAUSE_SECONDS", 0.0)
-    reconciler = Reconciler(settings, database.sessions)
-    for _ in range(4):
-        reconciler.run_once()
-    first, _ = trial_ids(database)
-    assert [record.getMessage() for record in caplog.records if first in record.getMessage()] == [
-        f"trial {first} failed, and is left alone until the next start"
-    ]
-    with database.sessions() as session:
-        assert due_trials(session) == [first]
-
-
-def trial_ids(database):
-    with database.sessions() as session:
-        return list(session.scalars(select(Trial.id).order_by(Trial.id)))
-
-
-def test_numbers_that_are_not_finite_repeat_themselves_too(client, database, broken_run):
-    log = broken(ILL, 90, optim__grad_norm=lambda values: np.full_like(values, np.nan))
-    run = broken_run(log)
-    trial = start(client, run, seeds=1).json()
-    for trial_run in runs_of(database, trial):
-        finish(database, trial_run, log)
-    assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
-
-
 # ---------------------------------------------------------------- deletion
 
 
@@ -571,13 +409,3 @@ def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
     carry_on(database.sessions, settings, seconds=10)
     with database.sessions() as session:
         assert session.scalars(select(Trial.id)).all() == session.scalars(select(Run.id)).all() == []
-
-
-def test_a_trial_without_a_verdict_goes_with_its_runs(client, database, broken_run, settings):
-    run = broken_run()
-    trial = start(client, run, seeds=1).json()
-    for trial_run in runs_of(database, trial):
-        client.delete(f"/api/v1/runs/{trial_run.id}")
-    client.delete("/api/v1/runs", params={"forever": True})
-    carry_on(database.sessions, settings, seconds=10)
-    assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []

@@ -4,12 +4,8 @@
     deaths    one kill -9 at every statement, commit and file operation of a trainer and of a worker
     reboots   everything killed at once, then `make up` again
     services  the API killed under clients that launch, fork, upload, download and follow
-    takeovers a worker killed while another is free: how soon its run goes on
     stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
-    bells     1,000 doorbells delivered twice or more while 8 workers race for 100 runs
-    absences  broker and Postgres away for as long as --broker-seconds and --postgres-seconds say
     power     the power cut at every commit and file operation, on loop devices; needs root
-    soak      one fault a minute for MINUTES: nothing lost, nothing grows
 
 Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
 """
@@ -25,8 +21,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tests.faults import ledger
-from tests.faults.absences import broker_away, postgres_paused
-from tests.faults.bells import ring_doubled
 from tests.faults.campaign import Round, play
 from tests.faults.chaos import WEIGHTS, plan
 from tests.faults.deaths import die_at, discover, is_certain
@@ -35,9 +29,7 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.processes import warm_parent
 from tests.faults.reboots import reboot
 from tests.faults.service_deaths import kill_service
-from tests.faults.soak import soak
 from tests.faults.stops import stop
-from tests.faults.takeovers import take_over
 
 RUNS = 6
 FAULTS = 30
@@ -57,7 +49,6 @@ SERVICE_DEATHS = 25
 
 ROLES = ("trainer", "worker")
 BROKERS = ("valkey", "filesystem")
-BROKER_FAULTS = ("broker_gone", "broker_silent")
 
 
 def main() -> int:
@@ -119,32 +110,11 @@ def _services(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]
             yield kill_service(database, options.seed + number, times=times)
 
 
-def _takeovers(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
-    for database in options.databases:
-        yield take_over(Kind(database, BROKERS[0], options.trainers), warm, times=options.takeovers)
-
-
 def _stops(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     for database in options.databases:
         yield stop(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, times=options.stops)
     for number in range(0, options.stops // 10, UPS):
         yield reboot(options.seed + number, times=UPS, ways=("up_asked", "up_asked_twice"))
-
-
-def _bells(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
-    sizes = {"runs": 100, "bells": 1000, "workers": 8}
-    for database in options.databases:
-        yield ring_doubled(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, **sizes)
-
-
-def _absences(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
-    for database, fault, _ in itertools.product(options.databases, BROKER_FAULTS, range(options.absences)):
-        kind = Kind(database, BROKERS[0], options.trainers)
-        yield broker_away(kind, warm, fault=fault, seconds=options.broker_seconds)
-    if "postgres" in options.databases:
-        for _ in range(options.pauses):
-            kind = Kind("postgres", BROKERS[0], options.trainers)
-            yield postgres_paused(kind, warm, seconds=options.postgres_seconds)
 
 
 def _power(options: argparse.Namespace, _warm: Path | None) -> Iterator[Round]:
@@ -155,22 +125,13 @@ def _power(options: argparse.Namespace, _warm: Path | None) -> Iterator[Round]:
     yield from campaign(options.databases, ledger.read(options.ledger))
 
 
-def _soak(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
-    kind = Kind(options.databases[0], options.brokers[0], options.trainers)
-    yield soak(kind, warm, seed=options.seed, minutes=options.minutes, every_seconds=options.every)
-
-
 FORMS = {
     "storms": _storms,
     "deaths": _deaths,
     "reboots": _reboots,
     "services": _services,
-    "takeovers": _takeovers,
     "stops": _stops,
-    "bells": _bells,
-    "absences": _absences,
     "power": _power,
-    "soak": _soak,
 }
 
 
@@ -185,14 +146,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--reboots", type=int, default=50, help="how many")
     parser.add_argument("--services", type=int, default=100, help="how many deaths on each database")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES), help="who dies in deaths")
-    parser.add_argument("--takeovers", type=int, default=100, help="how many on each database")
-    parser.add_argument("--absences", type=int, default=3, help="of the broker, each way, on each database")
-    parser.add_argument("--broker-seconds", type=float, default=600, help="how long the broker is away")
-    parser.add_argument("--pauses", type=int, default=5, help="of Postgres")
-    parser.add_argument("--postgres-seconds", type=float, default=30, help="how long Postgres stands still")
     parser.add_argument("--stops", type=int, default=60, help="how many on each database")
     parser.add_argument("--minutes", type=float, default=60, help="no new round after so long")
-    parser.add_argument("--every", type=float, default=60, help="seconds between the faults of a soak")
     parser.add_argument("--trainers", choices=("forked", "own"), default="forked", help="see warm.py")
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER)
     return parser.parse_args()

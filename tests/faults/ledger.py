@@ -28,8 +28,6 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("broker killed (-9), emptied or frozen", ("broker_killed", "broker_flushed", "broker_frozen")),
     ("Postgres crashed (`-m immediate`)", ("postgres_crashed",)),
     ("Postgres frozen, or all its connections cut", ("postgres_frozen", "backends_ended")),
-    ("broker gone or silent for minutes", ("broker_gone", "broker_silent")),
-    ("Postgres paused for half a minute or five", ("postgres_paused",)),
     ("trainer and worker asleep beyond the lease, then awake", ("frozen_past_lease",)),
     ("checkpoint damaged or removed", ("checkpoint_damaged",)),
     ("run stopped by its user", ("stop_wished",)),
@@ -37,7 +35,6 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("`make up` asked to end, and asked twice", ("up_asked", "up_asked_twice")),
     ("power cut at a commit or file operation, then everything started again", ("power_cut",)),
     ("the same where nothing is forced to the disk: the control", ("power_cut_control",)),
-    ("doorbell delivered twice or more, to 8 workers", ("bell_doubled",)),
 )
 RESULTS: tuple[tuple[str, str], ...] = (
     ("runs", "runs that ended"),

@@ -37,14 +37,6 @@ def test_whatever_is_killed_frozen_or_damaged_runs_end_as_if_nothing_had_happene
     assert set(faults) <= set(played.faults)
 
 
-def test_a_broker_that_dies_stops_or_forgets_disturbs_no_run(warm):
-    with Plant(Kind("sqlite", "valkey"), warm, workers=1, lease_seconds=30) as plant:
-        played = play(plant, ["broker_killed", "broker_frozen", "broker_flushed"], seed=0, runs=1)
-        assert len(plant.alive()) == 1
-    assert played.is_clean, played.line()
-    assert played.verdict.attempts == played.verdict.runs
-
-
 def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
     with Plant(Kind("sqlite", "filesystem"), warm, workers=1) as plant:
         chaos = Chaos(plant, seed=0)

@@ -12,7 +12,7 @@ from backend.config.merge import resolve
 from backend.runs import lifecycle
 from backend.storage.models import Event
 from tests.faults.chaos import WAYS, damage
-from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
+from tests.trained_runs import SMALL
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.store import Checkpoints
 from worker.recording.recorder import Recorder
@@ -23,7 +23,7 @@ TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
 
 
 @pytest.fixture
-def trained(sessions, settings, queued, train):  # noqa: F811 - fixtures
+def trained(sessions, settings, queued, train):
     """A run that goes on behind three checkpoints, and the process that would continue it."""
     config = resolve(
         SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
@@ -60,13 +60,13 @@ def restored(trainer):
     return step, float(sum(value.double().sum() for value in [*weights, *moments]))
 
 
-def refusals(sessions):  # noqa: F811
+def refusals(sessions):
     query = select(func.count()).where(Event.message.startswith("refused: "), Event.level == "error")
     with sessions() as session:
         return session.scalar(query)
 
 
-def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path):  # noqa: F811
+def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path):
     undamaged, continuing, recorder = trained
     names = sorted((path.name for path in undamaged.iterdir()), reverse=True)
     assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]

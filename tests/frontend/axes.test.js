@@ -14,11 +14,6 @@ test('a log axis leaves out what has no logarithm', () => {
   );
 });
 
-test('labels of a log axis are whole numbers', () => {
-  const { tickformat, nticks } = layoutOf([series({ values: [0.3, 1, 2] })], { logY: true }).yaxis;
-  assert.deepEqual([tickformat, nticks], ['.3~g', 3]);
-});
-
 test('a wide band does not hide the curves', () => {
   const item = series({ group: 'g', low: [-900, 0, 1], high: [900, 2, 3] });
   assert.deepEqual(layoutOf([item]).yaxis.autorangeoptions, { clipmin: -1, clipmax: 3 });
@@ -34,16 +29,6 @@ test('all panels of a run have one x range', () => {
   const dense = series({ x: [1, 2, 100], steps: [1, 2, 100] });
   assert.deepEqual(layoutOf([sparse], { metric: 'eval/accuracy' }).xaxis.range, [-2, 102]);
   assert.deepEqual(layoutOf([dense]).xaxis.range, [-2, 102]);
-});
-
-test('a run that has just begun gets room for ten steps', () => {
-  assertClose(layoutOf([series()]).xaxis.range, [-0.2, 10.2]);
-});
-
-test('wall time reads in minutes once it is long', () => {
-  const { unit, data } = figure([series({ x: [60, 120, 600] })], { xKind: 'wall' });
-  assert.deepEqual(unit, { size: 60, unit: 'min' });
-  assert.deepEqual(data[0].x, [1, 2, 10]);
 });
 
 test('a zoom on a log axis is given in powers of ten', () => {
@@ -74,23 +59,6 @@ test('zoom survives new data and not another axis', () => {
   const revision = layoutOf([series()]).uirevision;
   assert.equal(layoutOf([series({ values: [5, 5, 5] })]).uirevision, revision);
   assert.notEqual(layoutOf([series()], { logY: true }).uirevision, revision);
-});
-
-test('a constant learning rate has a scale on which it can be read', () => {
-  const { range, autorange } = layoutOf([series({ values: [1e-6, 1e-6, 1e-6] })]).yaxis;
-  assert.deepEqual([range, autorange], [[0, 2e-6], false]);
-});
-
-test('curves that change find their own scale', () => {
-  assert.ok(!('range' in layoutOf([series()]).yaxis));
-});
-
-test('an enlarged panel has titles with units', () => {
-  const { xaxis, yaxis } = layoutOf([series()], { titled: true, unit: 'nats', metric: 'policy/entropy' });
-  assert.equal(xaxis.title.text, 'step');
-  assert.equal(yaxis.title.text, 'policy/entropy (nats)');
-  const long = layoutOf([series({ x: [60, 120, 600] })], { titled: true, xKind: 'wall' });
-  assert.equal(long.xaxis.title.text, 'training time (min)');
 });
 
 const HUNDRED = Array.from({ length: 100 }, (_, i) => i);

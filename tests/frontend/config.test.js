@@ -40,15 +40,6 @@ test('a field that varies inside a variant shows all its values', () => {
   assert.deepEqual(groupDifferences(groups), [{ path: 'lr', cells: [[1, 2], [1]] }]);
 });
 
-test('a field inside of a list that differs is shown', () => {
-  const groups = [
-    { name: 'grpo', configs: [reward()] },
-    { name: 'dapo', configs: [reward({ map: '-1/1' })] },
-  ];
-  const rows = [{ path: 'rewards.correctness.map', cells: [['0/1'], ['-1/1']] }];
-  assert.deepEqual(groupDifferences(groups), rows);
-});
-
 test('no field that differs looks the same', () => {
   for (const [a, b] of [
     [{}, null],

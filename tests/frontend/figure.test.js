@@ -15,13 +15,6 @@ test('a loss of zero is drawn', () => {
   );
 });
 
-test('every trace is SVG', () => {
-  const band = series({ group: 'g', low: [0, 0, 1], high: [1, 2, 3] });
-  const nan = series({ non_finite: [{ step: 3, x: 3, value: 'NaN' }] });
-  const types = figure([band, nan]).data.map(({ type }) => type);
-  assert.deepEqual([...new Set(types)], ['scatter']);
-});
-
 test('a line breaks where a value is not finite', () => {
   const [line, marks, ...furtherTraces] = figure([series({ non_finite: [{ step: 3, x: 3, value: 'NaN' }] })]).data;
   assert.deepEqual(furtherTraces, []);
@@ -44,26 +37,9 @@ test('a lone point between gaps is visible', () => {
   assert.deepEqual(isolatedSizes([1, null, 2, null, 3, 4]), [5, 0, 5, 0, 0, 0]);
 });
 
-test('a run of one point is visible', () => {
-  assert.deepEqual(isolatedSizes([7]), [5]);
-});
-
 test('a band stops where one seed is left', () => {
   const band = series({ low: [0, 0.5, null], high: [1, 1.5, null] });
   assert.deepEqual(bandOf(band), { x: [1, 2, 2, 1], y: [1, 1.5, 0.5, 0] });
-});
-
-test('evaluations are markers', () => {
-  const trace = only(figure([series({ metric: 'eval/accuracy' })], { metric: 'eval/accuracy' }).data);
-  assert.equal(trace.mode, 'lines+markers');
-  assert.equal(trace.marker.symbol, 'square-open');
-});
-
-test('evaluations at every step are a curve', () => {
-  const steps = Array.from({ length: 61 }, (_, i) => i);
-  const often = series({ metric: 'eval/accuracy', x: steps, steps, values: steps });
-  const trace = only(figure([often], { metric: 'eval/accuracy' }).data);
-  assert.equal(trace.mode, 'lines');
 });
 
 test('a name is text and never markup', () => {

@@ -2,9 +2,8 @@ import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { sandboxGaps } from '../../frontend/src/lib/service/workers.js';
 import { beyondFork, ladder, parseSeeds, requestsOf } from '../../frontend/src/lib/launch/form.js';
-import { setAt } from '../../frontend/src/lib/launch/layers.js';
-import { byFamily, matching, sentences } from '../../frontend/src/lib/launch/offers.js';
-import { rangeText, readTyped } from '../../frontend/src/lib/launch/schema.js';
+import { matching } from '../../frontend/src/lib/launch/offers.js';
+import { readTyped } from '../../frontend/src/lib/launch/schema.js';
 import { meansSeveral } from '../../frontend/src/lib/launch/sweep.js';
 
 test('what is typed becomes a value or stays for the server to refuse', () => {
@@ -23,28 +22,6 @@ test('what is typed becomes a value or stays for the server to refuse', () => {
     [{ anyOf: [{ type: 'number' }, { $ref: '#/$defs/LengthAdaptive' }] }, '{"alpha": 1}', { alpha: 1 }],
   ])
     assert.deepEqual(readTyped(node, typed), value, `${JSON.stringify(node)} ${typed}`);
-});
-
-test('a range in words', () => {
-  for (const [node, words] of [
-    [{ minimum: 0, maximum: 1 }, '0 to 1'],
-    [{ exclusiveMinimum: 0 }, 'above 0'],
-    [{ minimum: 1 }, 'at least 1'],
-    [{ minimum: 0, exclusiveMaximum: 1 }, 'at least 0, below 1'],
-    [{ minimum: 0, exclusiveMaximum: 2 ** 31 }, 'at least 0, below 2^31'],
-    [{}, ''],
-  ])
-    assert.equal(rangeText(node), words);
-});
-
-test('a list is written whole', () => {
-  const [correctness, format] = [
-    { name: 'correctness', weight: 1 },
-    { name: 'think_format', weight: 0.2 },
-  ];
-  assert.deepEqual(setAt({}, 'rewards.1.weight', 0.5, { rewards: [correctness, format] }), {
-    rewards: [correctness, { ...format, weight: 0.5 }],
-  });
 });
 
 test('a fork of a run that has ended there trains as many steps again', () => {
@@ -121,17 +98,6 @@ test('offers are found by name first and then by what is said of them', () => {
       names,
       typed,
     );
-});
-
-test('offers stand under their families and a note begins with its first sentence', () => {
-  assert.deepEqual(
-    byFamily(OFFERS).map(([family, members]) => [family, members.length]),
-    [
-      ['relatives', 2],
-      ['others', 1],
-    ],
-  );
-  assert.deepEqual(sentences(OFFERS[0].note), ['Group means.', 'As Dr. GRPO does not.', 'End.']);
 });
 
 test('each fork of several seeds is sent with its own seed and what differs from its parent', () => {

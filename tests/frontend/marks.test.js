@@ -34,18 +34,6 @@ test('the onset of a single run is a band with a word', () => {
   assert.equal(band.hovertext, '&lt;b&gt;r&lt;/b&gt;, collapsed');
 });
 
-test('the onset of one of many has the colour of its line', () => {
-  const items = [series({ run: 'other', name: 'other' }), series()];
-  const line = only(onsetTraces(items, { onsets: [onset()] }));
-  assert.deepEqual([line.line.color, line.mode], ['#112233', 'lines']);
-});
-
-test('the onset of a run lies where its step was reached', () => {
-  const view = { onsets: [onset({ from: 2, to: 3 })], xKind: 'tokens' };
-  const band = only(onsetTraces([series({ x: [10, 20, 40] })], view));
-  assert.deepEqual(band.x.slice(0, 4), [20, 20, 20, 20]);
-});
-
 test('a mean shows the onsets of its runs along steps only', () => {
   const mean = series({ run: null, group: 'g', runs: ['r', 's'] });
   const onsets = [onset(), onset({ run: 's' }), onset({ run: 'gone' })];

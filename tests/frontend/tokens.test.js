@@ -5,9 +5,7 @@ import {
   chunksOf,
   levelClass,
   levelOf,
-  probabilityText,
   readTokenAddress,
-  startOf,
   valueAt,
   valuesOf,
 } from '../../frontend/src/lib/text/tokens.js';
@@ -56,22 +54,6 @@ test('a masked token has no value whatever is stored', () => {
 test('mismatch is the trainer less the sampler', () => {
   const arrays = { logprob: [-1, 'NaN'], policy_logprob: [-0.5, -1], old_logprob: [-0.75, -1] };
   assert.deepEqual(valuesOf({ tokens: ['a', 'b'], advantage: 1, arrays }, 'mismatch'), [0.25, 'NaN']);
-});
-
-test('probabilities are readable down to the smallest', () => {
-  for (const [logprob, text] of [
-    [0, '100 %'],
-    [-0.0001, '> 99.9 %'],
-    [-Math.LN2, '50.0 %'],
-    [-16, '1.1e−7'],
-  ])
-    assert.equal(probabilityText(logprob), text, String(logprob));
-});
-
-test('a text is never cut inside a character', () => {
-  assert.equal(startOf('a😀b', 2), 'a');
-  assert.equal(startOf('a😀b', 3), 'a😀');
-  assert.equal(startOf('ab', 9), 'ab');
 });
 
 test('a long completion is drawn in pieces', () => {

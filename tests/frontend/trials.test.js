@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { changedFields, changesText, placedErrors, readChanges } from '../../frontend/src/lib/trials.js';
+import { changedFields, placedErrors } from '../../frontend/src/lib/trials.js';
 
 test('of changes only what differs from the config is said', () => {
   const correctness = { name: 'correctness', weight: 1 };
@@ -22,16 +22,6 @@ test('of changes only what differs from the config is said', () => {
     changedFields(config, { 'length.truncated': { type: 'mask' }, 'optimizer.lr': 0.01, 'new.field': 1 }),
     ['length.truncated: keep → mask', 'optimizer.lr: 0.1 → 0.01', 'new.field: 1'],
   );
-});
-
-test('changes are read line by line', () => {
-  assert.deepEqual(readChanges('a.b: 1\n\n  c: {"type": "k3"} \nd: word\ne: "x: y"'), {
-    changes: { 'a.b': 1, c: { type: 'k3' }, d: 'word', e: 'x: y' },
-    error: '',
-  });
-  for (const text of ['a', 'a:', ': 1', 'a: 1\na: 2', 'a: {', 'a b: 1']) assert.ok(readChanges(text).error, text);
-  const changes = { 'objective.kl': { type: 'k3', coef: 0.01 }, 'optimizer.lr': 1e-7, x: [1, null, 'é\n'] };
-  assert.deepEqual(readChanges(changesText(changes)).changes, changes);
 });
 
 test('errors stand at their arm', () => {

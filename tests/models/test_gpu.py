@@ -2,7 +2,6 @@
 
 import copy
 import math
-import time
 
 import pytest
 import torch
@@ -13,11 +12,9 @@ from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 from backend.config.resources import ResourcesConfig
 from backend.config.sections import OptimizerConfig
-from backend.runs.workers.load import GpuLoad
 from tests.models.architectures import ARCHITECTURES, build, tokenizer
 from tests.models.memory_peaks import shape_of
 from worker.policy.adapter import adapter_weights, add_adapter
-from worker.policy.flops import ModelFlops, peak_flops
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import as_policy
@@ -207,39 +204,6 @@ def test_memory_that_runs_out_halves_the_rows_of_the_sampler(little_memory):
     completions = sample(256, limit)
     assert limit.halvings >= 1
     assert [len(group) for group in completions] == [32] * 8
-
-
-def test_the_driver_says_what_the_gpu_does():
-    load = GpuLoad(f"GPU-{torch.cuda.get_device_properties(0).uuid}", seconds=0.1)
-    try:
-        matrix = torch.randn(4096, 4096, device=DEVICE)
-        reading: dict[str, float] = {}
-        while not reading.get("gpu_frac"):
-            for _ in range(50):
-                matrix = torch.nn.functional.normalize(matrix @ matrix)
-            torch.cuda.synchronize()
-            reading = load.read()
-    finally:
-        load.close()
-    total = torch.cuda.get_device_properties(0).total_memory
-    assert reading["gpu_memory_total_bytes"] == pytest.approx(total, rel=0.1)
-    assert torch.cuda.memory_allocated() < reading["gpu_memory_bytes"] <= reading["gpu_memory_total_bytes"]
-    assert 0 < reading["gpu_frac"] <= 1
-    assert reading["gpu_watts"] > 0
-
-
-def test_utilisation_lies_between_nothing_and_the_peak():
-    model, batch = sized(MIDDLE), batch_of(16, 1024)
-    if (peak := peak_flops(model.device, model.dtype)) is None:
-        pytest.skip("the peak of this GPU is not known")
-    learn(model, batch)
-    torch.cuda.synchronize()
-    started = time.perf_counter()
-    for _ in range(3):
-        learn(model, batch)
-    torch.cuda.synchronize()
-    used = 3 * ModelFlops(model).learn([1024] * 16) / (time.perf_counter() - started) / peak
-    assert 0 < used < 1
 
 
 @pytest.mark.parametrize("quantization", ["none", "nf4"])

@@ -3,15 +3,13 @@
 import json
 
 import pytest
-from transformers import Gemma3TextConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.catalog.policies.memory import memory_of
 from backend.catalog.policies.model_shape import ModelShape
-from backend.catalog.policies.offered import context_errors
-from backend.catalog.policies.text_model import DEFAULTS, OPENED_WHOLE, is_beside_text
+from backend.catalog.policies.text_model import OPENED_WHOLE, is_beside_text
 from backend.catalog.policies.weight_files import read_weights
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
@@ -49,12 +47,6 @@ def test_an_overlong_prompt_is_refused(named):
         policy.encode("1" * 500, room=64)
 
 
-def test_the_form_refuses_completions_as_long_as_the_context(named):
-    name, settings = named
-    config = RunConfig(policy={"name": name}, sampling={"max_new_tokens": CONTEXT})
-    assert [error.path for error in context_errors(config, settings)] == ["sampling.max_new_tokens"]
-
-
 def test_only_the_text_model_trains(named):
     policy = opened(named)
     for model in (policy.model, with_value_head(policy.model)):
@@ -88,17 +80,6 @@ def test_the_estimate_counts_the_weights_that_are_loaded(named):
     config = RunConfig(policy={"name": named[0], "dtype": "float32"})
     parts = memory_of(config, shape, None, on_cpu=True).parts
     assert (parts["weights"], parts["optimizer"]) == (4 * loaded, 8 * trained)
-
-
-def test_layers_that_read_images_are_no_layers_of_the_text_model(named):
-    _, shape = stored(named)
-    assert list(shape.layers) == [0, 1]
-    assert not any(is_beside_text(weight.name) for weights in shape.layers.values() for weight in weights)
-
-
-def test_a_published_config_may_leave_out_what_transformers_adds():
-    default = Gemma3TextConfig()
-    assert {name: getattr(default, name) for name in DEFAULTS["gemma3_text"]} == DEFAULTS["gemma3_text"]
 
 
 def test_models_that_open_whole_are_those_of_transformers():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from tests.models.live_bytes import LiveBytes
 from tests.models.memory_peaks import config_of, measured_and_estimated, of_fewer_bits, sampled_and_estimated
 
 pytestmark = pytest.mark.nightly
@@ -58,19 +57,6 @@ def test_an_estimate_knows_a_base_in_fewer_bits(kind, recomputed):
     config = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
     measured, estimated = of_fewer_bits(config)
     assert estimated == pytest.approx(measured, rel=0.15)
-
-
-def test_live_bytes_are_those_of_tensors_that_are_still_there():
-    tensor = torch.zeros(1000)
-    with LiveBytes() as live:
-        live.ignore([tensor])
-        twice = tensor * 2
-        view = twice[:10]
-        del twice
-        assert live.now == 4000
-        del view
-        assert live.now == 0
-        assert live.peak == 4000
 
 
 @pytest.mark.gpu

@@ -109,42 +109,9 @@ def test_no_letter_of_a_formula_is_left_without_a_meaning():
         assert odd <= SINGLE_LETTERS_OF_WORDS
 
 
-def test_entries_come_in_the_order_in_which_their_symbols_appear():
-    symbols = " ".join(entry["symbol"] for entry in formula(resolve({"preset": "grpo"}))["legend"])
-    assert symbols == (
-        "L B ∑ᵢ |oᵢ| ∑ₜ rᵢₜ Aᵢ clip kᵢₜ Rᵢ mean R_group std correctness π oᵢₜ π_old xᵢₜ π_ref ∇L"
-    )
-
-
 def meaning(symbol, **written):
     legend = formula(resolve(written))["legend"]
     return next(entry["meaning"] for entry in legend if entry["symbol"] == symbol)
-
-
-def test_meanings_have_the_runs_numbers_and_units():
-    assert meaning("B", updates={"minibatches": 4}) == (
-        "completions of one optimizer step: 16 prompts × 8 / 4 minibatches"
-    )
-    assert meaning("KL", preset="ppo_kl").endswith("nats per token")
-    old = "probability of a token under the old policy (the weights at the start of the step), a constant"
-    assert meaning("π_old", updates={"epochs": 2}) == old
-    assert meaning("π_old") == old + "; with one update per step it equals π"
-    stale = {"staleness": 2, "precision": "int8"}
-    assert meaning("π_sampler", preset="olmo3", sampling=stale) == (
-        "probability of a token as the sampler drew it, in int8 and with weights 2 steps old"
-    )
-    assert meaning("lr", optimizer={"weight_decay": 0.1, "warmup_steps": 5, "schedule": "cosine"}) == (
-        "learning rate: 0.0003, after 5 steps of warm-up, then falling to 0 (cosine)"
-    )
-
-
-def test_terms_that_differ_between_domains_say_so():
-    rewards = [{"name": "correctness"}, {"name": "correctness", "map": "-1/1", "domain": "code"}]
-    problems = [{"name": "sums"}, {"name": "sums", "domain": "code"}]
-    assert meaning("correctness", rewards=rewards, problems=problems) == (
-        "for all other domains: reward term: 1 for a right answer, 0 for a wrong one; partial credit lies "
-        "between; for code: reward term: 1 for a right answer, −1 for a wrong one"
-    )
 
 
 @pytest.mark.parametrize("name", ["A", "L", "length.bonus"])

@@ -1,7 +1,6 @@
 """Allowed combinations of knobs, and the reasons for refusing the others."""
 
 import pytest
-from pydantic import ValidationError
 
 from backend.base.errors import InvalidConfig
 from backend.config import knobs
@@ -118,63 +117,11 @@ def test_a_doubtful_combination_is_allowed_with_a_warning(objective, phrase):
     assert any(phrase in warning for warning in objective.warnings())
 
 
-def test_the_defaults_have_no_warning():
-    assert Objective().warnings() == []
-
-
-def test_needs_follow_from_the_knobs():
-    plain = Objective()
-    assert not plain.needs_reference
-    assert not plain.needs_entropy_gradient
-    assert Objective(kl=knobs.KlK3()).needs_reference
-    assert Objective(entropy=knobs.EntropyBonus()).needs_entropy_gradient
-    assert Objective(kl=knobs.KlK1(place="reward")).kl_in_reward
-    assert not Objective(kl=knobs.KlK2(to="old")).needs_reference
-
-
 def test_a_target_of_the_kl_is_per_completion_where_the_kl_is_a_sum():
     assert Objective(kl=knobs.KlK3(aggregation="seq_sum")).kl_is_sum
     assert Objective(kl=knobs.KlK1(place="reward")).kl_is_sum
     assert Objective(kl=knobs.KlK3(), aggregation=knobs.SeqMeanTokenSum()).kl_is_sum
     assert not Objective(kl=knobs.KlK3(), aggregation=knobs.TokenMean()).kl_is_sum
-
-
-def test_rows_of_a_file_may_have_domains_that_the_config_does_not_name():
-    problems = [{"name": "file", "path": "a.jsonl", "domain": "data"}]
-    kl = {"type": "k3", "coef": {"data": 0.1, "algebra": 0}}
-    kl_setting = resolve({"problems": problems, "objective": {"kl": kl}}).objective.kl
-    assert kl_setting == knobs.KlK3(coef={"data": 0.1, "algebra": 0})
-
-
-def test_a_domain_may_not_take_the_name_of_a_kl_metric():
-    problems = [{"name": "sums", "domain": domain} for domain in ("math", "k3")]
-    with pytest.raises(InvalidConfig, match="another metric's name"):
-        resolve({"problems": problems, "objective": {"kl": {"type": "k3"}}})
-
-
-def test_a_changed_copy_is_validated_again():
-    with pytest.raises(ValidationError, match="clips a ratio"):
-        Objective().with_(ratio=knobs.NoRatio())
-
-
-def test_an_objective_survives_json():
-    objective = resolve({"preset": "olmo3"}).objective
-    assert Objective.model_validate_json(objective.model_dump_json()) == objective
-
-
-def test_every_knob_carries_its_help():
-    schema = Objective.model_json_schema()
-    for name, model in schema["$defs"].items():
-        assert model["description"], name
-        for field, described in model["properties"].items():
-            assert field == "type" or described.get("description"), f"{name}.{field}"
-
-
-def test_one_number_of_a_knob_may_be_written_without_its_type():
-    assert resolve({"objective": {"surrogate": {"eps_low": 0.1}}}).objective.surrogate.eps_low == 0.1
-    scaled = resolve({"preset": "grpo", "objective": {"advantage": {"scale": {"eps": 1e-6}}}})
-    assert scaled.objective.advantage.scale == knobs.GroupStd(eps=1e-6)
-    assert scaled.objective.kl == knobs.KlK3(coef=0.04)
 
 
 def test_three_pushes_on_the_entropy_at_once_are_warned_of():

@@ -16,7 +16,6 @@ from worker.objective.token_choice import (
     with_token_choice,
 )
 
-NAN = float("nan")
 ENTROPY = f.padded([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
 
 
@@ -44,12 +43,6 @@ def test_a_half_without_tokens_is_no_update():
     assert len(updates_of(nothing, knobs.Lopti())) == 1
 
 
-def test_every_other_choice_is_one_update_with_all_tokens():
-    for knob in (knobs.NoTokenWeight(), knobs.AdvantageReweighting(), knobs.TopEntropy()):
-        (update,) = updates_of(f.batch(Objective()), knob)
-        assert update.trained is None
-
-
 def test_lopti_masks_kl_and_entropy_elsewhere_and_keeps_the_divisor():
     objective = Objective(
         kl=knobs.KlK1(coef=1), aggregation=knobs.TokenMean(), token_weight=knobs.Lopti(eta=0.5)
@@ -69,11 +62,6 @@ def test_the_shift_of_the_others_is_measured_when_it_is_their_turn():
     )
     assert "lopti/high_shift" not in first
     assert second["lopti/high_shift"] == pytest.approx((0.30 + 0.30 + 0.30 + 0.0) / 4)
-
-
-def test_lopti_needs_the_old_log_probs():
-    with pytest.raises(ValueError, match="needs old log-probabilities"):
-        updates_of(f.batch(Objective(), old_logprobs=None), knobs.Lopti())
 
 
 def test_the_most_uncertain_fifth_of_ten_tokens_is_two_and_what_equals_the_second():
@@ -98,15 +86,6 @@ def test_top_entropy_keeps_the_policy_loss_there_and_the_kl_everywhere():
     for token, ratio, advantage in ((1, 1.1052, 0.8659), (3, 1.6487, 0.8659), (8, 0.7788, -0.8659)):
         expected[token] = ratio * advantage / 10
     assert policy == pytest.approx(expected, abs=6e-5)
-
-
-def test_top_entropy_needs_to_know_the_tokens():
-    with pytest.raises(ValueError, match="needs the tokens of highest entropy"):
-        f.run(Objective(token_weight=knobs.TopEntropy()))
-
-
-def test_without_the_knob_no_token_is_chosen():
-    assert with_token_choice(f.batch(Objective()), ENTROPY, knobs.NoTokenWeight()).uncertain is None
 
 
 LOGPROBS = torch.tensor([[-1.0, -3.0], [-2.0, float("nan")]], dtype=torch.float64)

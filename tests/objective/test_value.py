@@ -17,12 +17,6 @@ def test_the_clipped_loss_is_the_larger_of_both_errors():
     assert loss.clipped.double().mean() == 0.25
 
 
-def test_without_a_clip_it_is_half_the_squared_error():
-    loss = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.0)
-    assert loss.losses.mean().item() == pytest.approx(0.0541, abs=6e-5)
-    assert not loss.clipped.any()
-
-
 def test_a_clipped_token_has_no_gradient():
     values = VALUES.clone().requires_grad_()
     value_loss(values, OLD, RETURNS, ALL, clip=0.2).losses.sum().backward()
@@ -43,8 +37,3 @@ def test_explained_variance():
     assert explained_variance(OLD, RETURNS, ALL) == pytest.approx(-0.5735, abs=6e-5)
     assert explained_variance(RETURNS, RETURNS, ALL) == 1.0
     assert explained_variance(torch.zeros(1, 4), RETURNS, ALL) == pytest.approx(0)
-
-
-def test_equal_returns_leave_nothing_to_explain():
-    assert explained_variance(OLD, torch.ones(1, 4), ALL) is None
-    assert explained_variance(OLD, RETURNS, torch.zeros(1, 4, dtype=torch.bool)) is None

@@ -1,25 +1,23 @@
-"""A real Postgres that is stopped, paused, cut off: the service says so and comes back by itself."""
+"""A real Postgres that is stopped: the service says so and comes back by itself."""
 
 import asyncio
 import json
 import os
 import re
-import sqlite3
 import time
-from contextlib import closing
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from backend.config.run import RunConfig
 from backend.http.problem_details import MEDIA_TYPE
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from backend.service.live.broadcaster import Broadcaster
-from backend.service.monitoring.backlog import note_path, read_notes
+from backend.service.monitoring.backlog import note_path
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Event, Metric, Run
-from tests.api_client import put_in_place_of, serving
+from tests.api_client import serving
 from tests.outages import postgres_to_stop
 from tests.waiting import wait_for
 from worker.recording.recorder import Recorder
@@ -92,42 +90,6 @@ def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres
     wait_for(lambda: client.get("/api/v1/status").json()["database"]["state"] == "ok")
 
 
-def test_cut_connections_are_replaced_without_a_single_error(postgres, client):
-    for _ in range(5):
-        assert is_back(client)
-        postgres.cut()
-        assert is_back(client)
-
-
-def test_a_connection_cut_in_the_middle_of_a_request_is_503(postgres, client):
-    lab = client.app.state.lab
-
-    def slow():
-        with lab.sessions() as session:
-            session.execute(text("SELECT 1"))
-            postgres.cut()
-            session.execute(text("SELECT 1"))
-
-    put_in_place_of(client, "/api/v1/presets", slow)
-    answer = client.get("/api/v1/presets")
-    assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE)
-    assert is_back(client)
-
-
-def test_a_paused_postgres_holds_nobody_up_for_longer_than_the_limit(postgres, settings, monkeypatch):
-    monkeypatch.setitem(open_engine.__kwdefaults__, "answer_seconds", 3.0)
-    with serving(settings, postgres.url) as client:
-        assert is_back(client)
-        postgres.pause()
-        answer = client.get("/api/v1/runs")
-        assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE)
-        assert "the database does not answer" in answer.json()["detail"]
-        assert client.get("/api/v1/status").json()["database"]["state"] == "away"
-        assert client.get("/healthz").status_code == 200
-        postgres.resume()
-        wait_for(lambda: is_back(client))
-
-
 def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, client):
     sessions = client.app.state.lab.sessions
     told, is_there = [], asyncio.Event()
@@ -178,29 +140,6 @@ def claimed_run(sessions):
         session.flush()
         lifecycle.claim_run(session, "worker", "host", lease_seconds=60)
         return run.id
-
-
-def test_steps_wait_while_another_program_locks_sqlite(sqlite_url, settings):
-    engine = open_engine(sqlite_url, answer_seconds=0.3)
-    sessions = open_sessions(engine)
-    run_id = claimed_run(sessions)
-    with closing(sqlite3.connect(str(engine.url.database), isolation_level=None)) as locker:
-        recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
-        with recorder:
-            locker.execute("BEGIN IMMEDIATE")
-            for step in range(1, 51):
-                recorder.record_step(StepRecord(step, {"reward/mean": step / 100}))
-            (note,) = wait_for(lambda: [note for note in read_notes(settings) if note.steps == 50])
-            assert note.run == run_id
-            assert note.reason.endswith("is locked by another program")
-            with serving(settings, sqlite_url) as client:
-                assert client.get(f"/api/v1/runs/{run_id}").status_code == 200
-            locker.execute("ROLLBACK")
-            recorder.flush()
-    assert read_notes(settings) == []
-    with sessions() as session:
-        assert len(session.scalars(select(Metric.step)).all()) == 50
-    engine.dispose()
 
 
 def test_steps_wait_in_memory_while_postgres_is_stopped_and_all_arrive(postgres, settings):

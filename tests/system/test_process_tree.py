@@ -14,10 +14,6 @@ import pytest
 
 from backend.service.process.launcher import ChildProcess, Launcher
 from backend.service.process.terminal import Terminal
-from backend.storage.engine import open_engine, open_sessions
-from backend.storage.migrate import upgrade
-from tests.factories import make_run
-from tests.ports import free_port
 from tests.system.lab import Lab, are_gone, command_lines
 from tests.waiting import wait_for
 
@@ -72,32 +68,6 @@ def test_after_the_death_of_every_process_the_next_start_works(start):
     lab = start().wait_until_up()
     lab.kill_all()
     ends_at(start(port=lab.port).wait_until_up(), signal.SIGINT)
-
-
-@pytest.mark.nightly
-def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_dir):
-    url = f"sqlite:///{state_dir / 'grpolab.db'}"
-    upgrade(url)
-    engine = open_engine(url, pool_size=1)
-    with open_sessions(engine).begin() as session:
-        make_run(session, name="of old", status="finished")
-    engine.dispose()
-    labs = [start(name=name, port=free_port()) for name in ("one", "other")]
-    (loser,) = wait_for(lambda: [lab for lab in labs if lab.process.poll() is not None])
-    (lab,) = [lab for lab in labs if lab is not loser]
-    where = f"already running here: http://127.0.0.1:{lab.port} (process {lab.process.pid})"
-    assert (loser.process.returncode, where in loser.output_text()) == (0, True), loser.output_text()
-    lab.wait_until_up()
-
-    for name in ("third", "fourth"):
-        later = start(command="demo", name=name, port=free_port())
-        assert later.process.wait(60) == 0, later.output_text()
-        assert where in later.output_text()
-    names = {run["name"] for run in lab.client.get("/runs")["items"]}
-    assert "of old" in names
-    assert len(names) == 3  # the demo was launched where the lab runs, and once
-    started = (state_dir / "logs" / "broker.log").read_text().count("eady to accept connections")
-    assert started == 1
 
 
 def test_asked_twice_it_waits_for_no_checkpoint(settings, tmp_path):

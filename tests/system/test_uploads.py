@@ -1,4 +1,4 @@
-"""Uploads to a real service that are cut, killed, out of room, or as large as may be."""
+"""Uploads to a real service that are cut, killed or out of room."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.catalog.datasets.files import Uploads
 from tests.ports import free_port
 from tests.system.lab import ROOT, TOKEN, Client
 from tests.waiting import wait_for
@@ -128,28 +127,3 @@ def test_without_room_an_upload_is_one_clear_sentence_and_leaves_nothing(service
     assert service.files() == []
     assert service.client.get("/runs") == {"items": [], "next": None, "total": 0}
     assert service.upload(rows(100)).status_code == 201
-
-
-def test_memory_stays_small_whatever_is_uploaded(service):
-    megabytes = int(os.environ.get("GRPOLAB_UPLOAD_MB", "8"))
-    content = rows(megabytes * MEGABYTE // 200, width=200)
-    before = memory(service)
-    answer = service.upload(content)
-    assert answer.status_code == 201, answer.text
-    print(f"\n{len(content):,} bytes: {before:.0f} MB before, {memory(service):.0f} MB at most")
-    assert memory(service) < 200
-
-
-def memory(service) -> float:
-    """The most memory that the service has held, in MB."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1000
-
-
-def test_a_draft_of_a_living_process_is_left_alone(tmp_path):
-    uploads = Uploads(tmp_path)
-    with uploads.draft() as draft:
-        draft.file.write(b"half")
-        Uploads(tmp_path).sweep()
-        assert draft.path.exists()
-    assert not draft.path.exists()

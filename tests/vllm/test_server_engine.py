@@ -110,17 +110,6 @@ def test_vllm_samples_with_the_weights_that_it_is_sent(engine_of, adapter):
 
 
 @ADAPTERS
-def test_greedy_completions_are_asked_for_once(engine_of, adapter):
-    engine, policy = engine_of(adapter)
-    engine.check()
-    engine.sync(0, policy)
-    decoding = Decoding(16, temperature=0.0)
-    groups = engine.sample(PROMPTS, 3, decoding, torch.Generator())
-    assert [len(group) for group in groups] == [3] * len(PROMPTS)
-    assert all((completion.ids == group[0].ids).all() for group in groups for completion in group)
-
-
-@ADAPTERS
 def test_the_same_seed_draws_the_same_tokens(engine_of, adapter):
     engine, policy = engine_of(adapter)
     engine.check()

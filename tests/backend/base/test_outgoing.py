@@ -65,8 +65,3 @@ def test_an_answer_that_trickles_is_cut_at_the_deadline(monkeypatch, opening):
         with pytest.raises(TimeoutError, match="no answer within 60 s"):
             fetch(server.url, most_bytes=10**8, seconds=60)
         assert server.cut.wait(60)
-
-
-def test_a_server_that_is_not_there_is_an_error_of_the_system():
-    with pytest.raises(OSError, match="refused"):
-        fetch("http://127.0.0.1:1", most_bytes=1, seconds=60)

@@ -1,17 +1,12 @@
 """Redaction of secrets, from the moment they are known."""
 
-import json
-import logging
-
 import pytest
 
-from backend.base.logs import Lines
-from backend.base.redaction import REDACTED, learn_secrets, redact, redact_document, secret_errors
+from backend.base.redaction import REDACTED, learn_secrets, redact, redact_document
 from backend.base.settings import Settings
 from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import token_of
 from tests.api_client import serving
-from worker.host.trainer_logs import clean_line
 
 
 @pytest.fixture
@@ -52,16 +47,6 @@ def test_a_token_that_was_replaced_is_known_as_soon_as_the_file_is(fresh, sqlite
         assert launch_named(client, "another-one-in-the-same-file").status_code == 422
 
 
-def test_a_worker_that_has_long_been_running_knows_a_token_of_today(fresh):
-    learn_secrets(fresh, {})
-    assert clean_line("nothing to hide") == "nothing to hide"
-    token = token_of(fresh, Role.OPERATOR)
-    assert clean_line(f"a trainer prints {token}") == f"a trainer prints {REDACTED}"
-    record = logging.makeLogRecord({"msg": "%s", "args": (token_of(fresh, Role.VIEWER),)})
-    assert json.loads(Lines(is_json=True).format(record))["message"] == REDACTED
-    assert list(secret_errors({"a": [token]}))
-
-
 def test_tokens_of_the_environment_are_known_too(state_dir):
     settings = Settings(
         state_dir=state_dir,
@@ -70,14 +55,6 @@ def test_tokens_of_the_environment_are_known_too(state_dir):
     )
     learn_secrets(settings, {})
     assert redact("chosen-by-the-operator given-to-the-viewers") == f"{REDACTED} {REDACTED}"
-
-
-def test_a_file_of_a_token_that_cannot_be_read_stops_nothing(fresh):
-    fresh.state.mkdir(exist_ok=True)
-    (fresh.state / "token").mkdir()
-    (fresh.state / "viewer-token").write_bytes(b"\xff" * 20)
-    learn_secrets(fresh, {})
-    assert redact("text") == "text"
 
 
 def test_of_a_secret_that_begins_with_another_nothing_stays_readable(fresh):

@@ -8,7 +8,7 @@ from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, m
 from backend.storage.engine import reading
 from backend.storage.models import Checkpoint
 from tests.gate import first_in_gate
-from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
+from tests.trained_runs import SMALL
 from worker.policy.model import load_policy
 
 
@@ -31,11 +31,7 @@ def test_the_built_in_policies_have_so_many_parameters(policy):
     ),
 )
 def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
-    sessions,  # noqa: F811
-    settings,
-    queued,  # noqa: F811
-    train,  # noqa: F811
-    changes,
+    sessions, settings, queued, train, changes
 ):
     config = resolve(SMALL | changes, None, 0)
     with reading(sessions) as session:
@@ -59,8 +55,3 @@ def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
 )
 def test_there_are_as_many_as_retention_keeps_and_the_one_that_is_written(steps, rule, count):
     assert most_checkpoints(resolve({"steps": steps, "checkpointing": rule}, None, 0)) == count
-
-
-def test_of_a_policy_that_nobody_has_seen_nothing_is_said(session, settings):
-    config = resolve({"policy": {"name": "somebody/model", "revision": "0" * 40}}, None, 0)
-    assert checkpoint_bytes(session, config, settings) is None

@@ -88,11 +88,6 @@ def test_answers_are_remembered_redirects_not_followed_and_faults_named(settings
     assert "it answers with status 503" in warned(settings, address_of(server))[0]
 
 
-def test_runs_that_sample_themselves_ask_nobody(settings, server):
-    assert warned(settings, address_of(server), config=RunConfig()) == []
-    assert server.asked == []
-
-
 def test_operators_are_told_and_a_viewer_makes_the_service_ask_nobody(
     settings, sqlite_url, server, monkeypatch
 ):

@@ -27,12 +27,6 @@ def on_gpu(session, settings, in_use, *, run_id=None, config=CONFIG):
     return estimate, slot
 
 
-def test_an_empty_gpu_takes_the_run(session, settings):
-    estimate, slot = on_gpu(session, settings, 0.3e9)
-    assert (slot.verdict, slot.usable_bytes) == ("fits", pytest.approx(USABLE * TOTAL - 0.3e9))
-    assert memory_warnings(estimate) == []
-
-
 def test_what_another_program_holds_is_not_usable(session, settings):
     peak = on_gpu(session, settings, 0)[1].peak_bytes
     _, on_shared_gpu = on_gpu(session, settings, USABLE * TOTAL - 0.6 * peak)

@@ -90,34 +90,10 @@ def test_cells_are_named_by_the_knobs_values():
     assert swept_cells[3].values == (0.003, 0.28)
 
 
-def test_knobs_with_one_short_name_are_told_apart_and_long_values_are_numbered():
-    swept_cells = cells(("rewards.0.weight", "2"), ("problems.0.weight", "3"))
-    assert swept_cells[0].variant["name"] == "grpo rewards.0.weight=2 problems.0.weight=3"
-    [first, second] = cells(("policy.system_prompt", ["be brief " * 10, "think"]))
-    assert [first.variant["name"], second.variant["name"]] == [
-        "grpo system_prompt=#1",
-        "grpo system_prompt=think",
-    ]
-
-
-def test_a_swept_item_of_a_list_leaves_the_others_as_they_are():
-    base = {"problems": [{"name": "sums", "operands": 2}, {"name": "sums", "operands": 4}]}
-    [cell] = cells(("problems.1.operands", "3"), base=base)
-    assert [source.operands for source in resolve(base, cell.variant).problems] == [2, 3]
-
-
 def test_a_swept_member_of_a_union_brings_its_own_fields():
     swept_cells = cells(("objective.kl.type", "none, k3"))
     kinds = [resolve({}, cell.variant).objective.kl.type for cell in swept_cells]
     assert kinds == ["none", "k3"]
-
-
-def test_a_preset_is_a_knob():
-    swept_cells = cells(("preset", "grpo, dapo"), variants=({"name": "all"},))
-    assert [cell.variant for cell in swept_cells] == [
-        {"name": "all preset=grpo", "preset": "grpo"},
-        {"name": "all preset=dapo", "preset": "dapo"},
-    ]
 
 
 def test_a_million_cells_are_refused_with_their_count_before_anything_is_allocated():
@@ -170,13 +146,6 @@ def test_a_grid_of_a_continuous_range_and_more_random_cells_than_there_are_are_r
 )
 def test_what_cannot_be_a_variant_is_refused(variants, knobs, phrase):
     assert phrase in refusal(*knobs, variants=variants)[1]
-
-
-def test_large_values_are_not_multiplied_without_end():
-    prompts = [chr(65 + n) * 6000 for n in range(10)]
-    knobs = ("policy.system_prompt", prompts), ("sampling.group_size", "2..51")
-    variants = [GRPO | {"policy": {"chat_template": True, "system_prompt": "", "x": "y" * 9000}}]
-    assert "more than 4,194,304 bytes" in refusal(*knobs, variants=variants)[1]
 
 
 @pytest.mark.parametrize("path", ["seed", "name", "", "a..b", "a b", "__class__.x-y", "a." * 120 + "a"])

@@ -7,13 +7,10 @@ import random
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.testclient import TestClient
 
 from backend.http import bodies
-from backend.http.bodies import LargeBodies, is_large, json_size, parsed
-from backend.http.routing import Router
+from backend.http.bodies import LargeBodies, json_size, parsed
 from tests.api_client import HOST
 
 
@@ -64,19 +61,6 @@ def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, 
         with pytest.raises(HTTPException, match=phrase) as refused:
             parsed(body, encoding)
         assert refused.value.status_code == status
-
-
-def test_a_text_of_any_content_is_one_value():
-    text = '[{,"\\' * 300_000
-    assert parsed(json.dumps([text]).encode()) == [text]
-    assert parsed(b"[" * 800 + b"]" * 800)
-
-
-def test_what_is_large_is_known_before_it_is_unpacked():
-    assert not is_large(b" " * 100_000)
-    assert is_large(b" " * 100_001)
-    assert is_large(gzip.compress(b" " * 100_001), "gzip")
-    assert not is_large(gzip.compress(b" " * 100_000), "gzip")
 
 
 def test_the_bytes_of_bodies_that_arrive_are_bounded_for_a_role_and_for_a_writer():
@@ -151,27 +135,3 @@ def test_a_body_that_arrives_slowly_holds_up_no_other(client, monkeypatch):
             return fast_answer.status_code, (await uploading).status_code
 
     assert asyncio.run(story()) == (200, 200)
-
-
-def test_a_document_that_was_parsed_is_not_parsed_again():
-    router = Router(tags=["x"])
-
-    @router.post("/x")
-    def echo(body: dict[str, int]) -> dict[str, int]:
-        return body
-
-    app = FastAPI()
-    app.router.routes.extend(router.routes)
-
-    async def behind_the_gate(scope, receive, send):
-        if scope["type"] == "http":
-            scope["state"] = {"document": {"a": 1} if scope["query_string"] else ["no object"]}
-        await app(scope, receive, send)
-
-    client = TestClient(behind_the_gate)
-    assert client.post("/x?good", content=b"", headers={"Content-Type": "application/json"}).json() == {
-        "a": 1
-    }
-    refused = client.post("/x", content=b"", headers={"Content-Type": "application/json"})
-    assert refused.status_code == 422
-    assert refused.json()["detail"][0]["loc"] == ["body"]

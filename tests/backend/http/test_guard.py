@@ -3,7 +3,7 @@
 import pytest
 
 from backend.http.auth.tokens import cookie_name, login_link
-from tests.api_client import HOST, log_in, serving
+from tests.api_client import HOST, log_in
 from tests.gate import first_in_gate
 
 
@@ -12,11 +12,6 @@ def test_a_wrong_token_is_no_token(stranger):
         answer = stranger.get("/api/v1/runs", headers={"Authorization": authorization.encode()})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
-
-
-def test_the_token_opens_every_door(client):
-    assert client.get("/api/v1/runs").status_code == 200
-    assert client.get("/").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -40,14 +35,6 @@ def test_this_machines_own_names_are_known(client, host):
     assert client.get("/api/v1/runs", headers={"Host": host}).status_code == 200
 
 
-def test_further_names_come_from_the_settings(sqlite_url, settings):
-    served = settings.model_copy(update={"allowed_hosts": ("lab.example", "other.example:9000")})
-    expected = {"lab.example": 200, "lab.example:443": 200, "other.example:9000": 200, "other.example": 421}
-    with serving(served, sqlite_url) as client:
-        statuses = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
-    assert statuses == expected
-
-
 @pytest.mark.parametrize("method", first_in_gate(2, ["POST", "DELETE", "PATCH", "PUT"]))
 @pytest.mark.parametrize(
     ("headers", "is_let_in"),
@@ -68,10 +55,6 @@ def test_a_page_of_another_origin_changes_nothing(stranger, settings, method, he
     cookie = {"Cookie": f"{cookie_name(settings)}={log_in(stranger)}"}
     answer = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
     assert (answer.status_code == 403) is not is_let_in
-
-
-def test_a_script_with_the_token_needs_no_origin(client):
-    assert client.delete("/api/v1/runs/nobody").status_code == 404
 
 
 def test_the_link_becomes_a_cookie_and_leaves_the_address(stranger, settings):

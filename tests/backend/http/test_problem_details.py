@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from backend.http.problem_details import MEDIA_TYPE
-from tests.api_client import put_in_place_of, serving
+from tests.api_client import put_in_place_of
 from tests.gate import first_in_gate
 
 JSON = {"Content-Type": "application/json"}
@@ -79,22 +79,3 @@ def test_every_route_declares_its_errors(client):
 def test_a_secret_in_a_parameter_is_not_repeated(client):
     secret = "hf_" + "A" * 34
     assert secret not in client.get("/api/v1/runs", params={"limit": secret}).text
-
-
-def test_without_a_database_the_process_still_answers(settings, tmp_path):
-    with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
-        assert client.get("/healthz").status_code == 200
-        assert client.get("/api/v1/runs").status_code == 503
-        assert "missing/x.db cannot be opened" in client.get("/readyz").json()["detail"]
-        assert client.get("/api/v1/status").json()["database"]["state"] == "away"
-
-
-def test_of_very_many_mistakes_of_a_body_the_number_is_told(client):
-    def errors(count):
-        body = {"name": "x", "variants": [{"name": "a"}], **{f"f{n}": 1 for n in range(count)}}
-        answer = client.post("/api/v1/experiments", json=body)
-        assert answer.status_code == 422
-        return answer.json()["errors"]
-
-    assert len(errors(200)) == 200
-    assert [error["message"].partition(";")[0] for error in errors(201)] == ["has 201 mistakes"]

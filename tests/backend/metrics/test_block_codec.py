@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from backend.metrics.block_codec import (
     BlockDamaged,
-    content,
     decode,
-    decode_all,
     encode,
     encode_outline,
 )
@@ -33,11 +31,6 @@ def block(first, points):
     return first + np.cumsum(distances), np.array(bits, np.uint64).view(np.float64)
 
 
-def dense(values):
-    values = np.asarray(values, np.float64)
-    return len(encode(np.arange(len(values)), values)) / len(values)
-
-
 def test_steps_at_both_ends_of_32_bits_come_back():
     steps = np.array([-(2**31), -1, 2**31 - 2, 2**31 - 1])
     assert decode(encode(steps, np.ones(4))).steps.tolist() == steps.tolist()
@@ -49,30 +42,6 @@ def test_every_bit_of_every_value_comes_back(first, points):
     decoded = decode(encode(steps, values))
     assert decoded.steps.tolist() == steps.tolist()
     assert decoded.values.tobytes() == values.tobytes()
-
-
-@given(st.lists(st.tuples(BLOCKS, st.booleans()), min_size=1, max_size=5))
-def test_several_blocks_and_outlines_are_read_as_one(several):
-    pairs = [block(1_000 * number, points) for number, (points, _) in enumerate(several)]
-    ways = [encode_outline if is_outline else encode for _, is_outline in several]
-    limit = sum(len(steps) for steps, _ in pairs)
-    decoded = decode_all([content(codec(*pair)) for codec, pair in zip(ways, pairs, strict=True)], limit)
-    assert decoded.steps.tolist() == np.concatenate([steps for steps, _ in pairs]).tolist()
-    assert decoded.values.tobytes() == np.concatenate([values for _, values in pairs]).tobytes()
-    assert decoded.counts.tolist() == [len(steps) for steps, _ in pairs]
-
-
-def test_values_take_the_bytes_that_they_need():
-    noise = np.random.default_rng(0).normal(0, 1, 1024)
-    assert dense(noise) < 8.1
-    assert dense(noise.astype(np.float32)) < 4.6
-    assert dense(np.cumsum(np.full(1024, 8192.0))) < 1.5
-    assert dense(np.ones(1024)) < 0.1
-
-
-def test_steps_at_equal_distances_take_hardly_a_byte():
-    values = np.ones(1024)
-    assert len(encode(np.arange(0, 10_240, 10), values)) < 100
 
 
 def test_the_format_is_what_its_description_says():

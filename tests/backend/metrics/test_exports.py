@@ -5,28 +5,23 @@
 
 import asyncio
 import os
-import tracemalloc
 from collections.abc import Generator
 from typing import cast
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import text
 
 from backend.http import read_budget as budget
-from backend.http.auth.tokens import cookie_name
 from backend.http.read_budget import ReadBudget
-from backend.metrics import api, windows
+from backend.metrics import windows
 from backend.metrics.csv import csv_lines
 from backend.metrics.store import key_ids
 from backend.rollouts import reading as rollouts
-from backend.rollouts.reading import step_counts
-from backend.storage.models import Metric
-from tests.api_client import log_in, serving
+from tests.api_client import serving
 from tests.factories import MadeCompletion, make_group, make_run, stored_completions, write_metric
 
 POINTS = int(os.environ.get("GRPOLAB_POINTS", "60000"))
 NAMES = 20
-MEGABYTE = 1_000_000
 
 
 @pytest.fixture
@@ -49,29 +44,6 @@ def long_run(database):
         for key in keys.values():
             session.execute(text(insert), {"run": run.id, "key": key, "steps": steps})
     return run
-
-
-@pytest.mark.nightly
-def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_POINTS", min(windows.WINDOW_POINTS, POINTS // 20))
-    next(
-        csv_lines(database.sessions, long_run.id, all_attempts=False)
-    )  # what is imported and remembered once
-    tracemalloc.start()
-    size = lines = 0
-    for piece in csv_lines(database.sessions, long_run.id, all_attempts=False):
-        size, lines = size + len(piece), lines + piece.count("\n")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {peak:,} bytes of memory")
-    assert lines == POINTS // NAMES + 1
-    assert peak < max(3 * MEGABYTE, 400 * windows.WINDOW_POINTS)
-
-
-def test_an_export_is_the_same_however_it_is_cut(database, long_run, monkeypatch):
-    export = "".join(csv_lines(database.sessions, long_run.id, all_attempts=True))
-    monkeypatch.setattr(windows, "WINDOW_POINTS", 999)
-    assert "".join(csv_lines(database.sessions, long_run.id, all_attempts=True)) == export
 
 
 def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monkeypatch):
@@ -100,21 +72,6 @@ def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
     next(lines), next(lines)
     cast("Generator[str]", lines).close()
     assert len(looked) == 1
-
-
-def test_steps_with_rollouts_are_listed_in_pieces(database, settings, monkeypatch):
-    monkeypatch.setattr(rollouts, "STEPS_AT_ONCE", 3)
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        for step in range(1, 9):
-            make_group(session, run, step=step, kind="train")
-        make_group(session, run, step=4, kind="eval")
-    counts = list(step_counts(database.sessions, run.id))
-    assert [(row["step"], row["kind"]) for row in counts] == [
-        *((step, "train") for step in range(1, 4)), (4, "eval"), *((step, "train") for step in range(4, 9))
-    ]  # fmt: skip
-    with serving(settings, database.url) as client:
-        assert client.get(f"/api/v1/rollouts/steps?run={run.id}").json() == {"items": counts, "next": None}
 
 
 def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypatch):
@@ -205,22 +162,6 @@ def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
     asyncio.run(story())
 
 
-def test_computing_a_step_again_takes_a_place_and_a_launch_takes_none(monkeypatch):
-    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.01)
-
-    async def story():
-        slow = Slow()
-        app = ReadBudget(slow, most=1)
-        first = asyncio.ensure_future(ask(app, "/api/v1/rollouts/what-if", method="POST"))
-        await asyncio.sleep(0)
-        assert await ask(app, "/api/v1/rollouts") == 429
-        slow.may_end.set()
-        assert await ask(app, "/api/v1/series", method="POST") == 200
-        assert await first == 200
-
-    asyncio.run(story())
-
-
 def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
     async def failing(scope, receive, send):
         raise RuntimeError
@@ -239,31 +180,3 @@ def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
         assert await ask(app, "/api/v1/series") == 200
 
     asyncio.run(story())
-
-
-def test_the_budget_stands_between_the_gate_and_the_routes(sqlite_url, settings):
-    with serving(settings.model_copy(update={"reads_per_token": 1}), sqlite_url, token="") as client:
-        cookie = {"Cookie": f"{cookie_name(settings)}={log_in(client)}"}
-        answers = [client.get("/api/v1/series?runs=x&metrics=loss/total", headers=cookie) for _ in range(3)]
-    assert {answer.status_code for answer in answers} <= {200, 422}
-
-
-def test_the_csv_is_sent_in_pieces(database, settings, long_run):
-    with serving(settings, database.url) as client:
-        answer = client.get(f"/api/v1/runs/{long_run.id}/metrics.csv")
-    with database.sessions() as session:
-        rows = session.scalar(select(func.count()).select_from(Metric))
-    assert answer.text.count("\n") == rows // NAMES + 1
-    assert "content-length" not in answer.headers
-
-
-def test_curves_wait_for_those_of_others_but_not_for_ever(settings, database, monkeypatch):
-    monkeypatch.setattr(api, "TURN_SECONDS", 0.05)
-    with database.sessions.begin() as session:
-        run = make_run(session)
-        write_metric(session, run, "loss/total", {1: 0.5})
-    with serving(settings, database.url) as client:
-        with api._turn:
-            answer = client.get(f"/api/v1/series?runs={run.id}&metrics=loss/total").json()
-        assert answer["series"][0]["values"] == [0.5]
-        assert not api._turn.locked()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.metrics.grouping import flattened, groups_of
+from backend.metrics.grouping import groups_of
 
 
 def run_of(
@@ -32,34 +32,10 @@ def test_several_fields_make_a_group_of_each_combination():
     assert grouped(configs, "config.lr", "config.g") == {"lr 1, g 4": ["a", "b"], "lr 1, g 8": ["c"]}
 
 
-def test_a_union_is_named_by_its_type_and_a_reward_by_its_name():
-    configs = {
-        "a": {"kl": {"type": "k3", "beta": 1}, "rewards": [{"entry_point": "x:y", "weight": 1}]},
-        "b": {"kl": {"type": "k1"}, "rewards": [{"entry_point": "x:y", "weight": 2}]},
-    }
-    assert grouped(configs, "config.kl") == {"k3": ["a"], "k1": ["b"]}
-    assert grouped(configs, "config.rewards.x:y.weight") == {"1": ["a"], "2": ["b"]}
-
-
-def test_tags_are_compared_as_sets_and_a_text_is_not_a_number():
-    runs = [run_of("a", tags=["x", "y"]), run_of("b", tags=["y", "x"]), run_of("c")]
-    assert groups_of(runs, {}, ["tag"]) == {"x + y": ["a", "b"], "no tag": ["c"]}
-    assert list(grouped({"a": {"v": "8"}, "b": {"v": 8}}, "config.v").values()) == [["a"], ["b"]]
-
-
 def test_all_but_the_seed_joins_variants_of_one_config():
     runs = [run_of("a"), run_of("b", variant="other"), run_of("c", digest="bbbbbb")]
     assert list(groups_of(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
     assert list(groups_of(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
-
-
-def test_trials_of_one_run_that_share_all_their_names_are_a_group_each():
-    runs = [
-        run_of(f"{digest}{seed}", variant="remedy", digest=digest * 6, parent="p", step=50)
-        for digest in "xyz"
-        for seed in range(2)
-    ]
-    assert list(groups_of(runs, {}, ["variant"]).values()) == [["x0", "x1"], ["y0", "y1"], ["z0", "z1"]]
 
 
 def test_a_variant_named_as_another_group_takes_no_run_from_it():
@@ -96,11 +72,3 @@ def test_each_run_is_in_one_group_with_those_that_agree_in_all_keys(configs, key
                 repr(first.get(key[-1], "absent!")) == repr(second.get(key[-1], "absent!")) for key in keys
             )
             assert (where[first_name] == where[two]) == agree
-
-
-def test_leaves_of_a_config_have_dotted_paths():
-    config = {"a": {"b": 1, "e": {}}, "l": [1, 2], "r": [{"name": "n", "w": 1}, {"name": "n", "w": 2}]}
-    assert dict(flattened(config)) == {
-        "a.b": 1, "a.e": {}, "l": [1, 2], "r": ["n", "n 2"],
-        "r.n.name": "n", "r.n.w": 1, "r.n 2.name": "n", "r.n 2.w": 2,
-    }  # fmt: skip

@@ -66,12 +66,6 @@ def test_each_band_has_its_width(spread, half):
     assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
 
 
-def test_runs_with_other_steps_do_not_change_the_mean_where_they_have_no_point():
-    alone = average([curve([1.0, 2.0])], "", T_975).mean.values
-    joined = average([curve([1.0, 2.0]), curve([9.0], first=7)], "", T_975).mean.values
-    assert joined[:2].tolist() == alone.tolist()
-
-
 def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_points():
     rng = np.random.default_rng(0)
     fast = timed(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
@@ -93,32 +87,6 @@ def test_a_run_does_not_count_beside_a_value_that_is_not_finite():
     assert at[1.5] == (3, 1)
     assert at[2.5] == (3, 1)
     assert at[3.0] == (2, 2)
-
-
-def test_a_mean_says_where_no_run_has_a_value():
-    shown = drawn([timed([0, 1, 2], [1, NAN, 1]), timed([0, 1], [3, INF])])
-    assert [(gap["x"], gap["value"]) for gap in shown["gaps"]] == [(1.0, "NaN")]
-    assert [point["value"] for point in shown["non_finite"]] == ["NaN", "Infinity"]
-    assert shown["n"].tolist() == [2, 1]
-
-
-def test_steps_that_took_no_token_keep_their_values():
-    flat = timed([0, 10, 10, 10, 20], [0, 1, 99, 1, 0])
-    band = average([flat, timed([0, 5, 20], [0, 0, 0])], "minmax", T_975)
-    assert band.high.max() == 99
-    assert (np.diff(band.mean.x) > 0).all()
-
-
-def test_a_zoom_changes_no_mean():
-    rng = np.random.default_rng(1)
-    curves = [timed(np.cumsum(rng.uniform(0.5, 2, 400)), rng.normal(size=400)) for _ in range(3)]
-    full = drawn(curves, max_points=5_000)
-    zoomed = drawn(curves, max_points=5_000, x_min=100.0, x_max=200.0)
-    value_at = dict(zip(full["x"].tolist(), full["values"].tolist(), strict=True))
-    assert len(zoomed["x"])
-    assert all(
-        value_at[x] == value for x, value in zip(zoomed["x"].tolist(), zoomed["values"].tolist(), strict=True)
-    )
 
 
 RUNS = st.lists(

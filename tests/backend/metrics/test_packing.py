@@ -2,9 +2,7 @@
 
 import contextlib
 import itertools
-import json
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,19 +51,6 @@ def test_every_group_of_tokens_comes_back(completions):
         assert np.array_equal(before.arrays["logprob"], after.arrays["logprob"])
 
 
-def test_an_array_may_be_there_for_some_completions_only():
-    plain = Tokens(["a"], np.array([1], np.int32))
-    trained = Tokens(["b", "c"], np.array([2, 3], np.int32), {"ratio": np.array([1.0, np.nan], np.float32)})
-    first, second = unpack_tokens(pack_tokens([plain, trained]))
-    assert first.arrays == {}
-    assert np.array_equal(second.arrays["ratio"], [1.0, np.nan], equal_nan=True)
-
-
-def test_an_array_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"'logprob' has shape \(2,\) for 1 tokens"):
-        pack_tokens([Tokens(["a"], np.array([1], np.int32), {"logprob": np.zeros(2, np.float32)})])
-
-
 @pytest.mark.parametrize(
     ("document", "path"),
     [
@@ -79,32 +64,6 @@ def test_what_no_database_holds_is_found_with_its_path(document, path):
     problem = unstorable(document)
     assert problem is not None
     assert problem[0] == path
-
-
-def test_very_deep_documents_are_refused_and_others_pass():
-    deep: list[Any] = []
-    for _ in range(60):
-        deep = [deep]
-    problem = unstorable(deep)
-    assert problem is not None
-    assert "deeper" in problem[1]
-    assert unstorable({"a": [1, 2.5, None, True, "é"]}) is None
-
-
-def test_tokens_of_the_first_version_are_read_and_those_of_a_later_one_refused():
-    values = np.array([-0.1, -2.5], "<f4")
-    raw = [b"ab", np.array([1, 2], "<i4").tobytes(), values.tobytes()]
-    head = {"lengths": [2], "strings": [1, 1], "arrays": {"ratio": [0]}}
-    [unpacked] = unpack_tokens(frame(head, *raw))
-    assert np.array_equal(unpacked.arrays["ratio"], values)
-    assert np.array_equal(unpack_arrays(frame(head, *raw))[0]["ratio"], values)
-    with pytest.raises(ValueError, match="packed in version 4; this program reads 3"):
-        unpack_tokens(frame(head | {"version": 4}, *raw))
-
-
-def frame(header, *parts):
-    head = json.dumps(header).encode()
-    return zstandard.ZstdCompressor().compress(b"".join([len(head).to_bytes(4, "little"), head, *parts]))
 
 
 FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300)

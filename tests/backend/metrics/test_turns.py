@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.rollouts.turns import blocks, observed, read_turns
+from backend.rollouts.turns import blocks, read_turns
 
 TURN = {
     "tool": "calculator",
@@ -28,11 +28,6 @@ def test_the_blocks_of_a_text_are_the_text():
     ]
     assert parts("[c]", [TURN | {"call": [0, 3], "observation": [3, 3]}]) == [("call", "[c]")]
     assert parts("ab", []) == []
-
-
-def test_tokens_of_observations_are_marked():
-    assert observed([TURN], 8) == [0, 0, 0, 0, 1, 1, 0, 0]
-    assert observed([TURN], 5) == [0, 0, 0, 0, 1]
 
 
 def test_a_turn_comes_back_out_of_an_archive():

@@ -59,24 +59,10 @@ def test_a_model_that_brings_code_is_refused(settings, model, config):
     assert "never run" in reason(settings)
 
 
-def test_a_hub_name_needs_the_hub(settings):
-    assert "HF_ONLINE" in reason(settings, "owner/model")
-    online = settings.model_copy(update={"hf_online": True})
-    assert "expected a commit of the hub" in reason(online, "owner/model")
-    assert policy_errors(PolicyConfig(name="owner/model", revision="0" * 40), online) == []
-
-
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "processor_config.json"])
 def test_code_hidden_in_another_file_is_refused(settings, model, name):
     (model / name).write_text('{"a": [{"b": {"auto_map": {"AutoTokenizer": ["x.y", null]}}}]}')
     assert f"its {name} requires custom code" in reason(settings)
-
-
-@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
-def test_a_deep_config_is_refused_and_the_others_are_still_offered(settings, model, name):
-    (model / name).write_text('{"a": ' + "[" * 900 + "]" * 900 + "}")
-    assert "config.json" in reason(settings)
-    assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
 
 @pytest.mark.parametrize("targets", [7, True, {"a": 1}, "(", ["q_proj", None, 2]])
@@ -104,21 +90,6 @@ def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):
     assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
 
-def test_a_broken_line_of_a_file_is_named(settings):
-    settings.datasets_dir.mkdir(parents=True)
-    (settings.datasets_dir / "bad.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n{"prompt": "x"}\n')
-    with pytest.raises(InvalidConfig, match="line 2"):
-        runnable(settings, {"problems": [{"name": "file", "path": "bad.jsonl"}]})
-
-
-def test_a_good_file_is_pinned_by_its_content(settings):
-    settings.datasets_dir.mkdir(parents=True)
-    rows = [json.dumps({"prompt": f"{n}+1=?", "answer": str(n + 1)}) for n in range(50)]
-    (settings.datasets_dir / "good.jsonl").write_text("\n".join(rows))
-    config = runnable(settings, {"problems": [{"name": "file", "path": "good.jsonl"}]})
-    assert len(config.problems[0].sha256) == 64
-
-
 @pytest.mark.parametrize(
     "text", ["hf_" + "a" * 34, "x sk-" + "b" * 24, "postgresql://me:pw@host/db", "https://a:b@c"]
 )
@@ -126,10 +97,6 @@ def test_what_looks_like_a_secret_is_found_and_not_repeated(text):
     (error,) = secret_errors({"a": [{"b": text}]})
     assert error.path == "a.0.b"
     assert text not in error.message
-
-
-def test_ordinary_texts_are_no_secrets():
-    assert list(secret_errors({"name": "owner/model", "note": "see https://arxiv.org/abs/1", "n": 1})) == []
 
 
 def test_previewed_sums_are_the_ones_the_worker_trains_on():
@@ -158,17 +125,6 @@ def test_the_profile_of_an_offer_is_accepted_as_it_is(settings, model, context, 
 
 def without_policy(profile):
     return {key: value for key, value in profile.items() if key != "policy"}
-
-
-def test_what_the_user_writes_is_not_cut_to_the_context(settings, model):
-    (model / "config.json").write_text('{"model_type": "qwen3", "max_position_embeddings": 512}')
-    with pytest.raises(InvalidConfig, match="the context of mine is 512 tokens"):
-        runnable(settings, {"policy": {"name": "mine"}, "sampling": {"max_new_tokens": 512}})
-
-
-def test_every_profile_on_offer_is_accepted_as_it_is(settings, model):
-    for offer in policy_offers(settings):
-        assert runnable(settings, {"policy": {"name": offer.name}}).policy.name == offer.name
 
 
 def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_log_probabilities(settings):

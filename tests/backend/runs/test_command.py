@@ -1,7 +1,5 @@
 """The command `runs`."""
 
-import json
-
 import pytest
 
 from backend.runs.command import HEAD
@@ -37,12 +35,6 @@ def test_runs_of_a_query_are_listed_with_their_number(listed):
     assert total == "1 of 1 run"
     assert listed("--limit", "1", "--sort", "name")[1][-1] == "1 of 2 runs"
     assert listed("--trash")[1][-1] == "0 of 0 runs"
-
-
-def test_runs_are_listed_as_json(listed):
-    code, lines, _ = listed("--json", "--limit", "0")
-    assert code == 0
-    assert {json.loads(line)["name"] for line in lines} == {"calm\x1b[31m", "brave"}
 
 
 def test_a_caret_stands_below_the_place_of_an_error(listed):

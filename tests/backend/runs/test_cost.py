@@ -42,10 +42,6 @@ def test_judges_are_part_of_the_money_of_each_attempt():
     assert cost["judges"] == pytest.approx({"EUR": 0.75})
 
 
-def test_a_clock_that_went_back_costs_nothing():
-    assert cost_of([attempt(100, 50, price=1.0, currency="USD")], now=0)["money"] == {"USD": 0}
-
-
 def test_a_run_shows_the_price_of_its_slot(database):
     with database.sessions.begin() as session:
         run = make_run(session)

@@ -84,13 +84,6 @@ def test_checkpoints_beyond_the_last_step_are_proof_and_are_named(lab, database)
         assert age(lab, session).level == "warn"
 
 
-def test_another_database_has_a_mark_of_its_own(lab, settings, database):
-    happen(database, 3)
-    go_back(lab, database, 20)
-    with database.sessions() as session:
-        assert find_older(settings, session) is None
-
-
 def test_the_reconciler_raises_the_mark(lab, database):
     happen(database, 3)
     Reconciler(lab, database.sessions).run_once()
@@ -126,11 +119,3 @@ def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
         clock = lambda days=days: directory.stat().st_mtime + days * 86400  # noqa: E731
         list(Strays(lab, database.sessions, clock=clock).sweep())
     assert directory.exists()
-
-
-def test_a_mark_that_cannot_be_read_is_no_mark(lab, database):
-    mark_file(lab).write_text("{")
-    assert read_mark(lab) is None
-    with database.sessions() as session:
-        raise_mark(lab, session)
-    assert read_mark(lab) is not None

@@ -1,26 +1,17 @@
 """Files in the runs' directory that no run owns, and files that are missing there."""
 
-import os
 import time
 
 import pytest
 from sqlalchemy import select, update
 
 from backend.runs import strays as strays_module
-from backend.runs.strays import AGE_SECONDS, Strays
-from backend.service.maintenance.reconciler import Reconciler
-from backend.storage.engine import new_id, open_engine, open_sessions
+from backend.runs.strays import Strays
+from backend.storage.engine import new_id
 from backend.storage.models import Checkpoint, Event, Run
 from tests.factories import make_run
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def sessions(sqlite_url):
-    engine = open_engine(sqlite_url)
-    yield open_sessions(engine)
-    engine.dispose()
 
 
 class Installation:
@@ -80,29 +71,6 @@ def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, 
     lab.sweep(hours=25)
     assert checkpoint.exists()
     assert lab.events() == []
-
-
-def test_what_was_there_long_before_it_was_noticed_stays_for_a_day(lab):
-    lab.add_run()
-    old = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
-    for path in (old, *old.iterdir(), old.parent):
-        os.utime(path, (1e9, 1e9))
-    lab.sweep()
-    assert old.exists()
-    lab.sweep(hours=25)
-    assert not old.exists()
-
-
-def test_what_is_still_written_to_stays(lab):
-    lab.add_run()
-    stray = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
-    lab.sweep()
-    lab.now += AGE_SECONDS
-    os.utime(stray / "model.safetensors", (lab.now, lab.now))
-    lab.sweep(hours=23)
-    assert stray.exists()
-    lab.sweep(hours=2)
-    assert not stray.exists()
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
@@ -170,13 +138,6 @@ def test_links_and_what_no_run_of_this_database_can_be_are_left_alone(lab, tmp_p
     assert (runs / run_id / "s000006-a1").is_symlink()
 
 
-def test_a_database_without_runs_owns_no_directory(lab):
-    stray = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
-    lab.sweep()
-    lab.sweep(hours=25)
-    assert stray.exists()
-
-
 def test_a_checkpoint_whose_files_are_gone_is_told_once(lab):
     run_id = lab.add_run()
     lab.add_checkpoint(run_id, "s000003-a1")
@@ -198,23 +159,3 @@ def test_a_disk_that_is_not_there_is_not_told_checkpoint_by_checkpoint(lab):
     (lab.settings.state / "runs").rmdir()
     lab.sweep()
     assert lab.events() == []
-
-
-def test_the_reconciler_looks_after_a_minute_and_then_every_hour(lab, monkeypatch):
-    run_id = lab.add_run()
-    gone = lab.add_checkpoint(run_id, "s000003-a1")
-    (gone / "manifest.json").unlink()
-    reconciler = Reconciler(lab.settings, lab.sessions)
-    reconciler.run_once()
-    assert lab.events() == []
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
-    for _ in range(2):
-        reconciler.run_once()
-    assert len(lab.events()) == 1
-    with lab.sessions.begin() as session:
-        session.execute(update(Event).values(message="an hour ago"))
-    for minutes, expected in ((50, 1), (62, 2)):
-        monkeypatch.setattr(time, "monotonic", lambda: now + 60 * minutes)  # noqa: B023
-        reconciler.run_once()
-        assert len(lab.events()) == expected

@@ -1,11 +1,7 @@
 """Runs on several devices: what a worker claims, in which order, and what its attempts cost."""
 
-import pytest
-
-from backend.config.merge import resolve
 from backend.runs import lifecycle
 from backend.runs.cost import cost_of
-from backend.runs.rows import run_row
 from backend.storage.models import Attempt, Run
 from tests.factories import make_run
 
@@ -19,10 +15,6 @@ def queue(database, *widths):
     """Runs that wait, the first one longest."""
     with database.sessions.begin() as session:
         return [make_run(session, devices=width, queued_at=at).id for at, width in enumerate(widths)]
-
-
-def test_the_row_of_a_run_says_how_many_devices_it_needs():
-    assert run_row("r", "v", resolve({"resources": {"devices": 4}}))["devices"] == 4
 
 
 def test_a_worker_passes_over_runs_that_it_could_never_hold(database):
@@ -60,8 +52,3 @@ def test_an_attempt_notes_its_devices_and_costs_as_many_slots(database):
         "money": {"EUR": 6.0},
         "judges": {},
     }
-
-
-def test_processes_in_one_slot_of_a_cpu_cost_one_slot():
-    cpus = Attempt(started_at=0, ended_at=3600, device="cpu", devices=4, slot_price=3.0, currency="EUR")
-    assert cost_of([cpus], now=0)["money"] == pytest.approx({"EUR": 3.0})

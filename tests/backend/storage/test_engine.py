@@ -6,17 +6,10 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import select, text
 
-from backend.storage.engine import db_now
 from backend.storage.models import Experiment
 from tests.api_client import put_in_place_of, serving
 
 pytestmark = pytest.mark.both_databases
-
-
-def test_the_databases_clock_is_utc_and_moves(database):
-    with database.sessions() as session:
-        first, second = (session.execute(select(db_now())).scalar_one() for _ in range(2))
-    assert second >= first > 1.7e9
 
 
 def test_an_uncommitted_row_is_not_there_for_others(database):
@@ -26,12 +19,6 @@ def test_an_uncommitted_row_is_not_there_for_others(database):
         session.rollback()
     with database.sessions() as session:
         assert session.scalars(select(Experiment)).all() == []
-
-
-def test_each_test_gets_an_empty_database(session):
-    session.add(Experiment(name="mine", request={}, request_hash=""))
-    session.commit()
-    assert session.execute(text("select count(*) from experiment")).scalar_one() == 1
 
 
 def test_postgres_ends_what_takes_the_service_too_long(postgres_url, settings):

@@ -10,7 +10,6 @@ from safetensors import SafetensorError
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from backend.base.text import size_text
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.faults import database_fault, disk_fault
 from tests.disks import small_disk
@@ -88,11 +87,6 @@ def test_a_disk_is_told_from_what_an_error_says(error, kind, tmp_path):
     assert str(tmp_path) in fault.sentence
 
 
-def test_a_missing_file_says_nothing_about_the_disk(tmp_path):
-    assert disk_fault(FileNotFoundError(errno.ENOENT, "No such file"), tmp_path) is None
-    assert disk_fault(PermissionError(errno.EACCES, "Permission denied"), tmp_path) is None
-
-
 def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tmp_path):
     with small_disk(tmp_path / "disk", megabytes=2) as disk:
         url = f"sqlite:///{disk}/lab.db"
@@ -118,18 +112,3 @@ def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tm
         with pytest.raises(SQLAlchemyError) as caught:
             write()
         assert database_fault(caught.value, url).kind == "read_only"
-
-
-@pytest.mark.parametrize(
-    ("count", "written"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1_000, "1.0 kB"),
-        (34_200_000, "34 MB"),
-        (1.2e9, "1.2 GB"),
-        (5e16, "50000 TB"),
-    ],
-)
-def test_a_number_of_bytes_in_words(count, written):
-    assert size_text(count) == written

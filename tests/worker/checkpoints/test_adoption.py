@@ -8,27 +8,27 @@ from sqlalchemy import delete, select, update
 
 from backend.config.merge import resolve
 from backend.storage.models import Checkpoint, Event, Metric, Run
-from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train  # noqa: F401 - fixtures
+from tests.trained_runs import SMALL, series
 
 CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
 NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 
 
 @pytest.fixture
-def saved(queued, train, sessions, settings):  # noqa: F811
+def saved(queued, train, sessions, settings):
     """A run that was asked to end after three of its four steps; its id and directory."""
     run_id = queued(CONFIG)
     train(run_id, CONFIG, stop_after=3)
     return run_id, settings.artifacts_of(run_id)
 
 
-def forget(sessions, run_id, *, steps):  # noqa: F811
+def forget(sessions, run_id, *, steps):
     """As a database that lost its newest transactions: rows of these steps are gone."""
     with sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step.in_(steps)))
 
 
-def go_back(sessions, run_id, *, step):  # noqa: F811
+def go_back(sessions, run_id, *, step):
     """As a database that knows the run up to a step only."""
     with sessions.begin() as session:
         session.execute(delete(Metric).where(Metric.run_id == run_id, Metric.step > step))
@@ -36,25 +36,25 @@ def go_back(sessions, run_id, *, step):  # noqa: F811
         session.execute(update(Run).where(Run.id == run_id).values(last_step=step))
 
 
-def messages(sessions, run_id):  # noqa: F811
+def messages(sessions, run_id):
     query = select(Event.message).where(Event.run_id == run_id, Event.kind == "checkpoint")
     with sessions() as session:
         return list(session.scalars(query.order_by(Event.id)))
 
 
-def rows(sessions, run_id):  # noqa: F811
+def rows(sessions, run_id):
     query = select(Checkpoint.path).where(Checkpoint.run_id == run_id).order_by(Checkpoint.path)
     with sessions() as session:
         return list(session.scalars(query))
 
 
-def straight(sessions, queued, train):  # noqa: F811
+def straight(sessions, queued, train):
     run_id = queued(CONFIG)
     train(run_id, CONFIG)
     return series(sessions, run_id)
 
 
-def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, saved):  # noqa: F811
+def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, saved):
     run_id, root = saved
     assert [path.name for path in sorted(root.iterdir())][-2:] == NAMES[1:3]
     forget(sessions, run_id, steps=(1, 2, 3))
@@ -66,7 +66,7 @@ def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, s
 
 
 @pytest.mark.nightly
-def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, saved):  # noqa: F811
+def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, saved):
     run_id, root = saved
     go_back(sessions, run_id, step=2)
     assert train(run_id, CONFIG).status == "finished"
@@ -77,7 +77,7 @@ def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(session
 
 
 @pytest.mark.nightly
-def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, saved):  # noqa: F811
+def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, saved):
     run_id, root = saved
     ahead = root / NAMES[3]
     go_back(sessions, run_id, step=2)
@@ -91,22 +91,11 @@ def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessio
     assert not ahead.exists()
 
 
-@pytest.mark.nightly
-def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessions, train, saved):  # noqa: F811
-    run_id, root = saved
-    go_back(sessions, run_id, step=1)
-    shutil.rmtree(root / NAMES[1])
-    assert rows(sessions, run_id) in ([], [NAMES[0]])
-    assert train(run_id, CONFIG).status == "finished"
-    (told,) = [message for message in messages(sessions, run_id) if message.startswith("adopted")]
-    assert told.endswith("metrics and rollouts of the steps 2 to 3 are lost")
-
-
 @pytest.mark.parametrize(
     "change",
     ["run", *(pytest.param(change, marks=pytest.mark.nightly) for change in ("config", "origin", "none"))],
 )
-def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, saved, change):  # noqa: F811
+def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, saved, change):
     run_id, root = saved
     for name in NAMES[:3]:
         if (root / name).exists():
@@ -129,7 +118,7 @@ def _forge(path, change):
     path.write_text(json.dumps(state))
 
 
-def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved):  # noqa: F811
+def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved):
     run_id, root = saved
     forget(sessions, run_id, steps=(3,))
     with (root / NAMES[2] / "model.safetensors").open("r+b") as file:
@@ -143,7 +132,7 @@ def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, saved): 
 
 
 @pytest.mark.nightly
-def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, saved):  # noqa: F811
+def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, saved):
     run_id, root = saved
     forget(sessions, run_id, steps=(1, 2, 3))
     for name in NAMES[1:3]:

@@ -17,7 +17,6 @@ from worker.checkpoints.files import (
     checkpoints,
     load_checkpoint,
     load_weights,
-    remove_checkpoint,
     remove_drafts,
     save_checkpoint,
     verify_checkpoint,
@@ -30,7 +29,7 @@ from worker.problems.sums import Sums
 from worker.rollout.sampler import Decoding, Sampler
 from worker.state import Stateful
 from worker.training.learner import Baseline
-from worker.training.randomness import Randomness, seed_generators
+from worker.training.randomness import Randomness
 
 
 class Run:
@@ -112,23 +111,6 @@ def test_a_checkpoint_is_a_directory_that_from_pretrained_opens(tmp_path):
     assert AutoTokenizer.from_pretrained(directory).encode("1+1") == run.policy.tokenizer.encode("1+1")
 
 
-def test_the_state_comes_back_as_it_was(tmp_path):
-    run = Run()
-    run.train(1)
-    run.baseline.average = 0.25
-    run.save(tmp_path / "a")
-    restored = Run().load(tmp_path / "a")
-    assert (restored.step, restored.baseline.average) == (1, 0.25)
-
-
-def test_a_checkpoint_with_other_state_than_the_run_has_is_refused(tmp_path):
-    directory = Run().save(tmp_path / "a")
-    other_run = Run()
-    other_run.parts["critic"] = other_run.parts.pop("baseline")
-    with pytest.raises(BadCheckpoint, match="holds other state than the run has: baseline, critic"):
-        other_run.load(directory)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -174,27 +156,6 @@ def test_half_a_checkpoint_never_counts(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-000001", "checkpoint-000002"]
 
 
-def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path):
-    run = Run()
-    run.save(tmp_path / "a")
-    run.train(1)
-    run.save(tmp_path / "a")
-    assert Run().load(tmp_path / "a").step == 1
-    remove_checkpoint(tmp_path / "a")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_weights_of_another_shape_are_refused(tmp_path):
-    run = Run()
-    directory = run.save(tmp_path / "a")
-    other_run = Run()
-    other_run.policy.model.model.norm.weight = torch.nn.Parameter(torch.ones(64))
-    with pytest.raises(
-        BadCheckpoint, match=r"model\.norm\.weight has shape \[128\], the policy expects \[64\]"
-    ):
-        other_run.load(directory)
-
-
 def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
     """Its files name single experts where the model holds them joined."""
     tiny = load_policy(PolicyConfig(), Settings())
@@ -238,16 +199,6 @@ def test_all_random_number_generators_are_restored():
     first = draw()
     randomness.restore({}, states)
     assert draw() == first
-
-
-def test_a_seed_begins_every_generator_whatever_was_drawn_before():
-    randomness, states = Randomness({}), []
-    for draws in (0, 3):
-        for _ in range(draws):
-            random.random(), np.random.random(), torch.rand(1)  # noqa: NPY002 - as libraries do
-        seed_generators(7)
-        states.append(randomness.tensors())
-    assert all(torch.equal(states[0][name], states[1][name]) for name in ("python", "numpy", "torch"))
 
 
 def test_nothing_in_a_checkpoint_is_pickled(tmp_path):

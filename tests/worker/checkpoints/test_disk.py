@@ -1,13 +1,12 @@
-"""Full, read-only, faulty and slow disks under a real training run.
+"""Full, read-only and faulty disks under a real training run.
 
-Space and read-only mounts are real (a tmpfs of the test's own). No disk here reports EIO or a full quota, or
-needs seconds for a flush: these are put into the calls of the product itself.
+Space and read-only mounts are real (a tmpfs of the test's own). No disk here reports EIO or a full quota:
+these are put into the calls of the product itself.
 """
 
 import errno
 import os
 import threading
-import time
 
 import pytest
 from sqlalchemy import select, text
@@ -21,8 +20,8 @@ from backend.storage.migrate import upgrade
 from backend.storage.models import Event, Run
 from tests.api_client import serving
 from tests.disks import fill, remounted_read_only, small_disk
+from tests.trained_runs import SMALL, series
 from tests.waiting import wait_for
-from tests.worker.training.test_trainer import SMALL, queued, series, sessions, straight, train  # noqa: F401 - fixtures
 from worker.checkpoints.files import remove_drafts
 from worker.train import Assignment, train_run
 
@@ -37,7 +36,7 @@ def state(settings, state_dir, monkeypatch):
         yield disk
 
 
-def attempt(sessions, run_id):  # noqa: F811
+def attempt(sessions, run_id):
     """One attempt at the run, as a trainer process makes it; the run afterwards."""
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "worker", "host")
@@ -48,18 +47,18 @@ def attempt(sessions, run_id):  # noqa: F811
         return session.get_one(Run, run_id)
 
 
-def resume(sessions, run_id):  # noqa: F811
+def resume(sessions, run_id):
     with sessions.begin() as session:
         lifecycle.resume_run(session, run_id)
     return attempt(sessions, run_id)
 
 
 @pytest.fixture
-def run_id(straight, queued):  # noqa: F811
+def run_id(straight, queued):
     return queued(resolve(SMALL))
 
 
-def paused_then_resumed(sessions, run_id, state, straight, mend):  # noqa: F811
+def paused_then_resumed(sessions, run_id, state, straight, mend):
     """Its reason while it could not save; it must leave nothing behind and end as if nothing had been."""
     run = attempt(sessions, run_id)
     assert run.status == "paused"
@@ -73,14 +72,14 @@ def paused_then_resumed(sessions, run_id, state, straight, mend):  # noqa: F811
 
 
 @pytest.mark.nightly
-def test_a_run_is_paused_before_a_checkpoint_that_does_not_fit(sessions, run_id, state, straight):  # noqa: F811
+def test_a_run_is_paused_before_a_checkpoint_that_does_not_fit(sessions, run_id, state, straight):
     filler = fill(state, leave=15_000_000)
     reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
     assert reason.startswith("disk: 15 MB free on the disk of ")
     assert f"{state}/runs/{run_id}; a checkpoint needs 11 MB and 8.0 MB stay free" in reason
 
 
-def test_a_disk_that_fills_while_a_checkpoint_is_written(sessions, run_id, state, straight, monkeypatch):  # noqa: F811
+def test_a_disk_that_fills_while_a_checkpoint_is_written(sessions, run_id, state, straight, monkeypatch):
     monkeypatch.setattr(worker.checkpoints.disk, "RESERVE_BYTES", -10_000_000)
     filler = fill(state, leave=5_000_000)
     reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
@@ -89,7 +88,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written(sessions, run_id, state
 
 
 @pytest.mark.nightly
-def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F811
+def test_a_disk_that_is_read_only(sessions, run_id, state, straight):
     with remounted_read_only(state) as mend:
         reason = paused_then_resumed(sessions, run_id, state, straight, mend)
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
@@ -99,7 +98,7 @@ def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F
 @pytest.mark.parametrize(
     ("number", "phrase"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
 )
-def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, phrase):  # noqa: F811
+def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, phrase):
     def faulty(_descriptor):
         raise OSError(number, os.strerror(number))
 
@@ -110,31 +109,7 @@ def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeyp
 
 
 @pytest.mark.nightly
-def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monkeypatch):  # noqa: F811
-    fsync, flushes, under_way = os.fsync, [], []
-    at_once = 0
-
-    def slow(descriptor):
-        nonlocal at_once
-        flushes.append(descriptor)
-        under_way.append(descriptor)
-        at_once = max(at_once, len(under_way))
-        time.sleep(0.5)
-        under_way.remove(descriptor)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", slow)
-    monkeypatch.setattr("worker.training.trainer.SLOW_SAVE_SECONDS", 0.4)
-    assert attempt(sessions, run_id).status == "finished"
-    with sessions() as session:
-        saves = session.scalars(select(Event).where(Event.message.startswith("the disk is slow"))).all()
-    assert len(saves) == 2
-    assert len(flushes) >= 20
-    assert at_once > 2  # the files of a checkpoint do not wait for one another
-
-
-@pytest.mark.nightly
-def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):  # noqa: F811
+def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)
     engine = open_engine(url)

@@ -7,16 +7,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from backend.config.merge import resolve
 from backend.config.sections import PolicyConfig
-from backend.service.cli import main
-from tests.worker.training.test_trainer import SMALL, queued, sessions, train
 from worker.checkpoints.export import export_checkpoint
 from worker.checkpoints.files import BadCheckpoint, save_checkpoint
 from worker.policy.adapter import adapter_weights, merged_copy
 from worker.policy.model import load_policy
-
-__all__ = ["queued", "sessions", "train"]
 
 LORA = {"type": "lora", "rank": 4}
 
@@ -74,14 +69,6 @@ def test_float32_holds_the_whole_sum_of_a_bfloat16_base_and_its_adapter(settings
         assert torch.equal(weight, exact[name]), name
 
 
-def test_large_models_are_sharded(settings, tmp_path):
-    policy, directory = checkpoint(settings, tmp_path / "c")
-    export_checkpoint(directory, tmp_path / "out", shard="200KB")
-    assert len(list((tmp_path / "out").glob("model-*-of-*.safetensors"))) > 1
-    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
-    assert torch.equal(logits(opened), logits(policy.model))
-
-
 def test_what_cannot_be_exported_leaves_nothing_behind(settings, tmp_path):
     _, directory = checkpoint(settings, tmp_path / "c", adapter=LORA)
     state = json.loads((directory / "trainer/state.json").read_text())
@@ -92,25 +79,3 @@ def test_what_cannot_be_exported_leaves_nothing_behind(settings, tmp_path):
     with pytest.raises(BadCheckpoint, match="is damaged"):
         export_checkpoint(directory, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "there"]
-
-
-@pytest.mark.nightly
-def test_a_run_is_exported_by_its_name_with_its_card(
-    sessions, queued, train, settings, tmp_path, monkeypatch, capsys
-):
-    config = resolve(SMALL | {"policy": {"adapter": LORA}})
-    run = queued(config)
-    train(run, config)
-    with sessions() as session:
-        url = session.get_bind().url.render_as_string(hide_password=False)
-    monkeypatch.setenv("STATE_DIR", str(settings.state))
-    monkeypatch.setenv("DATABASE_URL", url)
-    assert main(["export", "r", "--to", str(tmp_path / "out")]) == 0, capsys.readouterr().err
-    card = (tmp_path / "out/README.md").read_text()
-    assert "A LoRA adapter was trained and merged into it." in card
-    assert "| step | reward/mean |" in card
-    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert main(["export", "r", "--to", str(tmp_path / "out")]) == 1
-    assert "exists already" in capsys.readouterr().err
-    assert main(["export", "r", "--step", "99", "--to", str(tmp_path / "x")]) == 1
-    assert "r has no checkpoint of step 99; it has checkpoints of steps: " in capsys.readouterr().err

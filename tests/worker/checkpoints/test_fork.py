@@ -3,21 +3,17 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from backend.base.errors import Conflict
-from backend.config.merge import merge, resolve
-from backend.config.metrics import OF_THE_MACHINE
+from backend.config.merge import resolve
 from backend.metrics.history import valid_steps
-from backend.storage.models import Event, Run
+from backend.storage.models import Run
 from tests.gate import first_in_gate
-from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
+from tests.trained_runs import SMALL, series
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.recording.recorder import Recorder
-
-__all__ = ["queued", "sessions", "train"]
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "the plain one": {},
@@ -34,14 +30,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "filters": {"groups": {"type": "zero_variance"}, "refill": {"type": "active", "max_batches": 3}},
     },
 }
-
-
-def restored(sessions, run_id):
-    """What the run's newest event about a checkpoint says was restored."""
-    query = select(Event).where(Event.run_id == run_id, Event.kind == "checkpoint", Event.level == "info")
-    with sessions() as session:
-        event = session.scalars(query.order_by(Event.id.desc())).first()
-        return event.message, event.data["restored"]
 
 
 @pytest.mark.parametrize("name", first_in_gate(1, CONFIGS))
@@ -62,40 +50,6 @@ def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train
 
 
 @pytest.mark.nightly
-def test_a_fork_says_what_it_took_over_and_what_begins_anew(sessions, queued, train):
-    before = resolve(SMALL)
-    parent = queued(before)
-    train(parent, before)
-    changed = {"seed": 7, "steps": 5, "objective": {"entropy": {"type": "adaptive", "target": 5}}}
-    after = resolve(merge(SMALL, changed))
-    fork = queued(after, parent=parent, step=4)
-    train(fork, after)
-    message, origin = restored(sessions, fork)
-    assert message == "forked from step 4 of r; entropy, random begin anew"
-    assert (origin["run"], origin["checkpoint"], origin["step"]) == (parent, "s000004-a1", 4)
-    assert origin["parts"] == ["policy", "baseline", "history", "optimizer", "pool", "progress"]
-    assert (origin["fresh"], origin["refused"], origin["versions"]) == (["entropy", "random"], [], {})
-    assert sorted(series(sessions, fork)["reward/mean"]) == [5]
-
-
-@pytest.mark.nightly
-def test_a_fork_with_another_seed_samples_anew_from_the_same_weights(sessions, queued, train):
-    config = resolve(SMALL)
-    parent = queued(config)
-    train(parent, config)
-    series_by_seed = {}
-    for seed in (config.seed, 7, 8, 7):
-        changed = config.with_(seed=seed)
-        fork = queued(changed, parent=parent, step=2)
-        train(fork, changed)
-        series_by_seed.setdefault(seed, []).append(series(sessions, fork))
-    assert series_by_seed[7][0] == series_by_seed[7][1]
-    lengths = [forks[0]["length/mean"] for forks in series_by_seed.values()]
-    assert all(sorted(by_step) == [3, 4] for by_step in lengths)
-    assert len({tuple(by_step.values()) for by_step in lengths}) == 3
-
-
-@pytest.mark.nightly
 def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train):
     config = resolve(SMALL)
     parent = queued(config)
@@ -113,31 +67,6 @@ def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train)
     assert run.summary["best"]["eval/accuracy"]["value"] >= theirs[best]["eval/accuracy"]
     clocks = [steps[step]["time/wall_seconds"] for step in sorted(steps)]
     assert clocks == sorted(clocks)
-
-
-@pytest.mark.nightly
-def test_a_fork_that_is_interrupted_goes_on_from_its_own_checkpoint(sessions, queued, train, settings):
-    config = resolve(SMALL | {"steps": 6})
-    parent = queued(config)
-    train(parent, config)
-    fork = queued(config, parent=parent, step=4)
-    assert train(fork, config, stop_after=5).status == "queued"
-    assert train(fork, config) == Outcome("finished")
-    message, origin = restored(sessions, fork)
-    assert (message, origin["checkpoint"]) == ("continued from step 5", "s000005-a1")
-    mine, theirs = series(sessions, fork), series(sessions, parent)
-    assert mine["reward/mean"] == {step: theirs["reward/mean"][step] for step in (5, 6)}
-    assert {name for name in mine if not name.startswith(OF_THE_MACHINE)} <= theirs.keys()
-    for directory in settings.artifacts_of(fork).iterdir():
-        (directory / "model.safetensors").write_bytes(b"damaged")
-    longer = config.with_(steps=7)
-    with sessions.begin() as session:
-        run = session.get_one(Run, fork)
-        run.status, run.config = "queued", longer.model_dump(mode="json")
-    train(fork, longer)
-    message, origin = restored(sessions, fork)
-    assert message.startswith("forked from step 4")
-    assert [refused["checkpoint"] for refused in origin["refused"]] == ["s000006-a2", "s000005-a1"]
 
 
 def test_a_damaged_or_lost_origin_ends_the_fork_with_a_reason(sessions, queued, train, settings):

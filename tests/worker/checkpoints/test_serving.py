@@ -1,6 +1,5 @@
 """Served models: the command line, and a chat with the server that it starts."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -32,26 +31,6 @@ def model(tmp_path):
 def test_the_line_is_printed(model, capsys, engine):
     assert main(["serve-model", str(model), "--engine", engine, "--port", "8001", "--dry-run"]) == 0
     assert capsys.readouterr().out.strip() == f"{engine} serve {model} --host 127.0.0.1 --port 8001"
-
-
-def test_what_is_no_model_is_not_served(tmp_path, capsys):
-    assert main(["serve-model", str(tmp_path)]) == 1
-    assert "holds no model" in capsys.readouterr().err
-    (tmp_path / "adapter_config.json").write_text("{}")
-    assert main(["serve-model", str(tmp_path)]) == 1
-    assert "holds an adapter alone: export it first" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(shutil.which("vllm") is not None, reason="vLLM is installed")
-def test_an_engine_that_is_not_installed_is_named(model, capsys):
-    assert main(["serve-model", str(model), "--engine", "vllm"]) == 1
-    assert "vllm is not installed here: run the line above where it is" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(is_serve_available(), reason="the packages are installed")
-def test_packages_that_transformers_lacks_are_named(model, capsys):
-    assert main(["serve-model", str(model)]) == 1
-    assert "pip install 'transformers[serving]'" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not is_serve_available(), reason="needs transformers[serving]")

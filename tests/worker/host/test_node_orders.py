@@ -11,27 +11,18 @@ from sqlalchemy import select
 from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.runs.workers.nodes import Answer, Order, nonce_file, say, seats_of, take_seat
-from backend.storage.engine import open_engine, open_sessions
+from backend.runs.workers.nodes import Answer, Order, nonce_file, say, take_seat
 from backend.storage.models import Node, Run
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
 from worker.host.slots import SlotPool
 from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
-from worker.host.trainer_logs import LastLines
 from worker.outcome import NodeLost
 from worker.policy.ranks import UnlikeRanks
 from worker.training.node_group import NodeGroup
 
 CPU_SLOT = Slot(0, "cpu", "CPU", 1)
-
-
-@pytest.fixture
-def sessions(sqlite_url):
-    engine = open_engine(sqlite_url)
-    yield open_sessions(engine)
-    engine.dispose()
 
 
 @pytest.fixture
@@ -116,19 +107,6 @@ def test_a_follower_without_the_shared_directory_says_so(follower, group, claim,
         group._missing()
 
 
-def test_a_follower_that_cannot_reach_the_leader_says_so(follower, group, claim, pair, sessions):
-    file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
-    file.parent.mkdir()
-    file.write_text("secret")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # nobody listens
-        port = closed.getsockname()[1]
-        follower.serve(Order(claim.run_id, claim.attempt, "127.0.0.1", port, "secret", ()), [CPU_SLOT])
-    assert answer_of(sessions).reason == (
-        f"cannot reach the leader at 127.0.0.1, port {port}: Connection refused"
-    )
-
-
 CRASHES = """
 import sys
 sys.stdin.readline()
@@ -159,14 +137,6 @@ def test_the_last_lines_of_a_node_that_fails_reach_the_leaders_output(pair, sess
     assert capsys.readouterr().out == f"{title}: rank 3: layer 7 is NaN\n{title}: token [secret]\n"
 
 
-def test_of_a_long_output_its_end_is_kept():
-    output = LastLines()
-    for number in range(100):
-        output.add(f"{number:02d}" + "x" * 398)
-    assert len(output.text) == 8000
-    assert output.text.endswith("99" + "x" * 398)
-
-
 def test_a_follower_that_does_not_come_sends_the_run_back(group, claim, pair, sessions):
     with pytest.raises(NodeLost, match=r"^node 1 did not come within 0 s$"):
         group.call()
@@ -188,17 +158,3 @@ def test_nodes_with_other_versions_are_refused_before_any_rank_starts(group, ses
         take_seat(session, "g", 1, "old", **facts)
     with pytest.raises(UnlikeRanks, match=r"^node 1 \(b\) has torch 1\.0, node 0 .* has .*: all nodes"):
         group.call()
-
-
-def test_the_meeting_is_at_the_configured_address_and_its_nonce_is_nowhere_after_it(
-    group, claim, pair, sessions
-):
-    follower = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
-    follower._take()
-    follower.say(Answer(claim.run_id, claim.attempt, "ready"))
-    meeting = group.call()
-    assert (meeting.address, meeting.nodes, meeting.interface) == ("127.0.0.1", 2, "lo")
-    assert group.listener.getsockname() == ("127.0.0.1", meeting.port)
-    assert not group.file.exists()
-    with sessions() as session:
-        assert [seat.rank for seat in seats_of(session, "g")] == [0, 1]

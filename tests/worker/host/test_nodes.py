@@ -20,7 +20,7 @@ from backend.runs.store import log_chunks
 from backend.runs.workers.nodes import seats_of
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Metric, MetricKey, Run, Worker
-from tests.api_client import TOKEN, serving
+from tests.api_client import TOKEN
 from tests.factories import make_run
 from tests.worker.training.ranks import CASES, SMALL, train
 
@@ -82,14 +82,6 @@ class Lab:
         with self.sessions.begin() as session:
             sizes = {"nodes": resources["nodes"], "devices": resources.get("devices", 1)}
             return make_run(session, config=config, **sizes).id
-
-    def fork(self, run_id, step, *, steps, **resources):
-        """Ask the service to go on behind a checkpoint with other resources."""
-        body = {"step": step, "changes": {"steps": steps, "resources": resources}}
-        with serving(self.settings, self.url) as client:
-            answer = client.post(f"/api/v1/runs/{run_id}/fork", json=body)
-        assert answer.status_code == 202, answer.text
-        return answer.json()["id"]
 
     def run(self, run_id):
         with self.sessions() as session:
@@ -224,30 +216,6 @@ def expected_of(trained):
 
 
 @pytest.mark.nightly
-def test_a_fork_goes_on_on_another_number_of_nodes(lab):
-    """Two nodes, then one, then two again: together they are a run of one process."""
-    lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
-    lab.start(0)
-    lab.start(1)
-    first = lab.queue(steps=900)
-    lab.wait_for_step(first, 1)
-    with lab.sessions.begin() as session:
-        lifecycle.request_wish(session, first, "stop")
-    step, metrics = lab.wait_for_end(first, "stopped").last_step, lab.metrics(first)
-    run = first
-    for nodes, devices in ((1, 2), (2, 1)):
-        run, step = lab.fork(run, step, nodes=nodes, devices=devices, steps=step + 2), step + 2
-        lab.wait_for_end(run)
-        metrics_of_fork = {at: value for at, value in lab.metrics(run).items() if at[0]}
-        assert {at for at, _ in metrics_of_fork} == {step - 1, step}
-        metrics |= metrics_of_fork
-    expected = expected_of(train(CONFIG, ranks=1, steps=step))
-    shared = metrics.keys() & expected.keys()
-    assert {at for at, name in shared if name == "optim/grad_norm"} == set(range(1, step + 1))
-    assert furthest({key: metrics[key] for key in shared}, {key: expected[key] for key in shared})[0] < CLOSE
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("devices", [1, 2])
 def test_twenty_steps_on_two_nodes_equal_those_of_one_process(lab, devices):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
@@ -275,17 +243,3 @@ def test_a_worker_of_the_group_that_is_killed_loses_nothing(lab, victim):
     assert lab.wait_for_end(on_two_nodes).attempt >= 2
     lab.wait_for_end(alone)
     assert furthest(lab.metrics(alone), lab.metrics(on_two_nodes))[0] < CLOSE
-
-
-@pytest.mark.nightly
-def test_a_follower_that_is_asked_to_end_lets_the_run_save_and_wait(lab):
-    lab.start(0)
-    lab.start(1)
-    run_id = lab.queue(steps=900)
-    lab.wait_for_step(run_id, 2)
-    follower = lab.workers.pop(1)
-    follower.terminate()
-    assert follower.wait(60) == 0
-    lab.wait(lambda: lab.run(run_id).status == "queued")
-    run = lab.run(run_id)
-    assert (run.attempt, run.own_failures) == (1, 0)

@@ -58,12 +58,6 @@ def bells(settings):
             names.append(message.headers["task"])
 
 
-def test_a_named_broker_is_used_and_not_started(state_dir):
-    chosen = choose_broker(Settings(state_dir=state_dir, broker_url="redis://example:6379/0"))
-    assert chosen.url == "redis://example:6379/0"
-    assert chosen.command == ()
-
-
 def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
     path = choose_broker(settings).socket
     assert path.stat().st_mode & 0o077 == 0
@@ -93,25 +87,6 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
         private_directory(tmp_path)
 
 
-@pytest.mark.usefixtures("patient")
-def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
-    settings = Settings(state_dir=state_dir / "my runs ü")
-    process = start(settings)
-    try:
-        assert ring(settings)
-        assert bells(settings) == [TASK]
-    finally:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.usefixtures("patient")
-def test_a_bell_carries_the_name_of_the_task_and_no_state(settings, broker):
-    assert ring(settings)
-    assert ring(settings)
-    assert bells(settings) == [TASK, TASK]
-
-
 def test_a_dead_broker_costs_no_error(settings):
     assert not ring(settings)
 
@@ -138,20 +113,6 @@ def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
         again.wait()
 
 
-def test_however_long_a_broker_is_away_a_worker_tries_again_soon(settings, monkeypatch):
-    monkeypatch.setattr("backend.runs.queue.doorbell.RETURN_SECONDS", 0.01)
-    pauses = []
-
-    def note(_error, pause):
-        pauses.append(pause)
-        if len(pauses) == 20:
-            raise LookupError
-
-    with worker_queue(settings).connection_for_read() as connection, pytest.raises(LookupError):
-        connection.ensure_connection(note)
-    assert pauses == pytest.approx([0.01] * 20)
-
-
 @pytest.mark.usefixtures("patient")
 def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
     again = start(settings)
@@ -161,24 +122,6 @@ def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
     finally:
         again.kill()
         again.wait()
-
-
-def test_a_stale_socket_file_is_no_obstacle(settings, broker):
-    path = choose_broker(settings).socket
-    assert path
-    broker.kill()
-    broker.wait()
-    path.touch()
-    again = start(settings)
-    again.kill()
-    again.wait()
-
-
-def test_an_early_ack_and_no_prefetch_are_set(settings):
-    conf = worker_queue(settings).conf
-    assert conf.task_acks_late is False
-    assert conf.worker_disable_prefetch is True
-    assert conf.task_ignore_result is True
 
 
 @pytest.fixture

@@ -61,16 +61,6 @@ def two_gpus(settings, sessions):
     return SlotPool(settings, sessions, gpus)
 
 
-def test_a_run_on_two_gpus_holds_both_slots_at_once(two_gpus, sessions):
-    with sessions.begin() as session:
-        make_run(session, devices=2, config={"resources": {"devices": 2}})
-        make_run(session)
-    first, second = two_gpus._worker_slots
-    wide = two_gpus._claim(second)
-    assert (wide.devices, first.run_id, second.run_id) == (2, wide.run_id, wide.run_id)
-    assert two_gpus._claim(first) is None
-
-
 def test_a_wide_run_trains_on_the_gpu_of_its_own_slot_first_and_frees_both(two_gpus, sessions, monkeypatch):
     with sessions.begin() as session:
         make_run(session, devices=2, config={"resources": {"devices": 2}})
@@ -109,9 +99,3 @@ def test_a_wide_run_waits_for_both_gpus_and_keeps_the_free_one(two_gpus, session
     assert two_gpus._claim(second) is None
     first.run_id = None
     assert two_gpus._claim(second).devices == 2
-
-
-def test_a_slot_of_a_cpu_holds_all_ranks_of_a_run(pool, sessions):
-    with sessions.begin() as session:
-        make_run(session, devices=4, config={"resources": {"devices": 4}})
-    assert pool._claim(pool._worker_slots[0]).devices == 4

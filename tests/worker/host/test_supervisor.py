@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -19,14 +18,12 @@ from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Event, LogChunk, Run
 from tests.faults.processes import is_alive
 from tests.waiting import wait_for
-from worker.host import spares
 from worker.host import supervisor as module
 from worker.host.hang_detector import HangLimits
 from worker.host.spares import Spare
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import LINE_LIMIT, start_trainer, trainer_environment
 from worker.outcome import REASON_CHARACTERS
-from worker.training.lifeline import failure
 
 TOY = Path(__file__).parent / "toy_trainer.py"
 ROOT = Path(__file__).parents[3]
@@ -111,22 +108,6 @@ def has_steps(sessions, run_id):
     return lambda: read(sessions, run_id).last_step >= 1
 
 
-@pytest.mark.nightly
-def test_a_trainer_that_has_ended_its_run_may_leave_in_its_own_time(toy, sessions):
-    run_id = queue_run(sessions)
-    toy("tidy").supervise(claim(sessions))
-    assert read(sessions, run_id).status == "finished"
-    assert "tidied up" in log_of(sessions, run_id)
-
-
-def test_a_run_is_trained_to_its_end(toy, sessions):
-    run_id = queue_run(sessions)
-    toy("finish").supervise(claim(sessions))
-    run = read(sessions, run_id)
-    assert (run.status, run.last_step, run.attempt) == ("finished", 3, 1)
-    assert run.summary["last"] == {"reward/mean": 1.0}
-
-
 def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
     supervisor = toy("finish")
     supervisor.keep_spare()
@@ -137,17 +118,6 @@ def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
     assert read(sessions, run_id).status == "finished"
     assert pid_of(sessions, claimed) == spare
     assert not supervisor.spare_is_ready
-
-
-@pytest.mark.nightly
-def test_a_spare_that_died_is_replaced(toy, sessions):
-    supervisor = toy("finish")
-    supervisor.keep_spare()
-    wait_for(lambda: supervisor.spare_is_ready)
-    supervisor._spare._process.kill()
-    run_id = queue_run(sessions)
-    supervisor.supervise(claim(sessions))
-    assert read(sessions, run_id).status == "finished"
 
 
 def test_output_is_kept_clean_and_in_order(toy, sessions):
@@ -169,19 +139,6 @@ def test_the_trainer_sees_no_secret_of_the_service(toy, sessions, settings, monk
     environment = trainer_environment(settings, Slot(0, "cpu", "CPU", 1), os.environ)
     assert not {"GRPOLAB_TOKEN", "BROKER_URL"} & environment.keys()
     assert environment["HF_HUB_OFFLINE"] == "1"
-
-
-@pytest.mark.nightly
-def test_an_exception_is_tried_three_times_and_then_is_the_reason(toy, sessions):
-    run_id = queue_run(sessions)
-    supervisor = toy("raise")
-    for attempt, status in ((1, "queued"), (2, "queued"), (3, "failed")):
-        claimed = claim(sessions)
-        assert claimed.attempt == attempt
-        supervisor.supervise(claimed)
-        assert read(sessions, run_id).status == status
-    assert read(sessions, run_id).reason == "ValueError: the reward of 'nan' is not a number"
-    assert "Traceback" in log_of(sessions, run_id)
 
 
 def test_want_of_memory_is_tried_once_more(toy, sessions):
@@ -363,37 +320,6 @@ def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
     assert run.reason.startswith("no trainer could be started: ")
 
 
-@pytest.mark.nightly
-def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch):
-    monkeypatch.setattr(spares, "PAUSES_SECONDS", (1e8, 1e9))
-    spare = toy("unready")._spare
-    spare.keep()
-    first = spare._process
-    assert first.wait(90) == 1
-    spare.keep()
-    assert spare._process is first
-    spare._not_before = 0.0
-    spare.keep()
-    assert spare._process is not first
-    assert spare._not_before > 1e9
-
-
-def test_output_that_only_looks_like_a_failure_is_output(settings):
-    program = """
-print('{"failed": broken')
-print('{"failed": 3}')
-print('{"failed": {"reason": "boom", "kind": "exception"}}')
-print("after")
-"""
-    heard = []
-    trainer = start_trainer((sys.executable, "-c", program), os.environ)
-    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
-    assert trainer.wait(60) == 0
-    trainer.kill()
-    assert heard == ['{"failed": broken', '{"failed": 3}', "after"]
-    assert trainer.failure == {"reason": "boom", "kind": "exception"}
-
-
 def test_output_that_is_no_text_or_never_breaks_its_line_is_cut_and_shown(settings):
     program = r"""
 import sys
@@ -463,9 +389,3 @@ def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(se
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert "canary" not in str(Sandbox("worker.rewards.judging")._environment("/scratch"))
-
-
-def test_a_reason_of_any_length_arrives_as_its_beginning():
-    line = json.dumps({"failed": failure(ValueError("\N{GRINNING FACE}" * 100_000))})
-    assert len(line.encode()) < LINE_LIMIT
-    assert json.loads(line)["failed"]["reason"].startswith("ValueError: \N{GRINNING FACE}")

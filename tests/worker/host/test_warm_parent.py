@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,40 +13,22 @@ import psutil
 import pytest
 
 from backend.base.settings import Settings
-from backend.config.merge import resolve
-from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.storage.engine import open_engine, open_sessions
-from backend.storage.models import Run
-from tests.faults.verdict import record_of
 from tests.waiting import wait_for
-from worker.host.spares import Spare, WarmParent
-from worker.host.supervisor import Supervisor
-from worker.host.trainer_process import TRAINER, trainer_environment
+from worker.host.spares import WarmParent
+from worker.host.trainer_process import trainer_environment
 from worker.outcome import EXIT_ORPHANED
 
 pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).parents[3]
 SLOT = Slot(0, "cpu", "CPU", 1)
-QUICK = {
-    "steps": 3,
-    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
-    "evaluation": {"every": 0},
-}
 
 
 @pytest.fixture
 def settings(state_dir, sqlite_url, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return Settings(state_dir=state_dir, database_url=sqlite_url)
-
-
-@pytest.fixture
-def sessions(settings):
-    engine = open_engine(settings.effective_database_url)
-    yield open_sessions(engine)
-    engine.dispose()
 
 
 @contextmanager
@@ -72,47 +53,12 @@ def parent():
         yield parent
 
 
-@pytest.fixture
-def mortal(settings):
-    """For one test."""
-    with started_parent(settings) as parent:
-        yield parent
-
-
 def has_ended(process):
     return not process.is_running() or process.status() == "zombie"
 
 
 def environment(settings, **variables):
     return trainer_environment(settings, SLOT, os.environ) | variables
-
-
-def queue(sessions):
-    with sessions.begin() as session:
-        config = resolve(QUICK, None, 7)
-        about = {"name": "r", "variant": "", "seed": 7, "config_hash": "", "status": "queued"}
-        session.add(Run(config=config.model_dump(mode="json"), steps=config.steps, **about))
-        session.flush()
-        return lifecycle.claim_run(session, "w", "h")
-
-
-def trained(settings, sessions, spare):
-    """The record of a run of this seed, and the process that trained it."""
-    claim = queue(sessions)
-    Supervisor(settings, sessions, SLOT, threading.Event(), spare=spare).supervise(claim)
-    with sessions() as session:
-        run = session.get_one(Run, claim.run_id)
-        assert (run.status, run.reason, run.last_step) == ("finished", "", 3)
-        return record_of(session, run.id), run
-
-
-@pytest.mark.nightly
-def test_forks_train_as_a_process_of_its_own_does(settings, sessions, parent):
-    unforked, _ = trained(settings, sessions, Spare(settings, SLOT))
-    for _ in range(2):
-        forked, _ = trained(settings, sessions, parent)
-        assert forked == unforked
-        assert parent.is_ready
 
 
 def test_forks_share_their_memory_and_each_ends_in_its_own_way(settings, parent):
@@ -142,36 +88,6 @@ def test_a_fork_has_the_environment_that_it_is_given_and_no_secret_of_the_worker
 
 
 @pytest.mark.nightly
-def test_a_fork_whose_parent_was_killed_goes_on_and_its_end_is_seen(settings, mortal):
-    parent = mortal
-    fork = parent.take(environment(settings))
-    wait_for(fork.ready.is_set)
-    os.kill(parent._process.pid, signal.SIGKILL)
-    wait_for(lambda: not parent.is_ready)
-    fork.dump_stacks()
-    wait_for(lambda: fork.last_error_line)  # it answers
-    assert fork.wait(0) is None
-    fork.ask_to_stop()
-    assert fork.wait(30) == -signal.SIGKILL  # how it ended, its parent alone would have known
-    fork.kill()
-    parent.keep()
-    alone = parent.take(environment(settings))  # while the next parent imports
-    assert alone.is_running()
-    alone.kill()
-    wait_for(lambda: parent.is_ready)
-
-
-@pytest.mark.nightly
-def test_a_parent_that_does_not_fork_is_replaced(settings, mortal):
-    parent = mortal
-    os.kill(parent._process.pid, signal.SIGSTOP)
-    trainer = parent.take(environment(settings))
-    assert trainer.is_running()
-    trainer.kill()
-    assert not parent.is_ready
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("victim", ["worker", "parent"])
 def test_nobody_outlives_a_killed_worker(settings, victim, monkeypatch):
     program = f"""
@@ -197,10 +113,3 @@ time.sleep(600)
         worker.kill()
     for process in (parent, fork):
         wait_for(partial(has_ended, process), seconds=30)
-
-
-def test_gpus_and_other_trainers_have_spares_of_their_own():
-    gpu = Slot(0, "cuda:0", "GPU", 1, gpu="GPU-1")
-    assert WarmParent.suits([SLOT], TRAINER)
-    assert not WarmParent.suits([SLOT, gpu], TRAINER)
-    assert not WarmParent.suits([SLOT], ("python", "toy.py"))

@@ -1,7 +1,6 @@
 """The real Celery worker process with toy trainers: claims, doorbells, brokers that die, shutdowns."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -123,48 +122,6 @@ def test_a_bell_starts_a_waiting_run_at_once(settings, sessions, broker, start_w
     wait_for(lambda: count(sessions, Worker, Worker.status == "idle") == 1)
     run_ids = queue_runs(sessions)
     ring_until(settings, are(sessions, "finished", run_ids))
-
-
-@pytest.mark.nightly
-def test_two_slots_train_two_runs_at_the_same_time(settings, sessions, broker, start_worker):
-    start_worker("long", slots=2)
-    run_ids = queue_runs(sessions, 2)
-    ring(settings)  # the slot that hears it makes the other one look
-    wait_for(are(sessions, "running", run_ids))
-
-
-@pytest.mark.nightly
-def test_without_a_bell_a_worker_looks_by_itself(sessions, broker, start_worker):
-    run_ids = queue_runs(sessions)
-    start_worker(poll_seconds=0.3)
-    wait_for(are(sessions, "finished", run_ids))
-    later_runs = queue_runs(sessions, 2)
-    wait_for(are(sessions, "finished", later_runs))
-
-
-@pytest.mark.nightly
-def test_a_worker_trains_without_a_broker_and_ends_when_asked(settings, sessions, start_worker):
-    worker = start_worker(poll_seconds=0.3)
-    run_ids = queue_runs(sessions)
-    wait_for(are(sessions, "finished", run_ids))
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(60) == 0
-
-
-@pytest.mark.nightly
-def test_a_pilot_ends_after_its_runs_and_leaves_the_others_queued(sessions, start_worker):
-    run_ids = queue_runs(sessions, 3)
-    pilot = start_worker(poll_seconds=0.3, worker_runs=2)
-    assert pilot.wait(120) == 0
-    assert count(sessions, Run, Run.status == "finished") == 2
-    assert count(sessions, Run, Run.id.in_(run_ids), Run.status == "queued") == 1
-    assert count(sessions, Worker) == 0
-
-
-def test_a_pilot_ends_when_no_run_comes(sessions, start_worker):
-    pilot = start_worker(poll_seconds=0.3, worker_idle_seconds=2)
-    assert pilot.wait(120) == 0
-    assert count(sessions, Worker) == 0
 
 
 @pytest.mark.nightly

@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from backend.base.errors import InvalidConfig
 from backend.config.sections import OptimizerConfig
-from worker.policy.offload import visiting
 from worker.policy.optimizer import PolicyOptimizer
 
 STEPS = 30
@@ -37,17 +35,6 @@ def trained(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=
         optimizer.step(step)
         losses.append(loss.item())
     return optimizer, losses
-
-
-@pytest.mark.parametrize(("moments", "bytes_each", "error"), [("int8", 1.1, 0.01), ("int4", 0.6, 0.1)])
-def test_few_bits_learn_what_float32_learns(moments, bytes_each, error):
-    _, expected = trained(model())
-    optimizer, losses = trained(model(), moments=moments)
-    assert losses[-1] < losses[0] / 2
-    assert losses == pytest.approx(expected, abs=error * losses[0])
-    first = "0.weight"  # 8,192 values; the small ones stay float32
-    sizes = [value.nbytes for name, value in optimizer.tensors().items() if name.endswith(f"/{first}")]
-    assert sum(sizes) - 4 < 2 * bytes_each * 64 * 128
 
 
 @pytest.mark.parametrize("moments", ["float32", "int8", "int4"])
@@ -81,37 +68,6 @@ def test_an_offloaded_optimizer_computes_the_same(dtype):
     )
 
 
-def test_moments_of_another_precision_begin_anew_and_masters_go_on():
-    before, _ = trained(model(torch.bfloat16), steps=4)
-    layers = model(torch.bfloat16)
-    after = PolicyOptimizer(layers, OptimizerConfig(moments="int8"), steps=STEPS)
-    after.restore(before.values(), before.tensors())
-    assert not after.adam.state
-    assert torch.equal(after.masters["0.weight"], before.masters["0.weight"])
-    # a checkpoint of an earlier version does not say what its moments are: float32
-    again = PolicyOptimizer(model(torch.bfloat16), OptimizerConfig(), steps=STEPS)
-    again.restore({}, before.tensors())
-    assert again.adam.state
-
-
-def test_a_visiting_model_leaves_its_weights_at_home():
-    layers = model()
-    places = [weight.data_ptr() for weight in layers.parameters()]
-    with pytest.raises(RuntimeError, match="stop"), visiting(layers, torch.device("cpu")):
-        raise RuntimeError("stop")
-    assert [weight.data_ptr() for weight in layers.parameters()] == places
-
-
-@on_gpu
-def test_on_a_gpu_a_visiting_model_computes_there_and_its_weights_return():
-    layers, inputs = model(), torch.randn(4, 64)
-    places, expected = [weight.data_ptr() for weight in layers.parameters()], layers(inputs)
-    with visiting(layers, torch.device("cuda")), torch.no_grad():
-        assert all(weight.is_cuda for weight in layers.parameters())
-        torch.testing.assert_close(layers(inputs.cuda()).cpu(), expected, rtol=1e-3, atol=1e-3)
-    assert [weight.data_ptr() for weight in layers.parameters()] == places
-
-
 @on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
 def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
@@ -125,13 +81,6 @@ def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments)
         assert all(value.is_cuda != offload for value in optimizer.masters.values())
     for left, right in zip(resident.parameters(), offloaded.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
-
-
-def test_pages_are_refused_without_a_gpu():
-    with pytest.raises(
-        InvalidConfig, match=r"optimizer\.paged: is on, but this worker computes without a GPU"
-    ):
-        PolicyOptimizer(model(), OptimizerConfig(paged=True), steps=STEPS)
 
 
 def paged_model():

@@ -7,7 +7,6 @@ import torch
 
 from backend.config.merge import resolve
 from worker.objective.batch import PolicyBatch
-from worker.policy import logprobs
 from worker.policy.critic import CriticModel, Fitted, ValueBatch, token_values, with_value_head
 from worker.policy.model import load_policy
 from worker.policy.token_batch import token_batch
@@ -69,13 +68,6 @@ def test_a_value_depends_on_what_stands_before_its_token(policy, tokens):
     assert (values[~tokens.mask] == 0).all()
 
 
-def test_the_prefix_tree_gives_the_values_of_the_models_own_forward(policy, tokens, monkeypatch):
-    model = awake(with_value_head(policy.model))
-    lean = token_values(model, tokens)
-    monkeypatch.setattr(logprobs, "suits_tree", lambda *_: False)
-    torch.testing.assert_close(token_values(model, tokens), lean, rtol=1e-4, atol=1e-5)
-
-
 def test_it_learns_what_it_is_shown(policy, tokens):
     critic = critic_of(policy)
     fitted = Fitted()
@@ -84,29 +76,6 @@ def test_it_learns_what_it_is_shown(policy, tokens):
     error = (critic.predict(tokens) - batch.returns)[tokens.mask]
     assert error.abs().max() < 0.1
     assert len(fitted.norms) == 40
-
-
-def test_microbatches_change_neither_metrics_nor_weights(policy, tokens):
-    measured = []
-    for rows in (0, 1):
-        critic = critic_of(policy, resources={"microbatch_completions": rows})
-        fitted = Fitted()
-        critic.fit(batch_of(critic, tokens), [torch.tensor([0, 1]), torch.tensor([2, 3])], fitted, step=1)
-        measured.append((fitted.sums.values(), fitted.norms, critic.predict(tokens)))
-    (sums, norms, values), (split_sums, split_norms, split_values) = measured
-    assert split_sums == pytest.approx(sums, rel=1e-5)
-    assert split_norms == pytest.approx(norms, rel=1e-5)
-    torch.testing.assert_close(split_values, values, rtol=1e-3, atol=1e-4)
-
-
-def test_a_restored_critic_goes_on_as_the_first_would_have(policy, tokens):
-    first, second = critic_of(policy), critic_of(policy)
-    batch = batch_of(first, tokens)
-    first.fit(batch, [torch.arange(4)], Fitted(), step=1)
-    second.restore(first.values(), {name: tensor.clone() for name, tensor in first.tensors().items()})
-    for critic in (first, second):
-        critic.fit(batch, [torch.arange(4)], Fitted(), step=2)
-    assert torch.equal(first.predict(tokens), second.predict(tokens))
 
 
 def estimate(policy, tokens, *, step, **value):

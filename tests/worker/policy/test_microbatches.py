@@ -69,38 +69,3 @@ def test_a_single_completion_that_does_not_fit_is_an_error():
     with pytest.raises(RuntimeError, match="out of memory"):
         passes.run(batch([8, 8, 30]), work)
     assert tried[-1] == [1, 1, 1]
-
-
-def test_other_errors_are_not_repeated():
-    passes, tried = Microbatches(ResourcesConfig()), []
-
-    def work(_):
-        tried.append(1)
-        raise RuntimeError("shapes differ")
-
-    with pytest.raises(RuntimeError, match="shapes differ"):
-        passes.run(batch([8, 8]), work)
-    assert len(tried) == 1
-
-
-def test_a_limit_that_was_found_before_holds_unless_a_smaller_one_is_set():
-    for configured, measured_limit, expected in (
-        (0, 0, 0),
-        (0, 64, 64),
-        (32, 64, 32),
-        (64, 32, 32),
-        (32, 0, 32),
-    ):
-        passes = Microbatches(ResourcesConfig(microbatch_tokens=configured))
-        passes.limit(measured_limit)
-        assert passes.tokens == expected
-
-
-@pytest.mark.parametrize("limit", [0, 30])
-def test_several_values_are_measured_at_once_and_padding_is_0(limit):
-    tokens = batch([8, 2, 3])
-    passes = Microbatches(ResourcesConfig(microbatch_tokens=limit))
-    lengths, pairs = passes.measured(tokens, lambda rows: [rows.mask * 1.5, torch.stack([rows.mask] * 2, -1)])
-    assert (lengths / 1.5).sum(dim=1).tolist() == [8, 2, 3]
-    assert (pairs.shape, pairs.dtype) == ((3, 8, 2), torch.bool)
-    assert pairs.sum(dim=(1, 2)).tolist() == [16, 4, 6]

@@ -4,30 +4,23 @@ import contextlib
 import copy
 import warnings
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers.utils import is_flash_attn_2_available
 
 from backend.base.errors import InvalidConfig
 from backend.catalog.policies.architectures import packing_error
 from backend.config.adapters import LoraAdapter
-from backend.config.resources import ResourcesConfig
 from tests.gate import first_in_gate
 from tests.models.architectures import ARCHITECTURES, build
 from worker.policy import packing
 from worker.policy.adapter import add_adapter
-from worker.policy.critic import token_values, with_value_head
-from worker.policy.logprobs import next_tokens, token_energies, token_logprobs
-from worker.policy.microbatches import Microbatches
-from worker.policy.packing import enable_packing, is_packed, packed_places
+from worker.policy.logprobs import token_logprobs
+from worker.policy.packing import enable_packing, is_packed
 from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routed_logprobs
-from worker.policy.token_batch import inputs_of, microbatches, token_batch
+from worker.policy.token_batch import token_batch
 
 UNPACKED = ("gpt_oss", "lfm2", "qwen3_next", "qwen3.5", "qwen3.5_images", "falcon_h1", "granite4")
 PACKED = sorted(ARCHITECTURES.keys() - set(UNPACKED))
@@ -114,22 +107,6 @@ def test_the_probe_allows_what_is_right_in_bfloat16_too(name):
     assert enable_packing(model, "on") == ""
 
 
-def test_on_a_cpu_nothing_is_packed_unless_asked_for():
-    model = build("llama3")
-    for setting in ("auto", "off"):
-        assert enable_packing(model, setting) == ""
-        assert not is_packed(model)
-
-
-def test_a_kernel_that_fails_leaves_the_model_unpacked(monkeypatch):
-    model = build("llama3")
-    monkeypatch.setattr(packing, "_attention_of", lambda _: "flash_attention_2")
-    with pytest.raises(InvalidConfig, match="flash_attention_2 failed"):
-        enable_packing(model, "on")
-    assert not is_packed(model)
-    assert model.config._attn_implementation == "sdpa"
-
-
 @pytest.mark.parametrize("is_adapted", [False, True])
 def test_recomputed_layers_attend_as_they_did(is_adapted, monkeypatch):
     model = build("gemma3")
@@ -144,24 +121,6 @@ def test_recomputed_layers_attend_as_they_did(is_adapted, monkeypatch):
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_every_reader_of_states_may_pack():
-    model = build("qwen3")
-    critic = with_value_head(model)
-    torch.nn.init.normal_(critic.get_output_embeddings().weight)
-    readers: list[Any] = [
-        partial(token_energies, temperature=0.8),
-        lambda readable, tokens: next_tokens(readable, tokens, temperature=0.8).logprobs[
-            next_tokens(readable, tokens, temperature=0.8).of_token
-        ],
-        lambda _, tokens: token_values(critic, tokens),
-    ]
-    padded = [read(model, batch()).detach() for read in readers]
-    for readable in (model, critic):
-        enable_packing(readable, "on")
-    for expected, read in zip(padded, readers, strict=True):
-        torch.testing.assert_close(read(model, batch()).detach(), expected, rtol=1e-4, atol=1e-5)
-
-
 def test_routers_are_watched_and_replayed_in_packed_rows():
     model, tokens = build("qwen3_moe"), batch()
     routes = torch.randint(4, (*tokens.ids[:, :-1].shape, 2, 1), generator=torch.Generator().manual_seed(1))
@@ -174,37 +133,6 @@ def test_routers_are_watched_and_replayed_in_packed_rows():
     assert packed.experts is not None
     assert padded.experts is not None
     assert torch.equal(packed.experts, padded.experts)
-
-
-def test_a_packed_text_stands_behind_the_inputs_of_those_before_it():
-    tokens = batch()  # rows of 33, 2, 12 and 21 tokens, of which the last predicts nothing
-    rows, columns = inputs_of(tokens).nonzero(as_tuple=True)
-    assert packed_places(tokens, rows, columns).tolist() == list(range(32 + 1 + 11 + 20))
-
-
-def test_packed_tokens_count_without_padding():
-    tokens = token_batch([[5, 5]] * 4, [[7] * length for length in (8, 2, 2, 18)], pad_id=0)
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=18)] == [[1, 2], [0], [3]]
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=18, is_packed=True)] == [[1, 2, 0], [3]]
-    passes = Microbatches(ResourcesConfig(), is_packed=True)
-
-    def work(parts):
-        if max(len(rows) for rows in parts) > 2:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-        return [rows.tolist() for rows in parts]
-
-    assert passes.run(tokens, work) == [[1, 2], [0], [3]]
-    assert passes.tokens == 10  # 38 // 2 is 19: parts of 18 and 20 tokens; 20 // 2 is 10
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 200), st.integers(0, 8))
-def test_every_packed_completion_is_in_one_part(lengths, limit, rows):
-    tokens = token_batch([[5, 5]] * len(lengths), [[7] * length for length in lengths], pad_id=0)
-    parts = microbatches(tokens, rows=rows, tokens=limit, is_packed=True)
-    assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
-    for rows_of_pass in parts:
-        assert len(rows_of_pass) == 1 or not limit or int((tokens.lengths + 2)[rows_of_pass].sum()) <= limit
-        assert not rows or len(rows_of_pass) <= rows
 
 
 @pytest.mark.gpu

@@ -10,12 +10,11 @@ from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.config.sections import OptimizerConfig, PolicyConfig
 from worker.policy import logprobs as logprobs_module
-from worker.policy.logprobs import next_tokens, suits_tree, token_energies, token_logprobs
+from worker.policy.logprobs import next_tokens, token_energies, token_logprobs
 from worker.policy.model import BUILT_IN, load_policy
 from worker.policy.optimizer import PolicyOptimizer, learning_rate
-from worker.policy.token_batch import microbatches, padded, token_batch
+from worker.policy.token_batch import token_batch
 from worker.policy.token_texts import TokenTexts
-from worker.policy.tree import prefix_tree
 
 
 @pytest.fixture(scope="module")
@@ -63,39 +62,6 @@ def test_the_built_in_policy_is_a_small_qwen3_with_a_character_tokenizer(tiny):
     assert not tiny.model.training
 
 
-def test_the_built_in_mixture_has_two_of_eight_experts_and_the_tokenizer_of_the_dense_policy(tiny):
-    mixture = load_policy(PolicyConfig(name="tiny_moe"), Settings())
-    config = mixture.model.config
-    assert (config.model_type, config.num_experts, config.num_experts_per_tok) == ("qwen3_moe", 8, 2)
-    assert sum(weight.numel() for weight in mixture.model.parameters()) == 1_787_904
-    assert mixture.tokenizer.get_vocab() == tiny.tokenizer.get_vocab()
-    assert mixture.context == tiny.context
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "accuracy"),
-    [("tiny", 800_768, (0.15, 0.20)), ("tiny_moe", 1_787_904, (0.08, 0.13))],
-)
-def test_the_card_of_a_built_in_policy_says_how_it_was_made(name, parameters, accuracy):
-    card = json.loads((BUILT_IN[name] / "card.json").read_text())
-    low, high = accuracy
-    assert card["parameters"] == parameters
-    assert card["recipe"]["seed"] == 20250101
-    assert low <= card["held_out"]["greedy"]["accuracy"] <= high
-    assert set(card["versions"]) >= {"torch", "transformers"}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_policy_opens_in_the_dtype_asked_for(dtype):
-    config = PolicyConfig(dtype=str(dtype).removeprefix("torch."))
-    assert load_policy(config, Settings()).model.dtype == dtype
-
-
-def test_a_directory_of_models_dir_is_a_policy(copy, offline, tiny):
-    policy = load_policy(PolicyConfig(name="mine"), offline)
-    assert torch.equal(policy.model.lm_head.weight, tiny.model.lm_head.weight)
-
-
 def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
     path, message, _ = refusal("Qwen/Qwen3-0.6B", offline)
     assert path == "policy.name"
@@ -103,12 +69,6 @@ def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
         f"'Qwen/Qwen3-0.6B' is neither built in nor a directory of MODELS_DIR ({tmp_path}), "
         "and a hub name needs HF_ONLINE=1"
     )
-
-
-def test_a_directory_without_tokenizer_is_refused(copy, offline):
-    (copy / "tokenizer.json").unlink()
-    (copy / "tokenizer_config.json").unlink()
-    assert "holds no tokenizer (expected tokenizer.json)" in refusal("mine", offline).message
 
 
 def test_pickled_weights_are_refused(copy, offline):
@@ -122,16 +82,6 @@ def test_a_model_with_code_of_its_own_is_refused(copy, offline):
         json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
     )
     assert "requires custom code (auto_map, trust_remote_code)" in refusal("mine", offline).message
-
-
-def test_an_unknown_architecture_is_refused(copy, offline):
-    (copy / "config.json").write_text(json.dumps({"model_type": "abacus"}))
-    assert "'mine' cannot be opened as a causal LM" in refusal("mine", offline).message
-
-
-def test_a_broken_config_is_refused(copy, offline):
-    (copy / "config.json").write_text("{")
-    assert "holds no readable config.json" in refusal("mine", offline).message
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
@@ -228,61 +178,11 @@ def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monke
     torch.testing.assert_close(*by_form, atol=1e-5, rtol=0)
 
 
-def test_long_rows_do_not_take_the_tree(tiny):
-    short, long = (token_batch([[5] * 10] * 2, [[6] * length] * 2, pad_id=0) for length in (64, 5000))
-    assert suits_tree(tiny.model, short)
-    assert not suits_tree(tiny.model, long)
-
-
-def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
-    batch = token_batch([[7, 8]] * 3 + [[9]], [[1, 2, 3], [1, 2, 4], [1], [1, 2]], pad_id=0)
-    tree = prefix_tree(batch)
-    assert tree.nodes.tolist() == [[0, 2, 4, 5], [0, 2, 4, 5], [0, 2, -1, -1], [1, 3, -1, -1]]
-    assert tree.tokens.tolist() == [7, 9, 8, 1, 1, 2]
-    assert tree.positions.tolist() == [0, 0, 1, 1, 2, 3]
-    ((paths, first),) = tree.blocks
-    assert (paths.tolist(), first) == ([[0, 2, 4, 5], [1, 3, 0, 0]], 0)
-    assert tree.seats.tolist() == [0, 4, 1, 5, 2, 3]
-
-
-def test_paths_of_like_length_are_one_block_from_where_they_part(double, monkeypatch):
-    batch = token_batch([[7, 8, 9]] * 4, [[1], [2, 3], [2, 4], [5] * 30], pad_id=0)
-    expected = gradients(double, batch)
-    monkeypatch.setattr("worker.policy.tree.MIN_SAVED", 4)
-    tree = prefix_tree(batch)
-    blocks = [(block.paths.shape, block.first) for block in tree.blocks]
-    assert blocks == [((1, 3), 0), ((1, 4), 3), ((1, 32), 3)]
-    seated = torch.cat([paths[:, first:].flatten() for paths, first in tree.blocks])[tree.seats]
-    assert seated.tolist() == list(range(len(tree.tokens)))
-    torch.testing.assert_close(gradients(double, batch), expected, atol=1e-6, rtol=0)
-
-
-def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(double):
-    batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
-    parts = microbatches(batch, rows=2)
-    assert [rows.tolist() for rows in parts] == [[2, 1], [0]]
-    assert batch.rows(parts[0]).mask.shape == (2, 10)
-    total = sum(gradients(double, batch.rows(rows)) for rows in parts)
-    torch.testing.assert_close(total, gradients(double, batch), atol=1e-5, rtol=0)
-
-
 def test_chunks_of_the_vocabulary_change_no_gradient(double, monkeypatch):
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
     unchunked = gradients(double, batch)
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
     torch.testing.assert_close(gradients(double, batch), unchunked, atol=1e-5, rtol=0)
-
-
-def test_entropy_carries_a_gradient_only_on_request(tiny):
-    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
-    assert not token_logprobs(tiny.model, batch, temperature=1.0).entropy.requires_grad
-    assert gradients(tiny, batch, lambda result: result.entropy.sum(), entropy_gradient=True).abs().sum() > 0
-
-
-def test_per_token_numbers_are_padded_like_the_batch(tiny):
-    batch = token_batch([[5]] * 2, [[6], [7, 8]], pad_id=0)
-    assert padded([[0.5], [1.5, 2.5]], batch).tolist() == [[0.5, 0.0], [1.5, 2.5]]
-    assert batch.mask.tolist() == [[True, False], [True, True]]
 
 
 def byte_level_tokenizer():
@@ -291,17 +191,6 @@ def byte_level_tokenizer():
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-
-
-def test_a_character_of_several_tokens_belongs_to_the_last_of_them():
-    tokenizer = byte_level_tokenizer()
-    pieces = TokenTexts(tokenizer).pieces(tokenizer.encode("a é 😀"))
-    assert pieces == ("a", " ", "", "é", " ", "", "", "", "😀")
-
-
-def test_half_a_character_at_the_end_shows_as_broken():
-    tokenizer = byte_level_tokenizer()
-    assert TokenTexts(tokenizer).pieces(tokenizer.encode("aé")[:-1]) == ("a", "\N{REPLACEMENT CHARACTER}")
 
 
 def test_endless_broken_bytes_are_read_a_few_at_a_time_and_lose_no_character(monkeypatch):
@@ -319,13 +208,6 @@ def test_endless_broken_bytes_are_read_a_few_at_a_time_and_lose_no_character(mon
     assert "".join(texts.pieces(ids)) == decode(ids)
     assert "é😀" in decode(ids)
     assert max(lengths) <= 40
-
-
-def test_tokens_that_depend_on_their_neighbours_are_read_in_context():
-    tokenizer = Tokenizer(models.BPE(vocab={"▁a": 0, "▁b": 1, "c": 2}, merges=[]))
-    tokenizer.decoder = decoders.Metaspace()
-    texts = TokenTexts(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
-    assert texts.pieces([0, 2, 1]) == ("a", "c", " b")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import shutil
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from tokenizers import normalizers
@@ -28,7 +27,6 @@ MISTRAL = (
     "</s>{% endif %}{% endfor %}"
 )
 NO_GENERATION_PROMPT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
-NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}" + CHATML
 
 SUM = Prompt("a/1", "1+1=?", "2", "a")
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
@@ -57,22 +55,6 @@ def refusal(call) -> tuple[str, str]:
     return error.path, error.message
 
 
-def test_plain_text_is_one_turn_of_the_user_behind_the_system_prompt():
-    assert form().text(SUM) == "<user>1+1=?</user><assistant>"
-    assert form(system_prompt="Box it.").text(SUM) == "<system>Box it.</system><user>1+1=?</user><assistant>"
-    assert form(chat_template=False).text(SUM) == "1+1=?"
-
-
-def test_the_ids_are_those_of_the_text():
-    chat_form = form(system_prompt="Box it.")
-    assert chat_form.tokenizer.decode(chat_form.ids(SUM)) == chat_form.text(SUM)
-
-
-def test_variables_reach_the_template():
-    chat_form = form(chat_template_kwargs={"enable_thinking": False})
-    assert chat_form.text(SUM).endswith("<assistant><think></think>")
-
-
 def test_messages_and_tools_are_written_as_they_are():
     talk = Prompt("a/2", "as text", "2", "a", messages=TALK, tools=[TOOL])
     text = form(system_prompt="Not for messages.").text(talk)
@@ -80,10 +62,6 @@ def test_messages_and_tools_are_written_as_they_are():
     assert text.endswith(
         "<system>Be brief.</system><user>1+1=?</user><assistant></assistant><tool>2</tool><assistant>"
     )
-
-
-def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_generation_prompt():
-    assert form(MISTRAL).text(SUM) == "[INST] 1+1=? [/INST]"
 
 
 @pytest.mark.parametrize(
@@ -106,20 +84,6 @@ def test_a_template_whose_user_turn_ends_where_the_answer_begins_needs_no_genera
 def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path, phrase):
     error_path, message = refusal(lambda: form(template, **policy))
     assert (error_path, phrase in message) == (f"policy.{path}", True), message
-
-
-def test_what_a_template_does_not_take_is_named():
-    chat_form = form(NO_SYSTEM, system_prompt="x")
-    assert refusal(lambda: chat_form.text(SUM))[1] == ("the policy's chat template refuses: No system role")
-    talk = Prompt("a/2", "as text", "2", "a", messages=TALK[:2], tools=[TOOL])
-    assert "'a/2' has tools, which" in refusal(lambda: form(MISTRAL).text(talk))[1]
-
-
-def test_messages_need_a_template():
-    talk = Prompt("a/2", "as text", "2", "a", messages=TALK[1:2])
-    path, message = refusal(lambda: form(chat_template=False).ids(talk))
-    assert path == "policy.chat_template"
-    assert message == "is false, but the prompt 'a/2' is a list of messages: expected true"
 
 
 @pytest.mark.parametrize(
@@ -197,9 +161,6 @@ def test_a_template_that_hangs_at_one_row_is_refused_there_and_the_next_one_is_w
     assert chat_form.tokenizer.decode(chat_form.ids(SUM)) == chat_form.text(SUM)
 
 
-OMEGA = "\N{GREEK SMALL LETTER OMEGA}"
-
-
 def grow(grown, letter):
     """Let the tokenizer double a letter 60 times."""
     doubling = [normalizers.Replace(letter, letter * 2) for _ in range(60)]
@@ -209,30 +170,6 @@ def grow(grown, letter):
 def test_a_tokenizer_that_grows_a_text_without_end_is_refused_before_the_run(apart):
     with pytest.raises(Refused, match=OVER):
         apart(growing="a").probe()
-
-
-def test_a_tokenizer_that_grows_one_row_is_refused_there(apart):
-    process = apart(growing=OMEGA)
-    process.probe()
-    plain_form = prompt_form(tokenizer(None), PolicyConfig(), process)
-    path, message = refusal(lambda: plain_form.ids(Prompt("a/2", OMEGA, "", "a")))
-    assert (path, message) == (
-        "policy.name",
-        f"the policy's tokenizer refuses '{OMEGA}': {OVER}",
-    )
-    assert plain_form.ids(SUM) == tokenizer(None).encode("1+1=?")
-
-
-def test_many_texts_share_calls_whose_replies_fit(apart, monkeypatch):
-    process = apart()
-    plain_form = prompt_form(tokenizer(None), PolicyConfig(), process)
-    texts = ["1+1=?", "", "quick", "1" * 30, "=?"]
-    counted = Mock(wraps=process._ask)
-    monkeypatch.setattr(process, "_ask", counted)
-    monkeypatch.setattr(tokenizer_process, "CHARACTERS", 10)
-    assert plain_form.encode_all(texts) == [tokenizer(None).encode(text) for text in texts]
-    batches = [call.kwargs["texts"] for call in counted.call_args_list]
-    assert batches == [["1+1=?", "", "quick"], ["1" * 30], ["=?"]]
 
 
 def test_a_policy_of_others_is_tried_before_it_is_loaded(settings, monkeypatch):

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from backend.base.errors import InvalidConfig
-from backend.catalog.policies.memory import WEIGHT_BYTES
 from backend.config.merge import resolve
 from backend.config.sections import PolicyConfig
 from tests.worker.policy.saved_bytes import saved_bytes
@@ -43,15 +42,6 @@ def bytes_of(weight):
     return weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes
 
 
-def test_the_levels_are_the_quantiles_of_the_paper():
-    """QLoRA, appendix E: 8 quantiles above and 7 below zero of a normal distribution, scaled to 1."""
-    edge = 0.9677083
-    above = torch.special.ndtri(torch.linspace(edge, 0.5, 9, dtype=torch.float64)[:-1])
-    below = -torch.special.ndtri(torch.linspace(edge, 0.5, 8, dtype=torch.float64)[:-1])
-    levels = torch.cat([above, below, torch.zeros(1)]).sort().values / above.max()
-    torch.testing.assert_close(torch.tensor(NF4, dtype=torch.float64), levels, rtol=0, atol=1e-5)
-
-
 def test_a_layer_takes_the_nearest_level_of_its_block():
     layer = nn.Linear(64, 2, bias=False)
     with torch.no_grad():
@@ -74,20 +64,6 @@ def test_double_quantisation_rounds_the_scales_to_254_steps_around_their_mean():
     assert float(rounded.mean) == pytest.approx(2 - 0.5 / 257)
     assert (rounded() - scales).abs().max() <= rounded.steps.max() / 2 + 1e-6
     assert rounded().min() >= 1
-
-
-def test_double_quantisation_takes_an_eighth_of_a_bit_for_the_scales_and_hardly_adds_an_error():
-    torch.manual_seed(0)
-    layer = nn.Linear(512, 512, bias=False)
-    nn.init.normal_(layer.weight, std=0.02)
-    once, twice = NF4Linear(layer), NF4Linear(layer, double=True)
-    bits = 8 * sum(parameter.nbytes for parameter in twice.parameters()) / layer.weight.numel()
-    assert bits == pytest.approx(8 * WEIGHT_BYTES["nf4_double"], abs=0.001)
-    errors = [(stored.weight - layer.weight).norm() for stored in (once, twice)]
-    assert errors[1] < 1.01 * errors[0]
-    zeros = nn.Linear(64, 1, bias=False)
-    nn.init.zeros_(zeros.weight)
-    assert NF4Linear(zeros, double=True).weight.abs().max() == 0
 
 
 def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing():

@@ -15,7 +15,6 @@ from worker.warm_start.tokenizer import build_tokenizer
 
 TEMPLATES = Path(__file__).parent / "templates"
 SUM = Prompt("a/1", "1+1=?", "2", "a")
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 LLAMA_START, LLAMA_END = "<|start_header_id|>", "<|end_header_id|>\n\n"
 
 
@@ -47,38 +46,12 @@ def test_a_question_is_one_turn_and_the_answer_is_open(name, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("llama3", f"<s>{LLAMA_START}system{LLAMA_END}Box it.<|eot_id|>{LLAMA_START}user"),
-        ("qwen3", "<|im_start|>system\nBox it.<|im_end|>\n<|im_start|>user"),
-    ],
-)
-def test_a_system_prompt_stands_first(name, text):
-    assert form(name, system_prompt="Box it.").text(SUM).startswith(text)
-
-
-@pytest.mark.parametrize(
     ("name", "reason"),
     [("gemma2", "System role not supported"), ("mistral", "Conversation roles must alternate")],
 )
 def test_a_template_without_system_role_refuses_it_by_its_own_words(name, reason):
     with pytest.raises(InvalidConfig, match=f"chat template refuses: {reason}"):
         form(name, system_prompt="Box it.").text(SUM)
-
-
-def test_tools_are_shown_by_qwen_and_refused_where_the_template_drops_them():
-    asked = replace(SUM, messages=[{"role": "user", "content": "1+1=?"}], tools=[TOOL])
-    assert '<tools>\n{"type": "function", "function": {"name": "add"' in form("qwen3").text(asked)
-    for name in ("gemma2", "llama3", "mistral"):
-        with pytest.raises(InvalidConfig, match="has tools, which the policy's chat template does not show"):
-            form(name).text(asked)
-
-
-def test_thinking_is_turned_off_by_a_variable_that_only_qwen_reads():
-    off = {"chat_template_kwargs": {"enable_thinking": False}}
-    assert form("qwen3", **off).text(SUM).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    with pytest.raises(InvalidConfig, match="does not read 'enable_thinking'"):
-        form("llama3", **off)
 
 
 @pytest.mark.parametrize("opens", [False, True])

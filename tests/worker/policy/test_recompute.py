@@ -1,13 +1,9 @@
 """Activation checkpointing: less memory, the same numbers, on every path and in evaluation mode."""
 
-from dataclasses import replace
-
 import pytest
 import torch
-from torch import nn
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPTNeoXConfig, Olmo2Config, Phi3Config
 
-from backend.base.errors import InvalidConfig
 from backend.config.sections import PolicyConfig
 from tests.worker.policy.saved_bytes import saved_bytes
 from worker.policy.logprobs import token_logprobs
@@ -70,17 +66,3 @@ def test_the_prefix_tree_is_recomputed_too(monkeypatch, settings, path, adapter)
     model = load_policy(PolicyConfig(adapter=adapter), settings).model
     # the tree keeps copies of joined projections, which a pass cannot do without
     assert compare(model) < (0.6 if path == "tree_states" else 0.35)
-
-
-def test_without_a_gradient_nothing_changes(settings):
-    policy = load_policy(PolicyConfig(), settings)
-    enable_recompute(policy.model)
-    with torch.no_grad():
-        output = policy.model(torch.tensor([[5, 6, 7]]), use_cache=True)
-    assert output.past_key_values.get_seq_length() == 3
-    assert not any("forward" in vars(module) for module in replace(policy).model.modules())
-
-
-def test_a_model_without_marked_layers_is_refused():
-    with pytest.raises(InvalidConfig, match="transformers marks no layers of Linear that can be recomputed"):
-        enable_recompute(nn.Linear(2, 2))

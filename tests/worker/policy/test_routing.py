@@ -19,7 +19,7 @@ from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig, SamplingConfig
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import as_policy, load_policy
-from worker.policy.routing import RouterWatch, replayed_experts, routed_logprobs, routers
+from worker.policy.routing import replayed_experts, routed_logprobs, routers
 from worker.policy.token_batch import padded, token_batch
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
@@ -65,19 +65,6 @@ def batch_of(policy, completions):
         pad_id=policy.pad_id,
         routes=[completion.routes for completion in completions],
     )
-
-
-def test_every_layer_has_a_router_in_a_mixture_and_none_in_a_dense_policy(mixture):
-    assert len(routers(mixture.model)) == 4
-    assert routers(load_policy(PolicyConfig(), Settings()).model) == []
-
-
-def test_a_route_is_known_for_every_token_that_was_read(mixture):
-    for row, completion in enumerate(sampled(mixture)):
-        asked = mixture.encode(PROMPTS[row // 4].text, room=40)
-        assert completion.routes.shape == (len(asked) + len(completion) - 1, 4, 2)
-        assert completion.routes.dtype == np.uint8
-        assert (completion.routes[..., 0] != completion.routes[..., 1]).all()
 
 
 def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
@@ -138,20 +125,6 @@ def test_a_microbatch_replays_its_own_rows(mixture):
     torch.testing.assert_close(of_rows, of_batch[rows, : of_rows.shape[1]], rtol=0, atol=1e-4)
 
 
-def test_routers_learn_through_replayed_experts(mixture):
-    batch = batch_of(mixture, sampled(mixture))
-    routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs.sum().backward()
-    gradients: list[Any] = [router.weight.grad for router in routers(mixture.model)]
-    assert all(gradient.abs().sum() > 0 for gradient in gradients)
-    mixture.model.zero_grad()
-
-
-def test_nothing_is_left_on_a_model_that_was_watched(mixture):
-    with RouterWatch(mixture.model):
-        assert all(router._forward_hooks for router in routers(mixture.model))
-    assert not any(router._forward_hooks for router in routers(mixture.model))
-
-
 @torch.no_grad()
 def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
     policy = Behaviour(SamplingConfig(precision="int8")).policy(mixture)
@@ -187,7 +160,3 @@ def test_routes_of_other_mixtures_are_watched_and_replayed(mixture, family):
     elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
     moved = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
     assert (moved - sampler).abs().max() > 1e-3
-
-
-def test_a_dense_policy_records_no_routes():
-    assert all(completion.routes is None for completion in sampled(load_policy(PolicyConfig(), Settings())))

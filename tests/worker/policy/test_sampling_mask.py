@@ -11,7 +11,7 @@ from worker.policy import logprobs as logprobs_module
 from worker.policy.head import Head
 from worker.policy.logprobs import States, scored, token_logprobs
 from worker.policy.model import load_policy
-from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
+from worker.policy.sampling_mask import mask_log_mass, mask_pairs
 from worker.policy.token_batch import padded, token_batch
 from worker.problems.sums import Sums
 from worker.rollout.sampler import Decoding, Sampler
@@ -57,10 +57,6 @@ def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
     assert np.exp(old_full - old) == pytest.approx(0.8808, abs=6e-5)
 
 
-def test_where_nothing_was_cut_off_nothing_changes():
-    assert of_logits(OLD, 1, ()) == of_logits(OLD, 1)
-
-
 def test_a_kept_set_that_weighs_next_to_nothing_stays_finite():
     logprob, entropy, mass = of_logits([0.0, -200.0, -201.0, 0.0], 1, (1, 2))
     assert logprob == pytest.approx(-np.log(1 + np.exp(-1)), abs=1e-4)
@@ -85,12 +81,6 @@ def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
     scores.sum().backward()
     torch.testing.assert_close(scores, expected)
     torch.testing.assert_close(sparse.grad, masked.grad)
-
-
-def test_pairs_of_some_tokens_are_numbered_from_zero():
-    pairs = MaskPairs(torch.tensor([0, 0, 2, 3, 3]), torch.tensor([5, 6, 7, 8, 9]))
-    token, ids = pairs.between(1, 4)
-    assert (token.tolist(), ids.tolist()) == ([1, 2, 2], [7, 8, 9])
 
 
 def sampled(policy, decoding, **options):
@@ -146,17 +136,3 @@ def test_what_is_kept_does_not_depend_on_who_else_is_in_the_batch(tiny):
     for left, right in zip(together, apart, strict=True):
         np.testing.assert_array_equal(left.sampling_mask.counts, right.sampling_mask.counts)
         np.testing.assert_array_equal(left.sampling_mask.ids, right.sampling_mask.ids)
-
-
-def test_a_microbatch_keeps_its_own_rows(tiny):
-    completions = sampled(tiny, Decoding(40, 1.0, 0.9))
-    batch = batch_of(tiny, completions)
-    rows = torch.tensor([5, 2, 11])
-    with torch.no_grad():
-        of_batch = token_logprobs(tiny.model, batch, temperature=1.0).logprobs
-        of_rows = token_logprobs(tiny.model, batch.rows(rows), temperature=1.0).logprobs
-    torch.testing.assert_close(of_rows, of_batch[rows, : of_rows.shape[1]], rtol=0, atol=1e-4)
-
-
-def test_a_sampler_that_cuts_nothing_off_records_nothing(tiny):
-    assert all(completion.sampling_mask is None for completion in sampled(tiny, Decoding(40)))

@@ -102,10 +102,3 @@ def test_generated_recipes_give_prompts(name, tmp_path):
         assert len({prompt.problem for prompt in mixture.prompts(0, 2 * len(sources))}) == len(sources)
     finally:
         mixture.close()
-
-
-def test_every_recipe_states_its_licence_and_what_is_read():
-    for entry in DATA_RECIPES.values():
-        assert entry.licence
-        assert entry.source
-        assert entry.note.endswith(".")

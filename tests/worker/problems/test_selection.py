@@ -1,15 +1,13 @@
 """Rows that train: duplicates, overlap with held-out questions, pass rates, difficulty."""
 
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.base.errors import InvalidConfig
-from backend.catalog.datasets.overlap import first_of_each, grams, overlapping
+from backend.catalog.datasets.overlap import overlapping
 from backend.catalog.datasets.similarity import near_duplicates
 from backend.catalog.datasets.words import normalised
 from backend.config.data import DataConfig
@@ -18,7 +16,6 @@ from backend.config.run import RunConfig
 from backend.rollouts.pass_rates import store_rates
 from tests.worker.problems.test_problems import SOURCES, write_rows
 from worker.problems.mixture import Mixture, build_mixture
-from worker.problems.selection import number_of
 
 LONG = "Natalia sold clips to 48 of her friends in April and then she sold half as many clips in May."
 
@@ -40,42 +37,12 @@ def trained(source: Mixture, count: int) -> list[str]:
 HELD_OUT = row("something else entirely", "test")
 
 
-def test_a_question_is_the_same_whatever_its_case_and_white_space():
-    assert normalised("  What  IS\n\uff11+1?") == "what is 1+1?"
-    assert first_of_each(["1+1", "1-1", " 1+1 ", "1\u202f+1", "A", "a"]) == [0, 1, 3, 4]
-
-
-def test_grams_are_words_and_signs_in_a_row_or_the_whole_of_a_shorter_text():
-    assert grams("a+b = C", 3) == {("a", "+", "b"), ("+", "b", "="), ("b", "=", "c")}
-    assert grams("a b", 3) == {("a", "b")}
-    assert grams(" ", 3) == set()
-
-
 def test_a_row_overlaps_by_thirteen_words_in_a_row_and_not_by_twelve():
     words = [f"w{n}" for n in range(20)]
     held_out = [" ".join(words)]
     thirteen, twelve = " ".join(["x", *words[3:16], "y"]), " ".join(["x", *words[3:15], "y"])
     assert overlapping([thirteen, twelve, "x y"], held_out, 13) == {0}
     assert overlapping([thirteen, twelve], held_out, 12) == {0, 1}
-
-
-def test_short_questions_overlap_when_they_are_equal():
-    assert overlapping(["1 + 1 = ?", "1 + 2 = ?", "Say 1 + 1 = ?"], ["1 + 1 = ?"], 13) == {0}
-
-
-def test_a_common_phrase_is_no_overlap_but_a_repeated_question_is():
-    phrase = " ".join(f"p{n}" for n in range(13))
-    rows = [f"{phrase} {n}" for n in range(11)]
-    assert overlapping(rows, [f"{phrase} x"], 13) == set()
-    assert overlapping(rows[:10], [f"{phrase} x"], 13) == set(range(10))
-    assert overlapping([phrase] * 11, [phrase], 13) == set(range(11))
-
-
-def test_duplicates_are_dropped_but_the_first(tmp_path):
-    rows = [row("a"), row("b"), row(" A "), row("b"), HELD_OUT]
-    selected = mixture(tmp_path, rows, DataConfig(duplicates="drop"))
-    assert trained(selected, 4) == ["a", "b", "a", "b"]
-    assert selected.selections[0].sentence.endswith("of 4 training rows 2 repeat a question (left out)")
 
 
 def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
@@ -138,65 +105,6 @@ def test_the_index_finds_what_comparing_all_pairs_finds(texts, count, limit):
     assert {twin.number: twin.similarity for twin in twins} == pytest.approx(expected)
 
 
-def alike_rows(count: int) -> list[str]:
-    """Questions of which many are much like others: some words of 40 stories are exchanged."""
-    random = np.random.default_rng(18)
-    words = np.array([f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"])
-    stories = random.choice(words, (40, 50))
-    rows = stories[random.integers(40, size=count)]
-    for row in rows:
-        at = random.integers(50, size=random.integers(1, 9))
-        row[at] = random.choice(words, len(at))
-    return [f"{' '.join(row)} {random.integers(3)}" for row in rows]
-
-
-def exactly_alike(questions: list[str], limit: float) -> list[tuple[int, int, float]]:
-    """Every pair compared by a table of all runs of all questions."""
-    kept_numbers, twins = [], []
-    runs = [runs_of(text) for text in questions]
-    columns = {
-        run: at
-        for at, run in enumerate(dict.fromkeys(run for words_of_text in runs for run in words_of_text))
-    }
-    table = np.zeros((len(questions), len(columns)), dtype=np.float32)
-    for number, words_of_text in enumerate(runs):
-        table[number, [columns[run] for run in words_of_text]] = 1
-    shared, sizes = table @ table.T, table.sum(1)
-    for number, text in enumerate(questions):
-        comparable = [earlier for earlier in kept_numbers if questions[earlier][-1] == text[-1]]
-        similarity = shared[number, comparable] / (
-            sizes[number] + sizes[comparable] - shared[number, comparable]
-        )
-        if comparable and similarity.max() >= limit:
-            twins.append((number, comparable[int(similarity.argmax())], float(similarity.max())))
-        else:
-            kept_numbers.append(number)
-    return twins
-
-
-def test_of_two_thousand_questions_those_are_found_that_an_exact_comparison_finds():
-    questions = alike_rows(2_000)
-    expected = exactly_alike(questions, 0.7)
-    twins = near_duplicates(questions, [], 0.7)
-    assert [twin[:2] for twin in twins] == [pair[:2] for pair in expected]
-    assert [twin.similarity for twin in twins] == pytest.approx([pair[2] for pair in expected])
-    assert len(twins) > 200
-
-
-def test_common_phrases_alone_do_not_make_every_question_a_candidate(monkeypatch):
-    monkeypatch.setattr("backend.catalog.datasets.similarity.MAX_SHARED", 3)
-    monkeypatch.setattr("backend.catalog.datasets.similarity.MAX_CANDIDATES", 2)
-    twins = near_duplicates([f"please solve this for me {word}" for word in "abcdef"] * 2, [], 0.8)
-    assert [twin.similarity for twin in twins] == [1.0] * len(twins)
-    assert 0 < len(twins) <= 6
-
-
-def test_what_exceeds_the_limits_of_memory_is_not_compared(monkeypatch):
-    monkeypatch.setattr("backend.catalog.datasets.similarity.MAX_WORDS", 7)
-    assert near_duplicates(["a b c", "a b c", "a b c"], [], 1.0) == [(1, 0, 1.0)]
-    assert near_duplicates([], [], 0.7) == near_duplicates(["", " ", "x"], [], 0.7)[1:] == []
-
-
 def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
     write_rows(tmp_path / "train.jsonl", [row("a"), row(f"Q: {LONG}"), HELD_OUT])
     write_rows(tmp_path / "eval.jsonl", [row("b"), row(LONG, "test")])
@@ -254,12 +162,6 @@ def test_a_curriculum_goes_from_easy_to_hard_in_every_pass(tmp_path):
     assert {tuple(texts[:2]) for texts in passes} == {("q1", "q4"), ("q4", "q1")}
 
 
-def test_by_pass_rate_the_often_solved_come_first(tmp_path):
-    rows = [row(f"q{n}", rate=rate) for n, rate in enumerate([0.2, 0.9, 0.5])] + [HELD_OUT | {"rate": 0}]
-    selected = mixture(tmp_path, rows, DataConfig(curriculum="easy_first", pass_rate_field="rate"))
-    assert trained(selected, 3) == ["q1", "q2", "q0"]
-
-
 def stored_rates(tmp_path, **rates: float) -> str:
     rates_of_run = PassRates(
         run="r",
@@ -280,22 +182,6 @@ def test_rows_are_chosen_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_pat
     selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
     assert set(trained(selected, 4)) == {"q1", "q3"}
     assert selected.selections[0].out_of_range == 3
-
-
-def test_pass_rates_of_a_run_on_other_prompts_are_refused(tmp_path):
-    data = DataConfig(pass_rates=stored_rates(tmp_path, other=0.5))
-    with pytest.raises(InvalidConfig, match="holds no prompt of 'first', whose pass rates were chosen"):
-        mixture(tmp_path, [row("a"), row("b"), HELD_OUT], data)
-
-
-def test_pass_rates_that_are_gone_when_the_run_starts_are_named(tmp_path):
-    with pytest.raises(InvalidConfig, match=r"data\.pass_rates.*no stored pass rates"):
-        mixture(tmp_path, [row("a"), row("b"), HELD_OUT], DataConfig(pass_rates="a" * 64))
-
-
-def test_numbers_are_read_from_texts_that_end_with_one():
-    assert [number_of(value) for value in ("Level 3", "0.25", " -2 ", 3, 0.5)] == [3, 0.25, -2, 3, 0.5]
-    assert [number_of(value) for value in ("hard", "", None, True, [1], math.nan, 10**400)] == [None] * 7
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import math
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.runs import lifecycle
 from backend.storage.completion import Completion
 from backend.storage.engine import db_now
-from backend.storage.models import Event, Metric, MetricKey, RolloutGroup, RolloutTokens, Run
+from backend.storage.models import Metric, RolloutGroup, RolloutTokens, Run
 from tests.factories import stored_completions
 from tests.waiting import wait_for
 from worker.recording import recorder as recorder_module
@@ -102,35 +101,6 @@ class Outage:
             raise OperationalError("statement", {}, Exception("the database is away"))
 
 
-def test_a_step_is_durable_without_a_flush(database, run_id, record):
-    with record() as recorder:
-        recorder.record_step(StepRecord(1, {"reward/mean": 0.5}))
-        wait_for(lambda: read(database, run_id).last_step == 1)
-
-
-def test_leaving_the_recorder_writes_what_waits(database, run_id, record):
-    with record() as recorder:
-        for step in range(1, 501):
-            recorder.record_step(StepRecord(step, {"reward/mean": step / 500}))
-    assert read(database, run_id).last_step == 500
-    assert count(database, Metric) == 500
-
-
-def test_values_of_every_kind_are_kept(database, record):
-    values = {"loss/total": 0.0, "kl/k3": math.nan, "ratio/max": math.inf, "ratio/min": -math.inf}
-    with record() as recorder:
-        recorder.record_step(StepRecord(1, values))
-    with database.sessions() as session:
-        query = select(MetricKey.name, Metric.kind, Metric.value).join(Metric, Metric.key_id == MetricKey.id)
-        stored = {name: (kind, value) for name, kind, value in session.execute(query)}
-    assert stored == {
-        "loss/total": (0, 0.0),
-        "kl/k3": (1, None),
-        "ratio/max": (2, None),
-        "ratio/min": (3, None),
-    }
-
-
 def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, record):
     with record() as recorder:
         recorder.record_step(StepRecord(0, {"eval/accuracy": 0.2}))
@@ -144,27 +114,6 @@ def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, re
     }
 
 
-def test_groups_completions_and_tokens_are_stored(database, record):
-    with record() as recorder:
-        recorder.record_step(StepRecord(1, {}, [group(0), group(1)]))
-    assert [count(database, table) for table in (RolloutGroup, Completion, RolloutTokens)] == [2, 4, 2]
-    with database.sessions() as session:
-        stored = session.scalars(select(RolloutGroup).order_by(RolloutGroup.prompt_index)).first()
-        assert (stored.reward_mean, stored.reward_std) == (0.5, 0.5)
-
-
-def test_tokens_are_left_out_when_the_config_says_so(database, record):
-    with record(recording={"tokens": False}) as recorder:
-        recorder.record_step(StepRecord(1, {}, [group()]))
-    assert [count(database, table) for table in (Completion, RolloutTokens)] == [2, 0]
-
-
-def test_a_big_run_stores_a_selection(database, record):
-    with record(recording={"rollouts": "selected"}) as recorder:
-        recorder.record_step(StepRecord(5, {}, [group(n) for n in range(20)]))
-    assert 1 <= count(database, RolloutGroup) <= 5
-
-
 def test_a_step_that_is_written_again_changes_nothing(database, run_id, record):
     for _ in range(2):
         with record() as recorder:
@@ -175,15 +124,6 @@ def test_a_step_that_is_written_again_changes_nothing(database, run_id, record):
         2,
         1,
     ]
-
-
-def test_events_keep_attempt_and_step(database, run_id, record):
-    with record() as recorder:
-        recorder.event("alert", "error", "2 updates skipped", {"skipped": 2}, step=3)
-    with database.sessions() as session:
-        line = session.scalars(select(Event).where(Event.kind == "alert")).one()
-    assert (line.run_id, line.attempt, line.step, line.level) == (run_id, 1, 3, "error")
-    assert (line.message, line.data) == ("2 updates skipped", {"skipped": 2})
 
 
 def test_an_attempt_that_lost_its_run_writes_nothing(database, run_id, record):
@@ -204,14 +144,6 @@ def test_a_lost_run_is_noticed_during_a_long_step(database, record):
     wait_for(lambda: not recorder._thread.is_alive())
     with pytest.raises(Fenced):
         recorder.record_step(StepRecord(1, {}))
-
-
-def test_a_wish_is_seen_during_a_long_step(database, run_id, record):
-    with record() as recorder:
-        assert recorder.wish == ""
-        with database.sessions.begin() as session:
-            lifecycle.request_wish(session, run_id, "pause")
-        wait_for(lambda: recorder.wish == "pause")
 
 
 def test_recording_renews_the_lease(database, run_id, record):
@@ -315,21 +247,3 @@ def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, ru
         recorder.begin(1)
     run = read(database, run_id)
     assert (run.notes, run.summary["last"]) == ("written meanwhile", {"eval/accuracy": 0.5})
-
-
-def test_a_long_evaluation_shows_that_it_goes_on_and_changes_nothing_else(
-    database, run_id, record, monkeypatch
-):
-    monkeypatch.setattr(recorder_module, "LIFE_SECONDS", 0.0)
-    with record() as recorder:
-        recorder.begin(-1)
-        recorder.record_step(StepRecord(1, {"reward/mean": 1.0}))
-        recorder.flush()
-        before = read(database, run_id)
-        time.sleep(0.05)
-        recorder.show_life()
-        recorder.flush()
-        after = read(database, run_id)
-    assert after.progress_at > before.progress_at
-    assert (after.last_step, after.summary) == (before.last_step, before.summary)
-    assert count(database, Metric) == 1

@@ -48,11 +48,6 @@ def test_the_writer_waits_for_a_lull(box, monkeypatch):
     assert taker.taken == [["step 1"]]
 
 
-def test_a_lull_that_has_begun_is_used(box):
-    with box.lull():
-        assert Taker(box).has_taken()
-
-
 @pytest.mark.parametrize("hurry", [WriteQueue.flush, WriteQueue.close])
 def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
     taker = Taker(box)
@@ -75,11 +70,4 @@ def test_a_training_thread_that_waits_for_room_is_not_waited_for(box, monkeypatc
 
 def test_without_a_lull_the_writer_goes_on_after_a_while(box, monkeypatch):
     monkeypatch.setattr(outbox, "LULL_SECONDS", 0.1)
-    assert Taker(box).has_taken()
-
-
-def test_a_training_thread_without_lulls_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
-    box = WriteQueue()
-    box.put("step 1", 1)
     assert Taker(box).has_taken()

@@ -34,10 +34,3 @@ def test_a_compressed_answer_is_not_unpacked():
     with hostile_server(lambda _: iter([head, bomb])) as server:
         assert read(server.url, most_bytes=len(bomb)) == (200, bomb)
         assert "accept-encoding: identity" in server.heads[0].lower()
-
-
-def test_a_redirect_is_the_answer():
-    head = b"HTTP/1.1 307 Go\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
-    with hostile_server(lambda _: iter([head])) as server:
-        assert read(server.url) == (307, b"")
-        assert len(server.heads) == 1

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from backend.base.locations import CODE_ROOT
 from backend.config.boxed import last_boxed
 from backend.config.reasoning_gym_tasks import TASKS
-from tests.worker.rewards.hostile_answers import ALL, LONG, SHORT
+from tests.worker.rewards.hostile_answers import ALL
 from tests.worker.rewards.hostile_runner import BEGIN, END
-from worker.rewards.answers import MAX_ANSWER_CHARS, quick_verdict
+from worker.rewards.answers import quick_verdict
 from worker.rewards.formats import lenient_answer
 from worker.rewards.reasoning_gym.checkers import INTEGRALS, NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
@@ -87,12 +87,6 @@ def test_hostile_answers_make_no_system_call_of_files_processes_or_sockets(tmp_p
         "faccessat2",
     }
     assert strange == set()
-
-
-def test_the_corpus_is_large_and_has_answers_of_every_length():
-    assert len(set(SHORT)) == len(SHORT) >= 40
-    assert max(map(len, SHORT)) <= MAX_ANSWER_CHARS < min(map(len, LONG))
-    assert max(map(len, LONG)) >= 1_000_000
 
 
 @pytest.mark.parametrize(

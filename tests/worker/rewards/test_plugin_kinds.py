@@ -3,7 +3,6 @@
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from backend.base.errors import PluginFailed
@@ -118,38 +117,9 @@ def test_a_conversational_data_set_gives_messages(call):
     assert call("trl_conversation", ["ab", "c"], messages=True)[0] == [2, 1]
 
 
-def test_a_row_without_a_column_gives_none_and_params_are_arguments_too(call):
-    rows = [{"level": 1, "other": 0}, {"other": 0}]
-    assert call("columns", ["a", "b"], rows=rows, params={"weight": 3})[0] == [3, None]
-
-
-def test_token_ids_reach_a_function_that_names_them(call):
-    assert call("lengths", ["a", "b"], ids=[np.array([1, 2]), np.array([3])])[0] == [2, 1]
-
-
-def test_a_batch_function_may_be_async(call):
-    assert call("async_batch", ["abc", ""])[0] == [3, 0]
-
-
 def test_512_completions_by_an_async_judge_of_one_second_keep_their_order(call):
     texts = [str(number) for number in range(512)]
     assert call("waiting", texts, concurrency=128) == ([float(text) for text in texts], 0, "")
-
-
-def test_an_async_judge_has_as_many_under_way_as_it_may(call):
-    counts, failures, _ = call("counted", ["a"] * 256, concurrency=64)
-    assert (failures, max(counts)) == (0, 64)
-
-
-def test_functions_that_wait_are_called_side_by_side(call):
-    """Each waits for a second: those that begin within a second of one another are under way together."""
-    begun = sorted(call("slow", [str(number) for number in range(32)], concurrency=32)[0])
-    together = max(sum(first <= begin < first + 1 for begin in begun) for first in begun)
-    assert 2 <= together <= 32
-
-
-def test_calls_side_by_side_have_directories_of_their_own(call):
-    assert call("scratch", list("abcdefgh"), concurrency=4)[0] == [0] * 8
 
 
 def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(call):
@@ -168,10 +138,6 @@ def test_a_batch_that_lies_about_its_length_leaves_all_unscored_and_says_so(call
 @pytest.mark.parametrize("name", ["nonsense", "stuck"])
 def test_a_batch_that_answers_nonsense_or_hangs_leaves_all_unscored(call, name):
     assert call(name, ["a", "b"], timeout_seconds=1)[:2] == ([None, None], 2)
-
-
-def test_in_a_batch_only_values_that_are_no_numbers_are_unscored(call):
-    assert call("spotty", ["a", "b", "c", "d"])[:2] == ([None, None, None, 4], 2)
 
 
 def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call):

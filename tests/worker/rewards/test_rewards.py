@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,18 @@ import pytest
 
 from backend.base.errors import PluginFailed
 from backend.base.locations import CODE_ROOT
-from backend.base.sandbox.errors import Refused, TimedOut
-from backend.base.sandbox.process import Sandbox
 from backend.config.boxed import last_boxed
 from backend.config.rewards import (
     BoxedFormatReward,
     CorrectnessReward,
-    LengthReward,
     PluginReward,
     ThinkFormatReward,
 )
 from backend.rollouts.repetition import distinct_gram_share
 from backend.rollouts.script import script_consistent, script_share
 from worker.prompt import Prompt
-from worker.rewards.answers import is_mathematical, quick_verdict, spelled_alike
-from worker.rewards.correctness import JUDGING, Checkers, Grader
+from worker.rewards.answers import quick_verdict
+from worker.rewards.correctness import Checkers, Grader
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, lenient_answer, think_format
 from worker.rewards.lengths import group_length_rewards
@@ -151,13 +147,6 @@ def test_think_format_where_the_template_has_opened_the_tag(text, book, strict):
     assert by_form == [book, strict]
 
 
-def test_an_opened_tag_reaches_reward_flags_and_is_no_text_of_the_completion():
-    with closing(Scorer([ThinkFormatReward(weight=1)], opens_think=True)) as scorer:
-        [group] = scorer.score([prompt("7")], [[completion("work</think>7"), completion("7")]])
-        assert "no_think" not in scorer.flags(prompt("7"), completion("work</think>7"), 1.0, reward=1.0)
-        assert group.terms["think_format"] == (1, 0)
-
-
 def test_boxed_format_wants_a_complete_box_with_something_inside():
     texts = (r"\boxed{1}", r"\boxed{}", r"\boxed{1", "1", r"\boxed 1")
     assert [boxed_format(text) for text in texts] == [1, 0, 0, 0, 0]
@@ -196,32 +185,6 @@ def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, answer
     assert quick_verdict(expected, answer) is True
 
 
-@pytest.mark.parametrize(("expected", "answer"), [("233", "145"), ("233", "-233"), ("1 2", "12"), ("5", "")])
-def test_whole_numbers_that_differ_are_different_at_once(expected, answer):
-    assert quick_verdict(expected, answer) in (False, None)
-    assert quick_verdict(expected, answer) is not True
-
-
-def test_a_page_in_a_box_is_wrong():
-    assert quick_verdict("1", "1" * 2001) is False
-
-
-@pytest.mark.parametrize("digits", ["9", "٣", "9.", "1/"])
-def test_an_expected_page_matches_nothing_and_is_never_converted(digits):
-    assert quick_verdict(digits * 5000, digits * 999) is False
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_it"),
-    [
-        *((text, True) for text in ("12", "x", r"\sqrt{x}", "a+b", "p - q", "ab-c", "xy")),
-        *((text, False) for text in ("Paris", r"\text{no}", "no", "well-known", "go-to", "NY", "2024-05-01")),
-    ],
-)
-def test_only_mathematical_answers_are_worth_algebra(answer, is_it):
-    assert is_mathematical(answer) is is_it
-
-
 @pytest.mark.parametrize(
     ("expected", "answer", "score"),
     [
@@ -241,31 +204,6 @@ def test_mathematics_is_compared_by_its_meaning(checkers, expected, answer, scor
     assert score_of(checkers, expected, rf"\boxed{{{answer}}}") == score
 
 
-def test_an_answer_outside_a_box_counts_only_when_asked_for(checkers):
-    assert score_of(checkers, "5", "it is 5") == 0
-    assert score_of(checkers, "5", "it is 5", extraction="lenient") == 1
-
-
-def test_the_exact_grader_knows_no_algebra(checkers):
-    assert score_of(checkers, "x+1", r"\boxed{1+x}", grader="exact") == 0
-    assert score_of(checkers, "x+1", r"\boxed{x + 1}", grader="exact") == 1
-
-
-def test_a_prompt_without_an_expected_answer_is_not_graded(checkers):
-    assert score_of(checkers, "", r"\boxed{1}") is None
-
-
-def test_sums_never_start_a_process():
-    checkers = Checkers(1)
-    pairs = [
-        (prompt("233", problem="sums"), rf"\boxed{{{text}}}")
-        for text in ("233", "1", "2+", HANGING, "x" * 99)
-    ]
-    grades = Grader(CorrectnessReward(), checkers).grades(pairs)
-    assert [grade.score for grade in grades] == [1, 0, 0, 0, 0]
-    assert checkers._sandboxes[0].pid is None
-
-
 # ---------------------------------------------------------------- hostile text
 
 
@@ -275,30 +213,6 @@ def test_a_completion_that_hangs_algebra_is_killed_in_its_limit_and_the_next_sco
     assert score_of(checkers, "3", HANGING, timeout_seconds=0.5) == 0
     assert checkers.timeouts == before + 1
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
-
-
-class WatchedSandbox(Sandbox):
-    """A sandbox that notes how long each of its answers may take."""
-
-    def __init__(self) -> None:
-        super().__init__(JUDGING)
-        self.limits: list[float] = []
-
-    def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
-        self.limits.append(seconds)
-        return super().ask(op, seconds=seconds, **request)
-
-
-def test_each_timeout_halves_the_limit_of_the_next_so_a_batch_of_attacks_stays_short():
-    checkers, child = Checkers(1), WatchedSandbox()
-    checkers._sandboxes = [child]
-    pairs = [(prompt("3"), rf"\boxed{{{number}^{{9^{{9^9}}}}}}") for number in range(12, 15)]
-    try:
-        grades = Grader(CorrectnessReward(timeout_seconds=0.5), checkers).grades(pairs)
-    finally:
-        checkers.close()
-    assert [grade.score for grade in grades] == [0, 0, 0]
-    assert child.limits == [0.5, 0.25, 0.2]
 
 
 @pytest.mark.parametrize(
@@ -336,19 +250,6 @@ def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
     assert not alive
 
 
-def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
-    code = (
-        "import os; from backend.base.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
-        "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
-        "print(s.pid, flush=True); os._exit(0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=CODE_ROOT, check=True)
-    psutil.wait_procs(
-        [psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], timeout=60
-    )
-    assert not psutil.pid_exists(int(done.stdout))
-
-
 def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path, monkeypatch):
     (tmp_path / "threading_rewards.py").write_text(
         "import threading, time\n"
@@ -370,11 +271,6 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     for process in alive:
         process.kill()
     assert not alive
-
-
-def test_a_question_of_an_unknown_task_is_refused():
-    with Sandbox(JUDGING) as sandbox, pytest.raises(Refused):
-        sandbox.ask("gym_question", task="none", config={}, seed=0, offset=0, seconds=60)
 
 
 def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
@@ -408,11 +304,6 @@ def test_a_value_that_is_no_score_is_wrong(score, tmp_path, monkeypatch):
     assert [grade.score for grade in grades] == [0, 1, 0.5]
 
 
-def test_a_row_cannot_pretend_to_be_a_reasoning_gym_task(checkers):
-    [grade] = Grader(CorrectnessReward(), checkers).grades([(prompt("5", reasoning_gym="gcd"), r"\boxed{5}")])
-    assert grade.is_correct
-
-
 # ---------------------------------------------------------------- flags
 
 
@@ -428,15 +319,6 @@ def test_a_good_completion_has_no_flags():
     assert (
         completion_flags(
             text, prompt="", is_scored=True, is_truncated=False, is_correct=True, expects_think=True
-        )
-        == ()
-    )
-
-
-def test_ungraded_is_not_wrong_and_plain_answers_need_no_thinking():
-    assert (
-        completion_flags(
-            r"\boxed{1}", prompt="", is_scored=True, is_truncated=False, is_correct=None, expects_think=False
         )
         == ()
     )
@@ -503,28 +385,11 @@ def test_without_a_required_form_nothing_counts():
     assert group.counted["correctness"] == (1, 0, 0, 0)
 
 
-def test_without_a_required_form_a_wrong_answer_costs_nothing_either():
-    terms = [CorrectnessReward(map="-1/1"), ThinkFormatReward(required=True)]
-    [group] = scored(terms, [SUM], [[r"\boxed{6}", WRONG]])
-    assert group.rewards == (0, -0.8)
-
-
 def test_the_shortest_of_a_group_earns_most_and_wrong_answers_never_gain():
     assert group_length_rewards([10, 20, 30], [True, True, True]) == [0.5, 0, -0.5]
     assert group_length_rewards([10, 20, 30], [False, True, False]) == [0, 0, -0.5]
     assert group_length_rewards([7, 7], [True, False]) == [0, 0]
     assert group_length_rewards([1, 2], [None, True]) == [None, -0.5]
-
-
-def test_length_is_a_reward_of_each_group_by_itself():
-    rows = [
-        [replace(completion(RIGHT), ids=np.zeros(n, dtype=np.int64)) for n in row] for row in ([2, 4], [8, 9])
-    ]
-    scorer = Scorer([CorrectnessReward(), LengthReward(weight=1)])
-    groups = scorer.score([SUM, SUM], rows)
-    scorer.close()
-    assert [group.terms["length"] for group in groups] == [(0.5, -0.5)] * 2
-    assert groups[0].rewards == (1.5, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -546,19 +411,6 @@ def test_a_completion_keeps_to_the_script_of_its_prompt(asked, text, share, cons
     assert script_consistent(asked, text) == consistent
 
 
-def test_correctness_can_range_from_minus_one_to_one():
-    [group] = scored([CorrectnessReward(map="-1/1", weight=2)], [SUM], [[RIGHT, WRONG]])
-    assert group.terms["correctness"] == (1, -1)
-    assert group.rewards == (2, -2)
-    assert group.correctness == (1, 0)
-
-
-def test_correctness_is_known_even_when_only_form_is_rewarded():
-    [group] = scored([BoxedFormatReward(weight=1)], [SUM], [[RIGHT, WRONG]])
-    assert group.rewards == (1, 1)
-    assert group.correctness == (1, 0)
-
-
 def test_a_term_of_a_domain_replaces_the_general_one_there():
     terms = [
         CorrectnessReward(),
@@ -569,25 +421,6 @@ def test_a_term_of_a_domain_replaces_the_general_one_there():
     first, second, third = scored(terms, [code, SUM, code], [[RIGHT], [RIGHT], [WRONG]])
     assert (first.rewards, second.rewards, third.rewards) == ((4,), (1,), (1,))
     assert list(second.terms) == ["correctness"]
-
-
-def test_groups_come_back_in_the_order_of_their_prompts():
-    prompts = [prompt(str(number), problem="sums", domain=f"d{number % 3}") for number in range(9)]
-    groups = scored([CorrectnessReward()], prompts, [[rf"\boxed{{{number}}}"] for number in range(9)])
-    assert [group.prompt for group in groups] == prompts
-    assert [group.rewards for group in groups] == [(1,)] * 9
-
-
-def test_a_prompt_of_a_domain_without_terms_is_not_scored():
-    [group] = scored([CorrectnessReward(domain="code")], [SUM], [[RIGHT]])
-    assert group.rewards == (None,)
-    assert group.correctness == (1,)
-
-
-def test_weights_are_known_by_domain():
-    scorer = Scorer([CorrectnessReward(), ThinkFormatReward(weight=0.5, domain="math")])
-    assert scorer.weights("math") == {"correctness": 1, "think_format": 0.5}
-    assert scorer.weights("code") == {"correctness": 1}
 
 
 # ---------------------------------------------------------------- plugins
@@ -660,19 +493,6 @@ def plugins(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
-def test_a_users_own_reward_is_called_by_its_name_with_its_parameters(plugins):
-    [group] = scored([PluginReward(entry_point="brevity", params={"limit": 3})], [SUM], [["abc", "abcd"]])
-    assert group.terms == {"brevity": (1, 0)}
-
-
-def test_none_from_a_reward_means_not_scored(plugins):
-    terms = [PluginReward(entry_point="picky"), CorrectnessReward()]
-    hard, easy = (prompt("5", problem="sums", level=level) for level in ("hard", "easy"))
-    first, second = scored(terms, [hard, easy], [[RIGHT], [RIGHT]])
-    assert (first.rewards, second.rewards) == ((None,), (2,))
-    assert first.correctness == (1,)
-
-
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -706,37 +526,3 @@ def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plug
     assert list(group.rewards) == [2, None, 2, None]
     assert told == (2, f"reward plugin {name!r} on prompt 'p'")
     assert "unscored" in flags
-
-
-def test_a_closed_sandbox_is_gone_with_all_it_started():
-    sandbox = Sandbox(JUDGING)
-    sandbox.ask("equal", expected="1", found="1+0", seconds=60)
-    family = [psutil.Process(sandbox.pid), *psutil.Process(sandbox.pid).children(recursive=True)]
-    sandbox.close()
-    _, alive = psutil.wait_procs(family, timeout=60)
-    assert not alive
-
-
-def test_an_answer_that_hangs_costs_its_fork_and_not_the_imports():
-    with Sandbox(JUDGING) as sandbox:
-        sandbox.ask("equal", expected="1", found="1+0", seconds=60)
-        before = sandbox.pid
-        with pytest.raises(TimedOut):
-            sandbox.ask("equal", expected="3", found="9^{9^{9^9}}", seconds=0.3)
-        assert sandbox.ask("equal", expected="x+1", found="1+x", seconds=60)
-        assert sandbox.pid == before
-
-
-@pytest.mark.parametrize(
-    ("answers", "spelling"),
-    [
-        (("0.5", "1/2", r"\frac12", " .5 "), "1/2"),
-        (("999999**999",), f"{999_999**999:x}/1"),
-        (("1,000", "1000", "10**3", "1000."), "3e8/1"),
-        (("Paris", " paris ", r"\text{Paris}"), "paris"),
-        (("x+1", "x + 1"), "x+1"),
-        (("", "  ", "7" * 3000), None),
-    ],
-)
-def test_answers_that_vote_alike_have_one_spelling(answers, spelling):
-    assert {spelled_alike(answer) for answer in answers} == {spelling}

@@ -3,8 +3,6 @@
 import itertools
 import random
 
-import pytest
-
 from worker.rewards.reasoning_gym.satisfiability import itersolve
 
 
@@ -14,19 +12,6 @@ def brute_force(clauses):
         model = [sign * variable for sign, variable in zip(signs, variables, strict=True)]
         if all(set(clause) & set(model) for clause in clauses):
             yield model
-
-
-def test_one_of_two_has_three_solutions():
-    assert sorted(itersolve([(1, 2)])) == [[-1, 2], [1, -2], [1, 2]]
-
-
-def test_a_chain_of_implications_has_one_solution():
-    assert list(itersolve([(1,), (-1, 2), (-2, 3)])) == [[1, 2, 3]]
-
-
-@pytest.mark.parametrize("clauses", [[(1,), (-1,)], [()], [(1, 2), (1, -2), (-1, 2), (-1, -2)]])
-def test_a_contradiction_has_none(clauses):
-    assert list(itersolve(clauses)) == []
 
 
 def test_it_finds_what_trying_everything_finds():

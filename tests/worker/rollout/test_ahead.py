@@ -2,7 +2,6 @@
 
 import threading
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from worker.policy.model import load_policy
 from worker.problems.mixture import Ingredient, Mixture
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
-from worker.rollout.ahead import RolloutsAhead, age_metrics, batch_seed
+from worker.rollout.ahead import RolloutsAhead, age_metrics
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collector
 from worker.rollout.engine import Interrupted
@@ -120,15 +119,6 @@ def test_a_checkpoint_holds_what_waited_when_it_began(rollouts, tiny):
     assert len(running.values()["batches"]) == 1
 
 
-def test_whoever_waits_is_told_what_went_wrong(rollouts):
-    def broken(*_: Any, **__: Any) -> None:
-        raise ValueError("the engine is gone")
-
-    running = rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", broken))
-    with pytest.raises(ValueError, match="the engine is gone"):
-        running.take(never)
-
-
 def test_waiting_ends_when_the_run_is_asked_to_end(rollouts):
     asleep = threading.Event()
     wait = SimpleNamespace(sync=lambda *_: asleep.wait(30))
@@ -136,7 +126,3 @@ def test_waiting_ends_when_the_run_is_asked_to_end(rollouts):
     with pytest.raises(Interrupted):
         running.take(lambda: True)
     asleep.set()
-
-
-def test_every_batch_has_a_seed_of_its_own():
-    assert len({batch_seed(seed, number) for seed in range(3) for number in range(100)}) == 300

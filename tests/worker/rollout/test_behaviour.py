@@ -9,13 +9,10 @@ import torch
 from torch import nn
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
-from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig, SamplingConfig
-from tests.worker.rollout.test_sampler import random_policy
-from worker.policy.copies import changed_copy, copied_weights, with_weights
-from worker.policy.int8 import Int8Linear, int8_copy
-from worker.policy.lean import LeanModel
+from worker.policy.copies import copied_weights
+from worker.policy.int8 import Int8Linear
 from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.rollout.behaviour import Behaviour
@@ -43,10 +40,6 @@ def trained(policy, amount=0.01):
         weight.add_(amount * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3)))
 
 
-def test_the_same_weights_and_precision_are_the_policy_itself(tiny):
-    assert Behaviour(SamplingConfig()).policy(tiny) is tiny
-
-
 @pytest.mark.parametrize("inputs", [8, 384, 1024])
 def test_a_layer_in_8_bits_computes_what_torchao_computes(inputs):
     torch.manual_seed(0)
@@ -55,12 +48,6 @@ def test_a_layer_in_8_bits_computes_what_torchao_computes(inputs):
     hidden = torch.randn(50, inputs)
     with torch.no_grad():
         torch.testing.assert_close(Int8Linear(layer)(hidden), layer(hidden), rtol=0, atol=1e-6)
-
-
-def test_zeros_stay_zeros_in_8_bits():
-    layer = nn.Linear(8, 4, bias=False)
-    quantize_(layer, Int8DynamicActivationInt8WeightConfig())
-    assert torch.equal(Int8Linear(layer)(torch.zeros(2, 8)), torch.zeros(2, 4))
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
@@ -83,24 +70,6 @@ def test_the_learner_keeps_its_weights_and_its_precision(tiny, precision):
     assert tiny.model.dtype == torch.float32
     assert all(torch.equal(weight, before[name]) for name, weight in tiny.model.named_parameters())
     assert all(weight.requires_grad for weight in tiny.model.parameters())
-
-
-def test_8_bits_leave_embedding_and_output_layer_alone(tiny):
-    model = int8_copy(tiny.model)
-    assert model.lm_head.weight.data_ptr() == tiny.model.lm_head.weight.data_ptr()
-    assert isinstance(model.model.layers[0].mlp.down_proj, Int8Linear)
-    assert not any(isinstance(module, Int8Linear) for module in tiny.model.modules())
-
-
-def test_the_lean_path_takes_layers_in_8_bits_one_by_one(tiny):
-    model = int8_copy(tiny.model)
-    hidden = torch.randn(5, model.config.hidden_size)
-    for ours, layer in zip(LeanModel(model).layers, model.model.layers, strict=True):
-        attention, mlp = layer.self_attn, layer.mlp
-        expected = [layer(hidden) for layer in (attention.q_proj, attention.k_proj, attention.v_proj)]
-        assert torch.equal(ours.qkv(hidden), torch.cat(expected, dim=-1))
-        expected = [layer(hidden) for layer in (mlp.gate_proj, mlp.up_proj)]
-        assert torch.equal(ours.gate_up(hidden), torch.cat(expected, dim=-1))
 
 
 def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, monkeypatch):
@@ -127,18 +96,6 @@ def token_logprobs_of(policy, prompt, ids):
     return logits.log_softmax(dim=-1).gather(1, torch.tensor(ids)[:, None]).squeeze(1).numpy()
 
 
-def test_a_model_without_linear_layers_cannot_be_quantised(tiny):
-    with pytest.raises(InvalidConfig, match="gpt2 has no linear layers"):
-        int8_copy(random_policy(tiny, "gpt2").model)
-
-
-def test_rotary_frequencies_keep_their_precision_in_a_copy(tiny):
-    copy = changed_copy(tiny.model, lambda weight: weight.to(torch.bfloat16))
-    assert copy.dtype == torch.bfloat16
-    assert copy.model.rotary_emb.inv_freq.dtype == torch.float32
-    assert copy.lm_head.weight is copy.model.embed_tokens.weight
-
-
 def test_step_s_samples_with_the_weights_that_step_s_less_n_began_with(tiny):
     behaviour = Behaviour(SamplingConfig(staleness=2))
     began, ages = [], []
@@ -162,9 +119,3 @@ def test_stale_weights_come_back_from_a_checkpoint(tiny):
     ours, theirs = (dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored))
     assert restored.age == 2
     assert all(torch.equal(theirs[name], weight) for name, weight in ours.items())
-
-
-def test_a_model_with_its_own_weights_is_the_same_model(tiny):
-    copy = with_weights(tiny.model, copied_weights(tiny.model))
-    ids = torch.tensor([tiny.encode(PROMPTS[0].text, room=40)])
-    assert torch.equal(copy(ids).logits, tiny.model(ids).logits)

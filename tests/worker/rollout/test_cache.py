@@ -7,24 +7,12 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from tests.models.architectures import build
 from worker.rollout import decoders
-from worker.rollout.cache import GrowingLayer, SlidingLayer, growing_cache
+from worker.rollout.cache import GrowingLayer, SlidingLayer
 from worker.rollout.decoders import GenericDecoder
 
 
 def parts(rows, tokens):
     return torch.randn(rows, 2, tokens, 4), torch.randn(rows, 2, tokens, 4)
-
-
-def test_a_layer_holds_what_was_appended_and_selected():
-    growing, dynamic = GrowingLayer(2, 6), DynamicCache(config=build("gpt_neox").config).layers[0]
-    for chosen, tokens in ((None, 3), ([0, 0, 1], 1), ([2], 1), ([0, 0], 4)):
-        if chosen is not None:
-            growing.reorder_cache(torch.tensor(chosen))
-            dynamic.reorder_cache(torch.tensor(chosen))
-        keys, values = parts(2 if chosen is None else len(chosen), tokens)
-        for states, expected in zip(growing.update(keys, values), dynamic.update(keys, values), strict=True):
-            assert torch.equal(states, expected)
-    assert growing.get_seq_length() == dynamic.get_seq_length() == 9  # beyond the room that it began with
 
 
 def test_a_token_is_written_without_copying_the_others():
@@ -55,27 +43,6 @@ def test_a_sliding_window_holds_what_transformers_does(tokens):
                 sliding.update(keys, values), dynamic.update(keys, values), strict=True
             ):
                 assert torch.equal(states, expected), (prompt, step)
-
-
-def test_a_sliding_window_moves_to_the_front_of_its_buffer_once_a_quarter():
-    layer, moves = SlidingLayer(16, 2, 100), 0
-    layer.update(*parts(2, 15))
-    for _ in range(40):
-        buffer, end = layer._keys, layer.end
-        layer.update(*parts(2, 1))
-        assert layer._keys is buffer
-        moves += layer.end <= end
-    assert layer._keys.shape[2] == 20
-    assert moves == 7  # the room of 20 had 5 left, then 5 after each move
-
-
-@pytest.mark.parametrize(
-    ("name", "growing", "sliding"),
-    [("gpt_neox", 2, 0), ("gemma3", 1, 1), ("lfm2", 1, 0), ("mistral", 0, 2)],
-)
-def test_only_layers_of_attention_are_replaced(name, growing, sliding):
-    layers = [type(layer) for layer in growing_cache(build(name).config, rows=2, tokens=8).layers]
-    assert (layers.count(GrowingLayer), layers.count(SlidingLayer)) == (growing, sliding)
 
 
 @pytest.mark.parametrize("name", ["gemma3", "mistral", "gpt_oss", "cohere2"])

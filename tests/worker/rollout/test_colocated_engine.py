@@ -135,13 +135,6 @@ def test_its_server_is_started_with_the_policy_and_without_the_trainers_secrets(
     assert "--port" not in command_line
 
 
-def test_without_a_python_that_has_vllm_nothing_is_started(engine):
-    sampling = engine()
-    sampling.settings = sampling.settings.model_copy(update={"engine_python": ""})
-    with pytest.raises(EngineFailed, match="is colocated, and ENGINE_PYTHON is not set here"):
-        sampling.check()
-
-
 def test_directories_of_killed_attempts_are_removed_and_sockets_have_room(engine, monkeypatch, state_dir):
     monkeypatch.setattr("tempfile.tempdir", str(state_dir))
     left = state_dir / "grpolab-run-left"

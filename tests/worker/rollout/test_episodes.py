@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,16 +11,15 @@ import torch
 from backend.base.settings import Settings
 from backend.config.environments import ToolUse
 from backend.config.sections import PolicyConfig
-from worker.policy.model import BUILT_IN, load_policy
+from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
-from worker.policy.tokenizer_process import TokenizerProcess
 from worker.prompt import Prompt
 from worker.rollout.engine import completion_of
 from worker.rollout.episodes import Episodes
 from worker.rollout.observations import ObservationEncoder
 from worker.rollout.pool import group_documents, group_tensors, groups_of
 from worker.rollout.sampler import Decoding, Sampler
-from worker.rollout.tool_calls import EquationForm, PlainForm
+from worker.rollout.tool_calls import PlainForm
 from worker.types import Group
 
 TEMPLATE = (
@@ -103,26 +101,6 @@ def test_rows_of_a_batch_end_at_different_turns(tiny):
     assert [len(asked) for asked in script.asked] == [1, 2, 1]
 
 
-def test_turns_beyond_the_budget_stay_unanswered(tiny):
-    rounds = [["[calculator: 1+1]"], ["[calculator: 2+2]"], ["[calculator: 3+3]<eos>"]]
-    [completion], _ = played(tiny, ToolUse(max_turns=1), rounds)
-    assert completion.text == "[calculator: 1+1][2][calculator: 2+2][calculator: 3+3]"
-    assert [turn.outcome for turn in completion.turns] == ["ok", "unanswered"]
-
-
-def test_an_answer_that_leaves_no_token_ends_the_completion(tiny):
-    """17 tokens of the call and 3 of the answer fill a budget of 20: nothing could follow."""
-    [completion], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"]], tokens=20)
-    assert (completion.text, completion.finish_reason) == ("[calculator: 1+1]", "length")
-    assert [turn.outcome for turn in completion.turns] == ["unanswered"]
-    [completion], _ = played(tiny, ToolUse(), [["[calculator: 1+1]"], ["a"]], tokens=21)
-    assert (completion.text, completion.finish_reason, len(completion)) == (
-        "[calculator: 1+1][2]a",
-        "length",
-        21,
-    )
-
-
 def test_a_policy_that_ends_calls_without_end_is_contained(tiny):
     """After a few rounds it is sampled in one go, whatever it writes."""
     [completion], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
@@ -151,28 +129,6 @@ def test_no_id_of_an_answer_is_a_control_token(tiny):
     assert encoder.answer("", most=200, frame=("<eos>", "")).ids == [1]
 
 
-def test_an_observation_is_one_call_of_the_process_of_the_tokenizer(tiny, monkeypatch):
-    process = TokenizerProcess(BUILT_IN["tiny"])
-    counted = Mock(wraps=process._ask)
-    monkeypatch.setattr(process, "_ask", counted)
-    encoders = [
-        ObservationEncoder(replace(tiny, form=replace(tiny.form, process=encoding_process)))
-        for encoding_process in (process, None)
-    ]
-    apart, in_process = (
-        encoder.answer("1<eos>2<think>3" * 20, most=300, frame=("<eos>[", "]")) for encoder in encoders
-    )
-    assert apart == in_process
-    assert counted.call_count == 1
-
-
-def test_an_equation_is_continued_by_the_one_tool(tiny):
-    rounds = [["<think>12*34="], [" so 408+2="], ["1/0="], ["<eos>"]]
-    [completion], _ = played(tiny, ToolUse(form="equation"), rounds)
-    assert completion.text == "<think>12*34=408 so 408+2=4101/0=error: division by zero"
-    assert [turn.outcome for turn in completion.turns] == ["ok", "ok", "failed"]
-
-
 @pytest.mark.parametrize(
     ("text", "call"),
     [
@@ -189,11 +145,6 @@ def test_an_equation_is_continued_by_the_one_tool(tiny):
 def test_calls_in_plain_text(text, call):
     match = PlainForm(ToolUse(tools=("calculator", "python"))).find(text)
     assert (match and (match.call.tool, match.call.text)) == call
-
-
-def test_a_long_run_of_digits_is_looked_through():
-    assert EquationForm(ToolUse(form="equation")).find("1" * 10_000) is None
-    assert EquationForm(ToolUse(form="equation", tools=("lookup",))).find("a" * 10_000) is None
 
 
 @pytest.fixture(scope="module")
@@ -240,12 +191,6 @@ def test_a_malformed_call_is_answered_with_what_is_wrong(chatty, call, problem):
     completion, _ = chatted(chatty, [f"<tool_call>{call}</tool_call><eos>", "a<eos>"], answers=200)
     assert completion.turns[0].outcome == "failed"
     assert problem in completion.text
-
-
-def test_a_call_inside_of_thoughts_is_none(chatty):
-    call = '<think><tool_call>{"name": "calculator", "arguments": {}}</tool_call></think>4<eos>'
-    completion, _ = chatted(chatty, [call])
-    assert completion.turns == ()
 
 
 def sampled(tiny, seed):

@@ -10,7 +10,7 @@ from worker.policy.model import as_policy
 from worker.prompt import Prompt
 from worker.rollout import graph_decoder
 from worker.rollout.decoders import decoder_for
-from worker.rollout.graph_decoder import GraphDecoder, rounded
+from worker.rollout.graph_decoder import GraphDecoder
 from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.sampler import Decoding, Sampler
 
@@ -56,23 +56,6 @@ def compare(model, *, even, atol, device="cpu"):
 @pytest.mark.parametrize("name", FAMILY)
 def test_fixed_shapes_give_the_logits_of_exact_ones(name, even):
     compare(build(name), even=even, atol=5e-6)
-
-
-def test_a_decoder_begins_anew_with_each_batch():
-    decoder = GraphDecoder(build("qwen3"))
-    first, second = (decoded(decoder, "cpu", even=False) for _ in range(2))
-    for left, right in zip(first, second, strict=True):
-        assert torch.equal(left, right)
-
-
-@pytest.mark.parametrize("least", [1, 64])
-def test_a_rounded_count_is_at_most_a_quarter_or_one_step_more(least):
-    room = [rounded(count, least=least) for count in range(1, 5000)]
-    assert room == sorted(room)
-    assert len(set(room)) < 50
-    for count, rounded_count in enumerate(room, start=1):
-        assert count <= rounded_count < max(1.25 * count, count + least)
-        assert rounded_count % least == 0
 
 
 @on_gpu

@@ -115,12 +115,6 @@ def test_the_reward_is_the_sum_or_the_last(tiny, served):
     assert completion.finish_reason == "stop"
 
 
-def test_an_episode_without_room_for_an_answer_ends_truncated(tiny, served):
-    [completion], *_ = played(tiny, served, "good", [["0<eos>"]], tokens=8)
-    assert (completion.text, completion.finish_reason) == ("0<eos>", "length")
-    assert completion.turns[0].outcome == "ok"
-
-
 LOST = {
     "no_json": "its answer is not JSON",
     "no_object": "its answer is not an object with a type and data",
@@ -149,20 +143,6 @@ def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(tiny, serv
     assert str(caught.value).startswith(f"{summary}; the last one: {LOST[how]}")
     assert "127.0.0.1" not in str(caught.value)
     assert seen(f"{how} step") == before + 1
-
-
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [
-        ("flood", "it sent a message that nobody asked for"),
-        ("unasked", "it sent a message that nobody asked for"),
-        ("sums_to_infinity", "the sum of its rewards is not finite"),
-    ],
-)
-def test_an_episode_is_lost_at_a_later_action(tiny, served, how, reason):
-    """On a busy machine a message that nobody asked for may arrive after the next action."""
-    with pytest.raises(EnvironmentFailed, match=reason):
-        played(tiny, served, how, [["0<eos>"]] * 20, max_turns=20, tokens=200)
 
 
 def test_one_lost_episode_leaves_the_others_and_is_counted(tiny, served):
@@ -231,14 +211,6 @@ def test_a_server_that_wants_a_key_gets_its_own(tiny, served, caplog):
     assert "wrong-key" not in str(refused.value) + caplog.text
 
 
-def test_a_server_that_nobody_started_and_one_without_a_name_are_found_out(tiny, settings):
-    away = settings.model_copy(update={"openenv_urls": "away=http://127.0.0.1:9"})
-    with pytest.raises(EnvironmentFailed, match=r"away of OPENENV_URLS failed: it cannot be reached"):
-        OpenEnvEpisodes(OpenEnv(server="away"), tiny, away).check()
-    with pytest.raises(EnvironmentFailed, match="OPENENV_URLS names no environment 'other' here"):
-        OpenEnvEpisodes(OpenEnv(server="other"), tiny, away)
-
-
 def test_an_episode_that_begins_unlike_its_prompt_is_lost(tiny, served):
     with pytest.raises(EnvironmentFailed, match="its first observation is another one than in the prompt"):
         played(tiny, served, "forgetful", [["0<eos>"]])
@@ -253,29 +225,6 @@ def test_a_server_that_goes_away_ends_the_run_with_the_reason(tiny, served, sett
         script = Script(tiny, ["0<eos>", "0<eos>"])
         with pytest.raises(EnvironmentFailed, match="it cannot be reached"):
             episodes.sample(script, prompts, 2, Decoding(60), torch.Generator())
-
-
-def test_a_server_that_goes_away_within_an_episode_loses_it(tiny, served, settings):
-    class Killing(Script):
-        """The server ends while the policy writes."""
-
-        def generate(self, *args, **options):
-            process.kill()
-            process.wait()
-            return super().generate(*args, **options)
-
-    with started() as (process, address):
-        episodes = OpenEnvEpisodes(OpenEnv(server="good", sessions=1), tiny, with_servers(settings, address))
-        episodes.check()
-        prompts = episodes.shown([PROMPT])
-        with pytest.raises(EnvironmentFailed, match="it closed the connection"):
-            episodes.sample(Killing(tiny, ["0<eos>"]), prompts, 1, Decoding(60), torch.Generator())
-
-
-def test_a_reset_is_tried_again(tiny, served):
-    [completion], _, episodes = played(tiny, served, "first_reset", [[f"{number_of(PROMPT)}<eos>"]])
-    assert completion.episode == EpisodeResult(1.0, is_done=True)
-    assert episodes.take_loss() == ""
 
 
 def test_episodes_beyond_the_places_of_a_server_take_turns(tiny, served, seen):
@@ -328,13 +277,6 @@ def test_the_chat_template_shows_the_schema_and_frames_observations(chatty, serv
     assert completion.text == bad + problem + good.removesuffix("<eos>")
     assert [turn.outcome for turn in completion.turns] == ["failed", "done"]
     assert completion.episode == EpisodeResult(1.0, is_done=True)
-
-
-def test_a_text_of_a_chat_is_answered_in_a_turn_of_the_user(chatty, served):
-    _, script, _ = played(chatty, served, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
-    assert script.asked[1] == [
-        "<|user|>Guess.\n1 to 9?<eos><|assistant|>0<eos><|user|>more<eos><|assistant|>"
-    ]
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,16 @@ from transformers import (
 from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig
-from worker.policy.lean import MIN_PACKED, LeanModel, is_lean, packed_rows, suits_packing
+from worker.policy.lean import MIN_PACKED, LeanModel, is_lean
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
 from worker.rollout import sampler as sampler_module
-from worker.rollout.decoders import GenericDecoder, decoder_for
+from worker.rollout.decoders import GenericDecoder
 from worker.rollout.lean_decoder import LeanDecoder
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
-from worker.rollout.sharing import UnfinishedRows, placed
+from worker.rollout.sharing import UnfinishedRows
 
 FLOAT32 = 1e-4
 """What float32 sums in another order may change a log-probability by."""
@@ -82,9 +82,6 @@ def flat(groups):
     return [completion for group in groups for completion in group]
 
 
-UNEVEN = prompts("85+60+88=?", "1+2=?", "10+20+30+40=?")
-
-
 def test_greedy_decoding_is_what_generate_gives(tiny):
     batch = tiny.tokenizer([prompt.text for prompt in UNEVEN], return_tensors="pt", padding=True)
     expected = tiny.model.generate(
@@ -94,6 +91,9 @@ def test_greedy_decoding_is_what_generate_gives(tiny):
     for row, [completion] in zip(expected, groups, strict=True):
         assert completion.ids.tolist() == row[: len(completion)].tolist()
         assert (row[len(completion) :] == tiny.pad_id).all()
+
+
+UNEVEN = prompts("85+60+88=?", "1+2=?", "10+20+30+40=?")
 
 
 @pytest.mark.parametrize("fewest_packed", [0, MIN_PACKED])
@@ -134,35 +134,6 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
             np.testing.assert_allclose(completion.entropies, entropy, atol=FLOAT32)
 
 
-@pytest.mark.parametrize("kind", ["tiny", "llama"])
-def test_joined_projections_are_the_projections_side_by_side(tiny, kind):
-    model = (tiny if kind == "tiny" else random_policy(tiny, kind)).model
-    hidden = torch.randn(5, model.config.hidden_size)
-    for joined, many in zip(
-        LeanModel(model, copies=True).layers, LeanModel(model, copies=False).layers, strict=True
-    ):
-        torch.testing.assert_close(joined.qkv(hidden), many.qkv(hidden))
-        torch.testing.assert_close(joined.gate_up(hidden), many.gate_up(hidden))
-
-
-def test_few_numbers_of_rows_reach_a_packed_matrix(tiny, monkeypatch):
-    """oneDNN keeps memory for each, while decoding has any number of rows."""
-    monkeypatch.setattr("worker.policy.lean.MIN_PACKED", 0)
-    scores = LeanModel(tiny.model, prepacks=True).scores
-    hidden = torch.randn(130, tiny.model.config.hidden_size)
-    expected = torch.nn.functional.linear(hidden, tiny.model.lm_head.weight)
-    with torch.inference_mode():
-        for rows in (0, 1, 3, 5, 63, 64, 65, 130):
-            torch.testing.assert_close(scores(hidden[:rows]), expected[:rows], atol=FLOAT32, rtol=0)
-    assert len({packed_rows(rows) for rows in range(1, 257)}) == 8
-
-
-def test_matrices_are_packed_for_products_without_gradient_alone(tiny, monkeypatch):
-    monkeypatch.setattr("worker.policy.lean.MIN_PACKED", 0)
-    assert all(layer.qkv.packed is None for layer in LeanModel(tiny.model).layers)
-    assert not suits_packing(torch.zeros(4, 4, dtype=torch.bfloat16))
-
-
 def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
     problem = Sums(seed=0)
     asked = [problem.sample(index, "train") for index in range(6)]
@@ -201,15 +172,6 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_no_completion(tiny, mo
     assert max(tried) <= max_rows
 
 
-def test_memory_that_one_row_exceeds_is_an_error(tiny, monkeypatch):
-    def scarce(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Sampler, "_decode", scarce)
-    with pytest.raises(torch.OutOfMemoryError):
-        Sampler(tiny).sample(UNEVEN, 2, Decoding(4), generator())
-
-
 def test_the_same_generator_state_gives_the_same_completions_and_another_one_others(tiny):
     first, again, of_other_seed = (
         Sampler(tiny).sample(UNEVEN, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
@@ -229,18 +191,6 @@ def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
     assert completed.text.startswith(cut.text)
 
 
-def test_copies_of_a_prompt_are_answered_differently(tiny):
-    [group] = Sampler(tiny).sample(UNEVEN[:1], 8, Decoding(64), generator())
-    assert len({completion.text for completion in group}) > 1
-
-
-def test_top_k_one_is_greedy(tiny):
-    [[drawn]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(30, 1.0, 1.0, 1), generator())
-    [[greedy]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(30, 0), generator())
-    assert drawn.text == greedy.text
-    assert drawn.sampler_logprobs.tolist() == [0.0] * len(drawn)
-
-
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
     chances = next_token_logprobs(logits, Decoding(1, top_p=0.8)).exp()
@@ -251,14 +201,6 @@ def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
     probabilities = torch.tensor([[0.25, 0.0, 0.75]]).expand(5, 3)
     numbers = torch.tensor([0.0, 0.2499, 0.25, 0.9, 1 - 2**-53], dtype=torch.float64)
     assert inverse_cdf(probabilities, numbers).tolist() == [0, 0, 2, 2, 2]
-
-
-@pytest.mark.parametrize(
-    ("sources", "places"),
-    [([0, 1, 2], [0, 1, 2]), ([0, 0, 2, 5], [0, 1, 2, 3]), ([1, 3, 3], [1, 0, 2]), ([4, 5], [0, 1])],
-)
-def test_a_forked_row_keeps_its_place_and_copies_take_free_ones(sources, places):
-    assert placed(torch.tensor(sources)).tolist() == places
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -305,16 +247,6 @@ def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
         match=r"has 983 tokens; expected at most 960 \(context 1024 less max_new_tokens 64\)",
     ):
         Sampler(tiny).sample(long, 2, Decoding(64), generator())
-
-
-def test_an_empty_prompt_is_refused(tiny):
-    with pytest.raises(InvalidConfig, match="a prompt must contain text, got ' '"):
-        Sampler(tiny).sample(prompts(" "), 2, Decoding(64), generator())
-
-
-def test_families_with_other_layers_take_the_generic_path(tiny):
-    assert not is_lean(random_policy(tiny, "gpt2").model)
-    assert isinstance(decoder_for(tiny.model), LeanDecoder)
 
 
 @pytest.mark.parametrize("top_k", [0, 2])

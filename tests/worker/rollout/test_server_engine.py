@@ -177,12 +177,6 @@ def test_keys_and_values_of_old_weights_are_gone_before_new_ones_sample(engine, 
         sampling.sync(2, sampling.policy)
 
 
-def test_greedy_completions_are_asked_for_once(engine):
-    groups = drawn(engine(), sampling=Decoding(8, temperature=0.0))
-    assert [len(group) for group in groups] == [2, 2, 2]
-    assert all(np.array_equal(group[0].ids, group[1].ids) for group in groups)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_server_that_lost_its_weights_gets_them_once_more(engine, settings, told, rank):
@@ -210,13 +204,6 @@ def test_other_weights_and_wrong_log_probabilities_fail_before_anything_is_learn
         drawn(sampling)
 
 
-def test_the_spot_check_has_a_bound_of_the_users(engine, told):
-    sampling = engine(largest_mismatch=1e6)
-    told("wrong_logprobs")
-    sampling.sync(1, sampling.policy)
-    assert len(drawn(sampling)) == 3
-
-
 def test_another_tokenizer_is_found_before_the_first_step(engine, told):
     sampling = engine(version=None)
     told("other_tokenizer")
@@ -233,27 +220,12 @@ def test_a_server_that_is_not_there_is_named_by_its_setting(engine):
     )
 
 
-def test_a_model_that_is_not_served_is_named(engine, settings):
-    sampling = engine(version=None)
-    sampling.base = "another"
-    with pytest.raises(EngineFailed, match="does not serve the model 'another'"):
-        sampling.check()
-
-
 def test_a_wrong_key_is_told_nowhere(engine, caplog):
     sampling = engine(version=None, key="wrong-key-of-the-operator")
     with caplog.at_level(logging.DEBUG), pytest.raises(EngineFailed) as failure:
         sampling.check()
     assert "answered with status 401 (no such key: Bearer [secret])" in failure.value.detail
     assert "wrong-key" not in f"{failure.value.detail}{caplog.text}"
-
-
-def test_what_one_server_fails_the_next_one_gets(engine, address):
-    sampling = engine()
-    sampling.client.urls = ["http://127.0.0.1:9", address]
-    sampling.tells_version = False
-    assert len(drawn(sampling)) == 3
-    assert sampling.take_metrics()["sampling/engine_retries"] == 2  # of three prompts two began there
 
 
 def test_waiting_ends_when_nobody_wants_the_completions(engine, told, seen):

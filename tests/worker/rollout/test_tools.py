@@ -56,18 +56,6 @@ def test_the_calculator_refuses_what_is_no_arithmetic_or_too_large(expression):
         calculated(expression)
 
 
-def test_lookup_reads_the_row_of_its_own_prompt(toolbox):
-    assert answer(toolbox, "lookup", " paris ") == ("ok", "2.1 million")
-    assert answer(toolbox, "lookup", "n") == ("ok", "7")
-    assert answer(toolbox, "lookup", "Rome") == ("failed", "error: there is no such key")
-
-
-def test_a_tool_that_does_not_exist_is_an_answer_and_no_error(toolbox):
-    outcome, text = answer(toolbox, "browser", "x")
-    assert outcome == "failed"
-    assert text == "error: there is no tool 'browser'; there are calculator, lookup, python"
-
-
 def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):
     assert answer(toolbox, "python", "print(6*7)") == ("ok", "42")
     assert answer(toolbox, "python", "x = 6\nx*7") == ("ok", "42")

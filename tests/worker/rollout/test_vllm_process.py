@@ -111,19 +111,6 @@ def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
     assert KEY not in caplog.text
 
 
-def test_a_program_that_is_not_there_fails_the_start(told):
-    launch = told()
-    gone = launch._replace(argv=["/nowhere/python", *launch.argv[1:]])
-    with pytest.raises(EngineFailed, match=r"vLLM did not start: .*No such file"):
-        VllmProcess(gone).answers(seconds=60, is_unwanted=never)
-
-
-def test_nobody_waits_for_a_start_that_nobody_wants(told):
-    process = VllmProcess(told("never"))
-    assert not process.answers(seconds=300, is_unwanted=lambda: True)
-    process.kill()
-
-
 PARENT = """
 import json, sys, time
 from pathlib import Path

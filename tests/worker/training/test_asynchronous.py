@@ -6,7 +6,7 @@ from sqlalchemy import select
 
 from backend.config.merge import resolve
 from backend.storage.models import RolloutGroup
-from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
+from tests.trained_runs import series
 from worker.outcome import Outcome
 
 RUN: dict[str, Any] = {
@@ -18,7 +18,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def prompts(sessions, run_id):  # noqa: F811 - the fixture above
+def prompts(sessions, run_id):
     """The prompts of each training step, in order."""
     query = (
         select(RolloutGroup)
@@ -33,7 +33,7 @@ def prompts(sessions, run_id):  # noqa: F811 - the fixture above
     return prompts_by_step
 
 
-def test_an_interrupted_run_trains_on_every_prompt_once_and_in_order(sessions, queued, train):  # noqa: F811
+def test_an_interrupted_run_trains_on_every_prompt_once_and_in_order(sessions, queued, train):
     config = resolve(RUN)
     assert config.objective.correction.type == "token_tis"
     straight = queued(config)

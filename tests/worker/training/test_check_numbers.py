@@ -1,13 +1,10 @@
 """Numbers of a check before launch, by hand and against simulation."""
 
-import math
-
 import numpy as np
 import pytest
 
 from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe
-from worker.training.check_numbers import findings, mean, signal_chance
-from worker.training.launch_check import boxed, ten_answers
+from worker.training.check_numbers import findings, signal_chance
 
 
 def test_the_share_of_groups_with_signal_is_counted_without_replacement():
@@ -40,18 +37,6 @@ def test_most_groups_of_a_problem_below_the_silent_rate_are_all_wrong():
     assert estimate.silent == 0.5
 
 
-@pytest.mark.parametrize("values", [[], [None], [math.inf], [1.7e308, 1.7e308]])
-def test_a_mean_that_is_not_known_or_not_finite_is_none(values):
-    assert mean(values) is None
-
-
-def test_ten_answers_begin_with_the_right_one_and_end_with_a_wrong_one():
-    answers = ten_answers("3", ["1", "3", "1"])
-    assert answers[0] == "3"
-    assert len(answers) == len(set(answers)) == 10
-    assert boxed(answers[0]) == "\\boxed{3}"
-
-
 def report(**changes):
     references = {"checked": 9, "missing": 0, "wrong": 0, "examples": [], "reward": 1.0}
     fields = {
@@ -68,10 +53,6 @@ def levels_and_texts_of(checked, failure=""):
     return [
         (finding.level, finding.text) for finding in findings(checked, max_new_tokens=64, failure=failure)
     ]
-
-
-def test_a_good_config_is_called_good():
-    assert {level for level, _ in levels_and_texts_of(report())} == {"good"}
 
 
 @pytest.mark.parametrize(
@@ -112,10 +93,3 @@ def test_a_text_that_pays_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
     levels_and_texts = levels_and_texts_of(report(probes=[probe]))
     assert [(level_of, text) for level_of, text in levels_and_texts if phrase in text and level_of == level]
-
-
-def test_what_could_not_be_scored_is_said():
-    assert levels_and_texts_of(report(), "3 texts could not be scored: boom")[0] == (
-        "warn",
-        "3 texts could not be scored: boom.",
-    )

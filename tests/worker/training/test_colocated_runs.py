@@ -9,8 +9,8 @@ from backend.base.errors import EngineFailed
 from backend.config.merge import resolve
 from backend.config.metrics import find_metric
 from backend.storage.models import Event, MetricKey
+from tests.trained_runs import series
 from tests.worker.rollout import fake_vllm
-from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
 RUN: dict[str, Any] = {
@@ -31,7 +31,7 @@ def settings(settings, state_dir):
     return settings.model_copy(update={"engine_python": fake_vllm.install(state_dir)})
 
 
-def test_a_run_starts_its_own_engine_and_leaves_nothing_of_it(sessions, queued, train, settings):  # noqa: F811
+def test_a_run_starts_its_own_engine_and_leaves_nothing_of_it(sessions, queued, train, settings):
     config = resolve(RUN)
     assert config.objective.correction.type == "token_tis"
     run_id = queued(config)
@@ -47,14 +47,14 @@ def test_a_run_starts_its_own_engine_and_leaves_nothing_of_it(sessions, queued, 
     assert list(settings.engine_directory.iterdir()) == []
 
 
-def test_a_run_whose_engine_does_not_start_fails_with_its_words(queued, train, monkeypatch):  # noqa: F811
+def test_a_run_whose_engine_does_not_start_fails_with_its_words(queued, train, monkeypatch):
     config = resolve(RUN)
     monkeypatch.setenv(fake_vllm.VARIABLE, "dies")
     with pytest.raises(EngineFailed, match="vLLM did not start: ValueError: head_dim 16 is not supported"):
         train(queued(config), config)
 
 
-def test_a_run_that_is_asked_to_end_does_not_wait_for_its_engine(queued, train, monkeypatch):  # noqa: F811
+def test_a_run_that_is_asked_to_end_does_not_wait_for_its_engine(queued, train, monkeypatch):
     config = resolve(RUN)
     monkeypatch.setenv(fake_vllm.VARIABLE, "never")
     outcome = train(queued(config), config, prepare=lambda trainer: trainer.stopping.set())

@@ -44,31 +44,10 @@ def test_the_horizon_counts_completions():
     assert control.coefficients(["math"]).item() == pytest.approx(0.2010, abs=6e-5)
 
 
-def test_domains_keep_their_proportions():
-    control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.0, "code": 0.1})))
-    moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
-    assert control.coefficients(["code", "math", "code"]).tolist() == [0.2, 0.0, 0.2]
-
-
 def test_a_domain_that_only_a_prompt_names_is_refused_with_its_reason():
     control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.1})))
     with pytest.raises(InvalidConfig, match="nothing for the domain 'algebra'"):
         control.coefficients(["math", "algebra"])
-
-
-def test_only_a_controller_has_a_state():
-    assert KlControl(Objective(kl=knobs.KlK3())).parts == {}
-    control = KlControl(Objective(kl=DUAL))
-    control.factor = 4.0
-    restored = KlControl(Objective(kl=DUAL))
-    restored.parts["kl"].restore(control.values(), control.tensors())
-    assert restored.factor == 4
-
-
-def test_a_batch_without_tokens_says_nothing():
-    control = KlControl(Objective(kl=DUAL))
-    moved(control, (torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)))
-    assert control.factor == 1
 
 
 ADAPTIVE = Objective(entropy=knobs.AdaptiveEntropy(target=1.0, step=0.005, coef=0.01))

@@ -67,13 +67,3 @@ def test_messages_without_a_template_end_the_run_with_the_reason(trained):
     run, _, _ = trained(rows)
     assert run.status == "failed"
     assert "is a list of messages: expected true" in run.reason
-
-
-def test_what_is_left_out_is_in_the_history(trained):
-    rows = [{"prompt": prompt, "answer": 2, "split": "train"} for prompt in ("1+1=?", "2+0=?", " 1+1=? ")]
-    rows.append({"prompt": "2 + 0 = ?", "answer": 2, "split": "eval"})
-    _, prompts, told = trained(rows, data={"duplicates": "drop", "contamination": "drop"})
-    assert prompts == {"1+1=?\nGo.", "2 + 0 = ?\nGo."}
-    [line] = told
-    assert line.startswith("file:rows.jsonl: of 3 training rows 1 repeat a question (left out), ")
-    assert line.endswith(", 1 overlap with held-out questions (left out)")

@@ -1,6 +1,5 @@
 """The area under the pass rate of answers that are forced while the thinking is cut short."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,12 +9,11 @@ from backend.config.sections import PolicyConfig
 from backend.rollouts.tags import CLOSE
 from worker.policy.model import load_policy
 from worker.problems.sums import Sums
-from worker.prompt import Prompt
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
 from worker.training.check_numbers import mean
 from worker.training.effort import area, effort_auc, thinking_of
-from worker.types import Completion, Group
+from worker.types import Group
 
 GREEDY = Decoding(64, temperature=0.0)
 
@@ -88,17 +86,3 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
     assert auc is not None
     assert auc == pytest.approx(area(asked))
     assert 0 <= auc < asked[-1]
-
-
-def test_without_thinking_tags_there_is_no_effort(tiny):
-    zeros = np.zeros(1, np.float32)
-    plain = Completion(np.zeros(1, np.int64), "\\boxed{2}", ("x",), "stop", zeros, zeros)
-    pairs = [(Prompt("1+1", "1+1=?", "2", "sums"), [plain])]
-    assert effort_auc(tiny, groups_of(pairs), Scorer([CorrectnessReward()]), max_new_tokens=64) is None
-
-
-def test_what_does_not_fit_the_context_again_is_left_out(tiny, solved):
-    scorer = Scorer([CorrectnessReward()])
-    long = Prompt("long", "1+" * 500 + "1=?", "501", "sums")
-    pairs = [(long, solved[0][1])]
-    assert effort_auc(tiny, groups_of(pairs), scorer, max_new_tokens=64) is None

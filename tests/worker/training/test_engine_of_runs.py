@@ -9,8 +9,8 @@ from backend.base.errors import EngineFailed
 from backend.config.merge import resolve
 from backend.config.metrics import find_metric
 from backend.storage.models import Event, MetricKey, Run
+from tests.trained_runs import series
 from tests.worker.rollout.test_server_engine import KEY, address, told  # noqa: F401 - fixtures
-from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
 SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16}
@@ -29,10 +29,7 @@ def settings(settings, address, told):  # noqa: F811 - fixtures above
 
 @pytest.mark.nightly
 def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
-    sessions,  # noqa: F811
-    queued,  # noqa: F811
-    train,  # noqa: F811
-    settings,
+    sessions, queued, train, settings
 ):
     config = resolve(RUN)
     assert config.objective.correction.type == "token_tis"
@@ -52,12 +49,7 @@ def test_a_run_learns_from_the_server_with_a_correction_and_says_what_samples(
 
 
 @pytest.mark.nightly
-def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(
-    sessions,  # noqa: F811
-    queued,  # noqa: F811
-    train,  # noqa: F811
-    told,  # noqa: F811
-):
+def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(sessions, queued, train, told):  # noqa: F811
     config = resolve(RUN)
     run_id = queued(config)
 
@@ -77,15 +69,3 @@ def test_a_run_whose_server_goes_down_fails_and_goes_on_from_its_checkpoint(
         session.get_one(Run, run_id).status = "queued"
     assert train(run_id, config) == Outcome("finished")
     assert sorted(series(sessions, run_id)["mismatch/k3"]) == [1, 2]
-
-
-@pytest.mark.nightly
-def test_rollouts_of_a_server_run_ahead_of_the_updates(sessions, queued, train):  # noqa: F811
-    sampling = {**RUN["sampling"], "ahead": 1}
-    config = resolve({**RUN, "steps": 4, "sampling": sampling})
-    run_id = queued(config)
-    assert train(run_id, config) == Outcome("finished")
-    points = series(sessions, run_id)
-    assert points["sampling/staleness_max"].keys() == {1, 2, 3, 4}
-    assert set(points["sampling/staleness_max"].values()) <= {0, 1}
-    assert all(value < 0.05 for value in points["mismatch/k3"].values())

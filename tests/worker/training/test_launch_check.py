@@ -81,22 +81,6 @@ def test_reference_answers_that_are_graded_wrong_are_named(check, settings):
     assert report.findings[0].text.startswith("The grader calls 1 of 4 reference answers wrong")
 
 
-def test_a_data_set_that_has_gone_is_one_clear_sentence(check, settings):
-    source = data_set(settings, "1", "2")
-    (settings.datasets_dir / source["path"]).unlink()
-    run = check(problems=[source])
-    assert run.status == "failed"
-    assert run.reason.startswith("problems.0.path: ")
-    assert run.check_report is None
-
-
-def test_a_plugin_that_is_not_there_is_one_clear_sentence(check):
-    run = check(rewards=[{"name": "plugin", "entry_point": "nobody"}])
-    assert run.status == "failed"
-    assert "nobody" in run.reason
-    assert run.check_report is None
-
-
 def test_a_policy_that_is_not_there_is_one_clear_sentence(check):
     run = check(policy={"name": "gone"})
     assert run.status == "failed"
@@ -108,46 +92,3 @@ def test_a_worker_that_stops_gives_the_check_back(check):
     stopping.set()
     run = check(stopping=stopping)
     assert (run.status, run.check_report) == ("queued", None)
-
-
-def test_forms_of_the_prompt_are_compared(check):
-    report = CheckReport.model_validate(check().check_report)
-    forms = {form.name: form for form in report.forms}
-    assert list(forms) == ["own", "chat", "chat_boxed"]
-    assert forms["own"].prompt == forms["chat"].prompt
-    assert forms["own"].prompt.endswith("=?")
-    assert forms["chat_boxed"].prompt.startswith("Put the final answer inside \\boxed{}.")
-    boxed = {name: form.answered or 0 for name, form in forms.items()}
-    assert boxed["own"] == boxed["chat"] > boxed["chat_boxed"]
-    assert all(form.tokens and form.truncated is not None and not form.refusal for form in report.forms)
-    assert not any("asked as" in finding.text for finding in report.findings)
-
-
-def test_a_form_that_answers_more_often_is_named(check):
-    asked = {"chat_template": True, "system_prompt": "Put the final answer inside \\boxed{}."}
-    report = CheckReport.model_validate(check(policy=asked).check_report)
-    assert [form.name for form in report.forms] == ["own", "plain", "chat"]
-    assert any("boxed answer; asked as “Plain text”" in finding.text for finding in report.findings)
-
-
-@pytest.mark.nightly
-def test_rows_that_overlap_or_repeat_are_counted_without_being_asked_for(check, settings):
-    source = data_set(settings, "1", "2")
-    path = settings.datasets_dir / source["path"]
-    with path.open("a") as file:
-        for prompt in ("0+1=?", " 7 + 7=? ", "7+7 =?"):
-            file.write(json.dumps({"prompt": prompt, "answer": "1", "split": "train"}) + "\n")
-    report = CheckReport.model_validate(check(problems=[source]).check_report)
-    [rows] = report.rows
-    assert (rows.rows, rows.duplicates, rows.contaminated, rows.near) == (5, 1, 2, 3)
-    assert len(rows.examples) == 2
-    changes = {finding.change.path for finding in report.findings if finding.change}
-    assert changes == {"data.contamination", "data.duplicates", "data.near_duplicates"}
-
-    dropped = {"contamination": "drop", "duplicates": "drop"}
-    report = CheckReport.model_validate(check(problems=[source], data=dropped).check_report)
-    assert not any(finding.change for finding in report.findings)
-    assert [finding.text for finding in report.findings if "left out" in finding.text] == [
-        "2 of 5 training rows of file:questions.jsonl overlap with held-out questions and are left out.",
-        "1 of 5 training rows of file:questions.jsonl repeat a question and are left out.",
-    ]

@@ -14,7 +14,6 @@ from backend.base.settings import Settings
 from backend.config.merge import resolve
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import load_policy
-from worker.policy.natural_gradient import TrustStep
 from worker.policy.optimizer import PolicyOptimizer, Update
 from worker.policy.routing import routed_logprobs
 from worker.prompt import Prompt
@@ -225,13 +224,6 @@ def test_groups_of_equal_rewards_take_no_backward_pass_and_leave_the_same_figure
                 np.testing.assert_allclose(completion[name], values, rtol=1e-6, atol=1e-6)
 
 
-def test_a_step_of_equal_rewards_alone_still_steps_with_a_gradient_of_zero(build):
-    learner = build()
-    _, (update,) = learn(learner, make_groups([[1.0, 1.0]] * 3))
-    assert [logprobs.requires_grad for _, logprobs in learner.optimizer.heard] == [True]
-    matches(update, dict.fromkeys(range(B), 0.0))
-
-
 ZERO_VARIANCE = {"groups": {"type": "zero_variance"}}
 MEANS = {
     "seq_mean_token_mean": [1 / (B * n) for row in LENGTHS for n in row],
@@ -258,12 +250,6 @@ def test_a_group_that_was_left_out_counts_in_means_unless_the_rest_is_upweighted
     matches(filtered, {k: factor * expected[k] for k in range(4)})
 
 
-def test_a_mean_over_tokens_is_over_the_tokens_that_are_left(build):
-    learner = build({"aggregation": {"type": "token_mean"}}, filters=ZERO_VARIANCE)
-    _, (update,) = learn(learner, make_groups(), trained=[0, 1])
-    matches(update, {0: -0.05, 1: 0.05, 2: 0.05, 3: -0.05})
-
-
 def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_out(build):
     """As the paper: B / (B - M) = 3 / 2 times the sum over the 4 trained rows, over the tokens of all 6."""
     gpg = resolve({"preset": "gpg"})
@@ -278,42 +264,12 @@ def test_gpg_divides_by_all_tokens_and_makes_up_for_the_groups_that_were_left_ou
     matches(informative, {k: 1.5 * expected[k] for k in range(4)})
 
 
-def test_with_refill_the_divisor_is_what_trains(build):
-    learner = build(filters={**ZERO_VARIANCE, "refill": {"type": "dynamic"}})
-    _, (update,) = learn(learner, make_groups(), trained=[0, 1])
-    matches(update, {k: v for k, v in slopes(divisor=4).items() if k < 4})
-
-
-def test_completions_cut_at_the_cap_are_masked_where_that_is_wanted(build):
-    groups = make_groups(truncated=(0, 3))
-    _, (update,) = learn(build(), groups)
-    matches(update, slopes())
-    _, (masked,) = learn(build(length={"truncated": {"type": "mask"}}), groups)
-    matches(masked, slopes() | {0: 0, 3: 0})
-
-
 def test_the_ratio_divides_by_the_policy_that_opened_the_step(build, policy):
     learner, old_policy, groups = build(), noisy(policy), make_groups()
     _, (update,) = learn(learner, groups, old_policy=old_policy)
     new, old = (logprobs(network, groups, learner) for network in (policy, old_policy))
     assert max(np.abs(new[k] - old[k]).max() for k in range(B)) > 0.01
     matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
-
-
-def drift(update_stats, before):
-    """exp(log p at the last update - log p before the step) over all tokens."""
-    arrays = [arrays_of_one["policy_logprob"] for group in update_stats.arrays for arrays_of_one in group]
-    return [np.exp(now - before[k]) for k, now in enumerate(arrays)]
-
-
-def test_the_second_epoch_still_divides_by_the_policy_that_opened_the_step(build, policy):
-    learner = build(moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
-    groups = make_groups()
-    before = logprobs(policy, groups, learner)
-    update_stats, (_, second) = learn(learner, groups)
-    ratios = drift(update_stats, before)
-    assert max(ratio.max() for ratio in ratios) > 1.01
-    matches(second, {k: slope * ratios[k] for k, slope in slopes().items()})
 
 
 def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the_ratio_divides_by(
@@ -359,16 +315,6 @@ def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperat
     assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(logprobs_by_hand, abs=1e-4)
 
 
-def test_a_kl_loss_measures_the_distance_to_the_reference(build, policy):
-    reference = noisy(policy)
-    learner = build({"kl": {"type": "k2", "coef": 0.5}}, reference=reference)
-    groups = make_groups()
-    _, (update,) = learn(learner, groups)
-    new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
-    lengths = [n for row in LENGTHS for n in row]
-    matches(update, {k: slope + 0.5 * (new[k] - pull[k]) / (B * lengths[k]) for k, slope in slopes().items()})
-
-
 def test_each_domain_has_its_own_kl_coefficient(build, policy):
     coef = {"math": 1.0, "easy": 0.25, "hard": 0.0}
     problems = [{"name": "sums", "domain": name} for name in coef]
@@ -406,19 +352,6 @@ def test_kl_in_the_reward_is_taken_off_each_token_that_a_critic_judges(build, po
         assert advantages.tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-def test_the_critic_learns_at_its_own_rate(build):
-    learner = build(TOKEN_CRITIC | {"value": {"lr_factor": 7}}, optimizer={"lr": 1e-4})
-    learn(learner, make_groups())
-    rates = [group["lr"] for group in learner.critic_step.critic.optimizer.adam.param_groups]
-    assert rates == pytest.approx([7e-4] * len(rates))
-
-
-def test_only_right_completions_are_imitated(build):
-    learner = build({"nll": {"type": "positive", "coef": 0.3}})
-    _, (update,) = learn(learner, make_groups([[1.0, 1.0]] * 3, correct=[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
-    matches(update, {k: -0.3 / 6 if k in (0, 3) else 0.0 for k in range(B)})
-
-
 def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
     learner = build({"advantage": {"type": "ema", "decay": 0.5, "scale": {"type": "none"}}})
     low = make_groups([[0.0, 0.0]] * 3)
@@ -432,104 +365,6 @@ def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
     learner.end_step()
     learner.end_step()  # nothing new was seen
     assert learner.baseline.average == pytest.approx(0.25 * mean)
-
-
-DUAL = {"kl": {"type": "k3", "coef": 0.1, "controller": {"type": "dual", "target": 1e-9}}}
-ADAPTIVE = {"entropy": {"type": "adaptive", "target": 2.0, "step": 0.01, "coef": 0.05}}
-
-
-def test_coefficients_move_once_a_step_however_many_epochs_it_has(build, policy):
-    learner = build(DUAL | ADAPTIVE, reference=noisy(policy))
-    for _ in range(3):
-        update_stats, _ = learn(learner, make_groups())
-        assert update_stats.sums.values()["kl/coef"] == pytest.approx(0.1)
-        assert update_stats.sums.values()["entropy/coef"] == pytest.approx(0.05)
-    learner.end_step()
-    update_stats, _ = learn(learner, make_groups())
-    assert update_stats.sums.values()["kl/coef"] == pytest.approx(0.2)
-    assert update_stats.sums.values()["entropy/coef"] == pytest.approx(0.06)
-
-
-def test_a_step_without_updates_of_the_policy_moves_no_coefficient(build):
-    """While the critic is pretrained, and where no group trains."""
-    learner = build(TOKEN_CRITIC | ADAPTIVE | {"value": {"pretrain_steps": 1}})
-    assert learn(learner, make_groups(), step=1)[1] == []
-    learner.end_step()
-    assert learn(learner, make_groups(), trained=[], step=2)[1] == []
-    learner.end_step()
-    assert learner.entropy.coef == 0.05
-    assert len(learn(learner, make_groups(), step=2)[1]) == 1
-    learner.end_step()
-    assert learner.entropy.coef == pytest.approx(0.06)
-
-
-def lopti(before):
-    """Half of the tokens are rare."""
-    return {
-        "token_weight": {"type": "lopti", "eta": float(np.exp(np.median(np.concatenate([*before.values()]))))}
-    }
-
-
-def test_the_losses_of_loptis_halves_add_up(build, policy):
-    reference, groups = noisy(policy), make_groups()
-    kl = {"kl": {"type": "k2", "coef": 0.5}}
-    learner = build(kl, reference=reference)
-    unhalved, _ = learn(learner, groups)
-    halves, updates = learn(build(kl | lopti(logprobs(policy, groups, learner)), reference=reference), groups)
-    assert len(updates) == 2
-    unhalved, halves = unhalved.sums.values(), halves.sums.values()
-    assert unhalved["loss/kl"] > 0
-    for name in ("loss/total", "loss/policy", "loss/kl", "kl/coef"):
-        assert halves[name] == pytest.approx(unhalved[name], rel=1e-4, abs=1e-6), name
-
-
-def test_ratios_count_the_tokens_that_a_half_of_lopti_trains(build, policy):
-    """The rare ones come first, with ratios of 1; the others then meet weights that have moved."""
-    groups = make_groups()
-    before = logprobs(policy, groups, build())
-    learner = build(lopti(before), moves=True, optimizer={"lr": 1e-3})
-    update_stats, _ = learn(learner, groups)
-    ratios, old = np.concatenate(drift(update_stats, before)), np.concatenate([*before.values()])
-    rare = old < np.median(old)
-    expected = np.where(rare, 1.0, ratios).mean()
-    assert abs(ratios[rare].mean() - 1) > 0.01
-    assert update_stats.sums.values()["ratio/mean"] == pytest.approx(expected, abs=1e-4)
-
-
-def test_advantages_have_the_sample_deviation_that_rewards_have(build):
-    update_stats, _ = learn(build(), make_groups())
-    assert update_stats.metrics()["advantage/std"] == pytest.approx(
-        np.std([0.5, -0.5, -0.5, 0.5, 0, 0], ddof=1)
-    )
-    update_stats, _ = learn(build(TOKEN_CRITIC), make_groups())
-    paid = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [n for row in LENGTHS for n in row])
-    assert update_stats.metrics()["advantage/std"] == pytest.approx(np.std(paid, ddof=1))
-
-
-def test_a_search_that_found_no_step_is_no_update(build, monkeypatch):
-    learner = build(updates={"rule": "natural_gradient"})
-    for is_failed in (True, False):
-        step = TrustStep(1.0, 0.0, 3, 0.0, is_failed=is_failed)
-        monkeypatch.setattr("worker.training.learner.trust_region_step", lambda *_, step=step, **__: step)
-        update_stats, _ = learn(learner, make_groups())
-        assert update_stats.metrics()["optim/updates"] == (0 if is_failed else 1)
-        assert update_stats.metrics()["optim/grad_norm"] == 1
-
-
-def test_a_prompt_that_is_drawn_twice_in_a_step_has_two_visits(build):
-    """DCPO's history [1, 1, 0, 0], [1, 1, 1, 1]; the second group already knows the first."""
-    sas = {"advantage": {"type": "group_mean", "scale": {"type": "sas"}}}
-    apart, twice = (build(sas, sampling={"group_size": 2}) for _ in range(2))
-    advantages = [
-        learn(apart, make_groups([row], ids=["a"]))[0].advantages[0] for row in ([1.0, 0.0], [1.0, 1.0])
-    ]
-    other_advantages = learn(apart, make_groups([[0.0, 1.0]], ids=["b"]))[0].advantages[0]
-    together, _ = learn(twice, make_groups([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ids=["a", "b", "a"]))
-    assert together.advantages == [advantages[0], other_advantages, advantages[1]]
-    assert advantages[1][0] > 0
-    for ours, theirs in zip(twice.history.visits(["a", "b"]), apart.history.visits(["a", "b"]), strict=True):
-        assert ours.tolist() == theirs.tolist()
-    assert twice.history.visits(["a"]).seen.item() == 2
 
 
 def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_step(tmp_path, monkeypatch):
@@ -588,20 +423,3 @@ def test_the_lift_is_the_change_of_the_log_probability_per_token(build, policy):
     assert sums["policy/lift_right"] == lift(before[0], after[0], policy)
     assert sums["policy/lift_wrong"] == lift(before[1], after[1], policy)
     assert sums["policy/lift_right"] > 0
-
-
-def test_the_lift_is_measured_at_every_tenth_step_and_where_a_group_has_both(build):
-    assert (
-        "policy/lift_right"
-        not in learn(build(moves=True), make_groups(), step=LIFT_EVERY + 1)[0].sums.values()
-    )
-    alike = make_groups([[1.0, 1.0]] * 3)
-    assert "policy/lift_right" not in learn(build(moves=True), alike, step=LIFT_EVERY)[0].sums.values()
-
-
-def test_the_lift_over_several_updates_is_that_of_the_whole_step(build, policy):
-    learner, groups = build(moves=True, updates={"epochs": 3}), make_groups()
-    before = logprobs(policy, groups, learner)
-    update_stats, _ = learn(learner, groups, step=LIFT_EVERY)
-    after = logprobs(policy, groups, learner)
-    assert update_stats.sums.values()["policy/lift_right"] == lift(before[0], after[0], policy)

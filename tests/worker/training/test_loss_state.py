@@ -7,10 +7,8 @@ from sqlalchemy import select
 
 from backend.config.merge import resolve
 from backend.storage.models import Event
-from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
+from tests.trained_runs import SMALL, series
 from worker.outcome import Outcome
-
-__all__ = ["queued", "sessions", "train"]
 
 TWO_DOMAINS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -69,25 +67,6 @@ def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, t
     shares = [value / 2**step for step, value in enumerate(recorded["kl/coef"].values())]
     assert all(0.1 <= share <= 0.2 for share in shares)  # doubled after each step
     assert {"kl/math", "kl/easy"} <= recorded.keys()
-
-
-@pytest.mark.nightly
-def test_lopti_takes_two_optimizer_steps_for_each_batch(sessions, queued, train):
-    config = resolve(SMALL | {"preset": "lopti", "updates": {"minibatches": 2}})
-    run_id = queued(config)
-    train(run_id, config)
-    recorded = series(sessions, run_id)
-    assert set(recorded["optim/updates"].values()) == {4}
-    assert min(recorded["lopti/high_shift"].values()) > 0
-    rates = set(recorded["optim/lr"].values())
-    assert rates == {config.optimizer.lr}
-
-
-def test_top_entropy_trains(sessions, queued, train):
-    config = resolve(SMALL | {"steps": 2, "objective": {"token_weight": {"type": "top_entropy"}}})
-    run_id = queued(config)
-    assert train(run_id, config) == Outcome("finished")
-    assert min(series(sessions, run_id)["optim/grad_norm"].values()) > 0
 
 
 def test_after_a_replacement_the_distance_is_zero_and_an_event_says_so(sessions, queued, train):

@@ -124,13 +124,6 @@ def test_a_resumed_run_is_judged_as_one_that_was_not_interrupted(database, queue
         assert told(database, resumed) == told(database, straight)
 
 
-def test_a_run_that_begins_anew_has_no_verdict_of_the_attempt_before(database, queued, train):
-    run_id = queued()
-    train(run_id, COLLAPSE, last=110, dies=True)
-    train(run_id, COLLAPSE, last=5, dies=True)
-    assert verdict(database, run_id) == (None, None, None, "", None)
-
-
 def test_a_fork_is_judged_with_the_steps_it_inherited(database, queued, train):
     parent = queued()
     train(parent, healthy())
@@ -159,16 +152,6 @@ def test_the_newest_checkpoint_before_the_onset_outlives_retention(database, que
     assert (step, why) == (70, "verdict")
     assert onset == verdict(database, run_id)[2]
     assert set(kept_checkpoints(database, run_id)) == {70, 115, 120}
-
-
-def test_a_warning_keeps_a_checkpoint_too(database, queued, train):
-    run_id = queued()
-    train(run_id, WARNED, saves=range(5, 121, 5))
-    assert {step: why for step, (why, _) in kept_checkpoints(database, run_id).items()} == {
-        70: "warning",
-        115: None,
-        120: None,
-    }
 
 
 def test_at_most_one_checkpoint_is_kept_for_each_kind(database, queued):

@@ -7,8 +7,8 @@ import pytest
 from backend.base.errors import EnvironmentFailed
 from backend.config.merge import resolve
 from tests.factories import stored_completions
+from tests.trained_runs import series
 from tests.worker.rollout.test_openenv import address, with_servers  # noqa: F401 - a fixture
-from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
 RUN: dict[str, Any] = {
@@ -28,7 +28,7 @@ def settings(settings, address):  # noqa: F811
 
 
 @pytest.mark.nightly
-def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):  # noqa: F811
+def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):
     config = resolve(RUN)
     straight = queued(config)
     assert train(straight, config) == Outcome("finished")
@@ -46,14 +46,14 @@ def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, que
     assert {turn["outcome"] for turns in stored for turn in turns} <= {"ok", "done"}
 
 
-def test_episodes_run_ahead(sessions, queued, train):  # noqa: F811
+def test_episodes_run_ahead(sessions, queued, train):
     config = resolve(RUN | {"sampling": RUN["sampling"] | {"ahead": 1}, "steps": 2})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id)["environment/lost_frac"][2] == 0
 
 
-def test_a_run_whose_environment_fails_every_episode_fails_and_says_why(queued, train):  # noqa: F811
+def test_a_run_whose_environment_fails_every_episode_fails_and_says_why(queued, train):
     config = resolve(RUN | {"environment": RUN["environment"] | {"server": "no_json"}})
     with pytest.raises(EnvironmentFailed, match="no_json of OPENENV_URLS failed: no episode of a step"):
         train(queued(config), config)

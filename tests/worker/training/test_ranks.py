@@ -12,8 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import select
 
 from backend.base.errors import InvalidConfig
@@ -28,7 +26,6 @@ from tests.worker.training.ranks import CASES, apart, train
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
 from worker.checkpoints.store import Restored
 from worker.host.supervisor import Supervisor
-from worker.objective.metric_sums import Highest, Mean, MetricSums
 from worker.policy.ranks import Ranks, UnlikeRanks, check_alike
 
 ROOT = Path(__file__).parents[3]
@@ -51,20 +48,6 @@ def test_each_rank_takes_neighbours_with_about_the_same_work():
     assert Ranks(0, 2).own(tokens).tolist() == [0, 1, 2, 3]
     assert Ranks(1, 2).own(tokens).tolist() == [4]
     assert Ranks().own(tokens).tolist() == [0, 1, 2, 3, 4]
-
-
-@given(st.lists(st.integers(1, 4096), max_size=40), st.integers(1, 8))
-def test_each_row_has_one_rank(lengths, size):
-    tokens = torch.tensor(lengths, dtype=torch.long)
-    rows = [row for rank in range(size) for row in Ranks(rank, size).own(tokens).tolist()]
-    assert rows == list(range(len(lengths)))
-
-
-def test_sums_of_several_ranks_lose_their_gradient_on_the_way():
-    total = torch.tensor(3.0, requires_grad=True)
-    moved = MetricSums({"a": Mean(total * 2, torch.tensor(4)), "b": Highest(torch.tensor(7.0))}).to("cpu")
-    assert moved.values() == {"a": 1.5, "b": 7.0}
-    assert not any(tensor.requires_grad for metric in moved.metrics.values() for tensor in metric.parts())
 
 
 def test_ranks_with_other_versions_or_devices_are_refused_by_name():

@@ -39,12 +39,6 @@ def test_every_n_steps_the_reference_becomes_the_policy(policy):
     assert updates.optimizer.tensors()  # the moments were kept
 
 
-def test_a_replacement_may_empty_the_optimizer(policy):
-    updates = moved(policy, knobs.EveryN(n=1, reset_optimizer=True))
-    updates.after_step(1)
-    assert updates.optimizer.tensors() == {}
-
-
 def test_the_reference_is_a_copy_that_later_updates_leave_alone(policy):
     updates = moved(policy, knobs.EveryN(n=1))
     updates.after_step(1)
@@ -78,24 +72,6 @@ def test_a_share_of_the_way(policy):
     assert updates.after_step(1) == ""
     assert updates.after_step(2) == "reference moved 0.6 of the way to the policy"
     assert weights(updates.reference).unique().tolist() == pytest.approx([0.6])
-
-
-def test_the_moved_weights_are_state_and_the_loaded_ones_are_not(policy):
-    updates = moved(policy, knobs.EveryN(n=2))
-    assert updates.tensors() == {}
-    updates.saw(0.5)
-    updates.after_step(2)
-    restored = moved(load_policy(PolicyConfig(), Settings()), knobs.EveryN(n=2))
-    restored.restore(updates.values(), updates.tensors())
-    assert torch.equal(weights(restored.reference), weights(updates.reference))
-    assert (restored.best, restored.waited) == (0.5, 0)
-    assert restored.tensors().keys() == updates.tensors().keys()
-
-
-def test_without_a_reference_there_is_no_state(policy):
-    unused = ReferenceUpdates(knobs.EveryN(n=1), policy, None, moved(policy, knobs.EveryN()).optimizer)
-    assert unused.parts == {}
-    assert unused.after_step(1) == ""
 
 
 def test_a_reference_that_never_moved_must_be_the_one_the_run_began_with(policy):

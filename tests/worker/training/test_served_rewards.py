@@ -10,8 +10,8 @@ from backend.config.merge import resolve
 from backend.config.metrics import find_metric
 from backend.runs import lifecycle
 from backend.storage.models import Attempt, Event, MetricKey
+from tests.trained_runs import series
 from tests.worker.rewards.test_judge import grade, server  # noqa: F401 - fixture
-from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
 RUN = {
@@ -28,7 +28,7 @@ def judge(server, monkeypatch):  # noqa: F811 - the fixture above
     return server
 
 
-def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, queued, train, judge):  # noqa: F811
+def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, queued, train, judge):
     judge.respond = lambda body: grade(len(json.dumps(body)) % 11)(body)
     config = resolve({**RUN, "rewards": [{"name": "correctness"}, {"name": "judge", "criterion": "style"}]})
     run_id = queued(config)
@@ -45,11 +45,7 @@ def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, que
 
 
 def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
-    sessions,  # noqa: F811
-    queued,  # noqa: F811
-    train,  # noqa: F811
-    judge,
-    monkeypatch,
+    sessions, queued, train, judge, monkeypatch
 ):
     """Every answer costs 10 x 0.1 + 3 x 0.2; the second step fails after it was judged, and is made again."""
     monkeypatch.setenv("JUDGE_INPUT_PRICE", "100000")
@@ -87,10 +83,7 @@ def test_each_attempt_pays_its_judge_once_the_step_that_it_repeats_included(
 
 
 def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_them(
-    sessions,  # noqa: F811
-    queued,  # noqa: F811
-    train,  # noqa: F811
-    judge,
+    sessions, queued, train, judge
 ):
     judge.respond = lambda body: grade(5)(body) if len(judge.requests) % 2 else (400, {}, {})
     config = resolve({**RUN, "steps": 1, "rewards": [{"name": "judge"}]})
@@ -102,7 +95,7 @@ def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_
     assert 0 < series(sessions, run_id)["judge/failed_frac"][1] < 1
 
 
-def test_a_judge_that_is_down_fails_the_run_with_the_setting_to_look_at(queued, train, judge):  # noqa: F811
+def test_a_judge_that_is_down_fails_the_run_with_the_setting_to_look_at(queued, train, judge):
     judge.respond = lambda _: (500, {}, {})
     config = resolve({**RUN, "rewards": [{"name": "judge", "retries": 0}]})
     with pytest.raises(

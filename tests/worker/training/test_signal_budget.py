@@ -81,16 +81,6 @@ def test_a_group_that_waited_costs_no_sampling_and_an_unscored_completion_is_mas
     assert parts(budget, "seconds") == pytest.approx({"masked": 2, "left_out": 4, "useful": 4})
 
 
-def test_a_step_that_trained_nothing_shares_all_its_time_by_what_it_sampled():
-    step = Collected(
-        groups=[group((1.0, 1.0), completion(1), completion(3))], left_out={0: "equal"}, sample_seconds=1
-    )
-    assert parts(signal_budget(step, UpdateStats(), seconds=2.0), "seconds") == {"equal_right": 2.0}
-    assert signal_budget(Collected(), UpdateStats(), seconds=2.0) == {}
-    empty = Collected(groups=[group((1.0, 0.0), completion(0), completion(0))], left_out={0: "surplus"})
-    assert parts(signal_budget(empty, UpdateStats(), seconds=2.0), "seconds") == {"left_out": 2.0}
-
-
 def test_tokens_are_masked_clipped_or_useful():
     mask = torch.tensor([[True, True, True], [False, False, False]])
     per_token = {
@@ -120,32 +110,3 @@ def test_the_budget_of_every_preset_is_that_of_the_whole_step(steps_of, preset):
                 record.metrics,
                 sum(len(group.completions) for group in record.groups if group.kind == "train"),
             )
-
-
-def test_masked_completions_and_filtered_groups_are_told_apart(steps_of):
-    changes = {
-        "length": {"truncated": {"type": "mask"}},
-        "filters": {"groups": {"type": "zero_variance"}, "refill": {"type": "dynamic", "max_batches": 3}},
-        "sampling": {"max_new_tokens": 12, "prompts_per_step": 4, "group_size": 4},
-    }
-    for record in steps_of(changes | {"steps": 3}):
-        adds_up(record.metrics, sum(len(group.completions) for group in record.groups))
-        truncated = sum(c.finish_reason == "length" for group in record.groups for c in group.completions)
-        assert record.metrics["signal/truncated/completions"] == truncated
-        trained = [group for group in record.groups if not group.left_out]
-        used = sum(record.metrics[f"signal/{use}/completions"] for use in ("useful", "clipped", "masked"))
-        assert used <= sum(len(group.completions) for group in trained)
-
-
-def test_a_skipped_update_leaves_nothing_useful(steps_of, monkeypatch):
-    from worker.policy import optimizer
-
-    real = optimizer.PolicyOptimizer.step
-    monkeypatch.setattr(
-        optimizer.PolicyOptimizer,
-        "step",
-        lambda self, step: real(self, step)._replace(grad_norm=float("nan")),
-    )
-    [record] = steps_of({"steps": 1, "sampling": {"prompts_per_step": 8, "group_size": 8}})
-    assert record.metrics["signal/useful/tokens"] == 0
-    assert record.metrics["signal/masked/tokens"] > 0

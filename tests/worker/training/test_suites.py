@@ -13,7 +13,6 @@ from backend.config.metrics import OF_THE_MACHINE, find_metric
 from backend.metrics.history import valid_steps
 from backend.rollouts.packing import unpack_text
 from backend.runs import lifecycle
-from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Checkpoint, RolloutGroup, Run
 from tests.factories import make_run
 from tests.gate import first_in_gate
@@ -34,11 +33,6 @@ SMALL = {
     "evaluation": {"every": 1, "prompts": 4},
     "checkpointing": {"every": 1},
 }
-
-
-@pytest.fixture
-def sessions(sqlite_url):
-    return open_sessions(open_engine(sqlite_url))
 
 
 @pytest.fixture
@@ -95,17 +89,6 @@ def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessio
     assert training_metrics == plain
     assert all(find_metric(name) for values in metrics_by_step.values() for name in values)
     assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(metrics_by_step[2])
-
-
-def test_rollouts_of_a_suite_are_stored_under_its_name(trained, sessions):
-    run = trained({"suites": [PAIRS]})
-    with sessions() as session:
-        groups = session.scalars(
-            select(RolloutGroup).where(RolloutGroup.run_id == run, RolloutGroup.kind == "eval/pairs")
-        ).all()
-    assert len(groups) == 6
-    assert all(unpack_text(group.prompt).count("+") == 1 for group in groups)
-    assert {group.step for group in groups} == {2}
 
 
 def test_a_checkpoint_that_is_evaluated_later_scores_the_same(trained, sessions):

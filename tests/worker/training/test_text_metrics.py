@@ -1,14 +1,12 @@
 """Structure, repetition and script of completions, by hand."""
 
-import zlib
-
 import numpy as np
 import pytest
 
 from backend.rollouts.text_metrics import structure
 from worker.prompt import Prompt
 from worker.rollout.collector import Collected
-from worker.training.step_metrics import expected_useful, group_metrics
+from worker.training.step_metrics import group_metrics
 from worker.training.text_metrics import text_metrics
 from worker.types import Completion, Group
 
@@ -65,23 +63,6 @@ def test_a_loop_repeats_itself_and_compresses_well():
     assert plain["text/compression"] > 0.8
 
 
-def test_the_compression_is_that_of_all_bytes_together():
-    texts = ["a" * 100, "b"]
-    raw = [text.encode() for text in texts]
-    expected = sum(len(zlib.compress(text, 1)) for text in raw) / sum(map(len, raw))
-    assert text_metrics([group(*texts)])["text/compression"] == pytest.approx(expected)
-    assert "text/compression" not in text_metrics([group("", "")])
-
-
-def test_letters_of_another_script_are_unusual():
-    metrics = text_metrics([group("the sum", "сумма", "the да", prompt="What is the sum?")])
-    assert metrics["text/unusual_script_frac"] == pytest.approx((0 + 1 + 2 / 5) / 3)
-
-
-def test_lone_surrogates_are_text_too():
-    assert text_metrics([group("\ud800" * 40)])["text/repetition"] > 0.9
-
-
 def test_the_reward_of_wrong_completions_is_unearned():
     groups = [
         group("a", "b", "c", correctness=(1.0, 0.0, None), rewards=(2.0, 1.0, 5.0)),
@@ -91,18 +72,6 @@ def test_the_reward_of_wrong_completions_is_unearned():
     assert metrics["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
     nothing = group_metrics(Collected(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0]))
     assert "reward/unearned_share" not in nothing
-
-
-def test_copies_within_a_group_are_not_distinct():
-    groups = [group("a", "a", "a", "a"), group("a", "b", "c", "a")]
-    assert group_metrics(Collected(groups=groups, trained=[]))["policy/distinct_frac"] == (1 / 4 + 3 / 4) / 2
-
-
-def test_a_group_that_failed_may_yet_be_solved():
-    assert expected_useful([0.0]) == 0
-    assert expected_useful([0.0, 1.0]) == pytest.approx(0.5)
-    assert expected_useful([0.0] * 8) == pytest.approx(1 - (0.5 / 9) ** 8 - (8.5 / 9) ** 8)
-    assert expected_useful([1.0] * 8) == pytest.approx(expected_useful([0.0] * 8))
 
 
 def test_a_tag_that_the_template_has_opened_belongs_to_the_completion():

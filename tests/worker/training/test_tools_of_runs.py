@@ -6,8 +6,8 @@ import pytest
 
 from backend.config.merge import resolve
 from tests.factories import stored_completions
+from tests.trained_runs import series
 from tests.worker.training.test_launch_check import check  # noqa: F401 - a fixture
-from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
 from worker.outcome import Outcome
 
 RUN: dict[str, Any] = {
@@ -21,7 +21,7 @@ RUN: dict[str, Any] = {
 
 
 @pytest.mark.nightly
-def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, train):  # noqa: F811
+def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, train):
     config = resolve(RUN)
     straight = queued(config)
     assert train(straight, config) == Outcome("finished")
@@ -36,7 +36,7 @@ def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, tr
     assert {turn["tool"] for turns in stored for turn in turns} == {"calculator"}
 
 
-def test_rollouts_with_tools_run_ahead(sessions, queued, train):  # noqa: F811
+def test_rollouts_with_tools_run_ahead(sessions, queued, train):
     sampling = RUN["sampling"] | {"ahead": 1}
     config = resolve(RUN | {"sampling": sampling, "filters": {}, "steps": 2})
     run_id = queued(config)

@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import threading
 from typing import Any
 
 import numpy as np
@@ -14,146 +13,24 @@ from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.config.metrics import METRICS, OF_THE_MACHINE, find_metric
+from backend.config.metrics import find_metric
 from backend.config.presets.book import BOOK
-from backend.metrics.reading import read_points
-from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
-from backend.storage.artifacts.store import artifact_store
-from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from tests.factories import stored_completions
 from tests.gate import first_in_gate
 from tests.presets import METHODS
-from tests.stored_points import stored_points
+from tests.trained_runs import SMALL, series
 from worker.checkpoints.files import BadCheckpoint
-from worker.checkpoints.fork import origin_of
-from worker.checkpoints.store import Checkpoints
 from worker.objective.policy_loss import policy_loss
 from worker.outcome import Outcome
 from worker.policy.model import BUILT_IN
 from worker.policy.routing import routed_logprobs
-from worker.recording.recorder import Recorder
 from worker.rollout import sampler
-from worker.rollout.row_limit import RowLimit
-from worker.rollout.sampler import Sampler
-from worker.training import passes, timings
+from worker.training import passes
 from worker.training.learner import Learner
 from worker.training.reference import ReferenceChanged
-from worker.training.run_counters import RunCounters
 from worker.training.stop_rules import EMPTY_STEPS
-from worker.training.trainer import Trainer
-
-SMALL: dict[str, Any] = {
-    "steps": 4,
-    "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
-    "evaluation": {"every": 2, "prompts": 8},
-    "checkpointing": {"every": 2, "keep": 2},
-}
-STRAIGHT: dict[str, dict[int, float]] = {}
-"""The series of the first run of SMALL that nothing interrupted."""
-
-
-@pytest.fixture
-def sessions(sqlite_url):
-    return open_sessions(open_engine(sqlite_url))
-
-
-@pytest.fixture
-def queued(sessions):
-    """Puts a run into the queue."""
-
-    def queue(config, *, parent=None, step=None):
-        with sessions.begin() as session:
-            run = Run(
-                name="r",
-                variant="v",
-                seed=config.seed,
-                config=config.model_dump(mode="json"),
-                config_hash="",
-                steps=config.steps,
-                status="queued",
-                parent_run=parent,
-                fork_step=step,
-            )
-            session.add(run)
-            session.flush()
-            return run.id
-
-    return queue
-
-
-@pytest.fixture
-def train(sessions, settings):
-    """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
-
-    def train(run_id, config, *, stop_after=None, prepare=None):
-        with sessions.begin() as session:
-            claim = lifecycle.claim_run(session, "worker", "host")
-        assert claim.run_id == run_id
-        stopping = threading.Event()
-        recorder = Recorder(sessions, run_id, claim.attempt, config=config)
-        with recorder:
-            root = settings.artifacts_of(run_id)
-            origin = recorder.read(lambda session: origin_of(session, run_id, settings))
-            owner = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
-            owner["artifacts"] = artifact_store(settings)
-            checkpoints = Checkpoints(root, recorder, **owner)
-            trainer = Trainer(
-                config,
-                recorder,
-                settings=settings,
-                checkpoints=checkpoints,
-                device="cpu",
-                stopping=stopping,
-            )
-            if stop_after is not None:
-                _stop_after(trainer, stopping, stop_after)
-            if prepare is not None:
-                prepare(trainer)
-            outcome = trainer.train()
-            recorder.flush()
-        with sessions.begin() as session:
-            if outcome.status == "queued":
-                lifecycle.release_run(session, run_id, claim.attempt, outcome.reason)
-            else:
-                lifecycle.finish_run(session, run_id, claim.attempt, outcome.status, outcome.reason)
-        return outcome
-
-    return train
-
-
-def _stop_after(trainer, stopping, step):
-    record = trainer.recorder.record_step
-
-    def record_and_stop(row):
-        record(row)
-        if row.step == step:
-            stopping.set()
-
-    trainer.recorder.record_step = record_and_stop
-
-
-def series(sessions, run_id):
-    """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
-    points_by_name = {}
-    with sessions() as session:
-        for point in stored_points(session, run_id):
-            if not point.name.startswith(OF_THE_MACHINE):
-                value = point.value if math.isfinite(point.value) else None
-                points_by_name.setdefault(point.name, {})[point.step] = value
-    return points_by_name
-
-
-@pytest.fixture
-def straight(sessions, queued, train):
-    """The series of a run of SMALL that nothing interrupted; it is trained once for all tests."""
-    if not STRAIGHT:
-        config = resolve(SMALL)
-        run_id = queued(config)
-        train(run_id, config)
-        STRAIGHT.update(series(sessions, run_id))
-    return STRAIGHT
 
 
 def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queued, train):
@@ -173,54 +50,6 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     assert len(rollouts) == 4 * 4 * 4 + 3 * 8
     assert run.status == "finished"
     assert run.summary["last"]["eval/accuracy"] == recorded["eval/accuracy"][4]
-
-
-def test_the_load_of_the_machine_stands_beside_the_steps(sessions, queued, train, monkeypatch):
-    monkeypatch.setattr(timings, "READING_SECONDS", 0.0)  # the steps are quicker than a second
-    config = resolve(SMALL | {"evaluation": {"every": 0}})
-    run_id = queued(config)
-    train(run_id, config)
-    with sessions() as session:
-        points = read_points(session, [run_id], list(METRICS))
-    load = {name: value for (_, name), value in points.items() if name.startswith("machine/")}
-    for name in ("machine/cpu_frac", "machine/memory_bytes", "machine/disk_free_bytes"):
-        assert load[name].steps.tolist() == [1, 2, 3, 4], name
-    assert ((load["machine/cpu_frac"].values >= 0) & (load["machine/cpu_frac"].values <= 1)).all()
-    assert (load["machine/memory_bytes"].values > 10**8).all()
-    assert not [name for name in load if name.startswith("machine/gpu")]
-
-
-def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train):
-    config = resolve(SMALL | {"preset": "dr_grpo"})
-    run_id = queued(config)
-    train(run_id, config)
-    with sessions() as session:
-        groups = session.scalars(select(RolloutGroup.id).where(RolloutGroup.kind == "train"))
-        for group_id in groups:
-            completions = stored_completions(session, RolloutGroup.id == group_id)
-            assert sum(completion.advantage or 0.0 for completion in completions) == pytest.approx(
-                0, abs=1e-6
-            )
-
-
-@pytest.mark.nightly
-def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
-    """16 completions in two minibatches of 8: each has mean 0 and sample deviation 1, if its rewards vary."""
-    changes = {
-        "preset": "magistral",
-        "objective": {"advantage": {"scale": {"eps": 0}}},
-        "updates": {"minibatches": 2},
-        "filters": {"groups": {"type": "none"}, "upweight": False},
-    }
-    config = resolve(SMALL | changes)
-    run_id = queued(config)
-    train(run_id, config)
-    points = series(sessions, run_id)
-    assert list(points["advantage/mean"].values()) == pytest.approx([0] * 4, abs=1e-5)
-    allowed = [0, (7 / 15) ** 0.5, (14 / 15) ** 0.5]  # none, one or both minibatches vary
-    for spread in points["advantage/std"].values():
-        assert min(abs(spread - value) for value in allowed) < 2e-3
-    assert max(points["advantage/std"].values()) == pytest.approx((14 / 15) ** 0.5, abs=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -286,19 +115,6 @@ def test_groups_that_wait_for_the_next_step_survive_an_interruption(sessions, qu
     expected = series(sessions, straight)
     assert series(sessions, broken) == expected
     assert expected["sampling/carried_frac"][4] > 0  # what step 3 left over trained after the resume
-
-
-def test_a_step_that_finds_too_few_informative_groups_trains_on_them_and_says_so(sessions, queued, train):
-    once = {"filters": {"refill": {"type": "dynamic", "max_batches": 1}}}
-    config = resolve(SMALL | once | {"preset": "dapo", "steps": 2})
-    run_id = queued(config)
-    assert train(run_id, config) == Outcome("finished")
-    points = series(sessions, run_id)
-    assert 0 < points["groups/kept_frac"][1] < 1
-    assert points["optim/updates"][1] == 1
-    with sessions() as session:
-        messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
-    assert any("of 4 informative groups in 1 batches; the step trains on those" in text for text in messages)
 
 
 @pytest.fixture
@@ -376,101 +192,6 @@ def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, 
     assert max(series(sessions, run_id)["reward/accuracy"].values()) < 1
 
 
-@pytest.mark.nightly
-def test_while_the_critic_is_pretrained_the_policy_stays_as_it_is(sessions, queued, train):
-    """Greedy accuracy is that of the start until the third step has moved the policy."""
-    pretraining = {"preset": "ppo", "steps": 3, "evaluation": {"every": 1, "prompts": 16}}
-    config = resolve(SMALL | pretraining, {"objective": {"value": {"pretrain_steps": 2}}})
-    run_id = queued(config)
-    train(run_id, config)
-    recorded = series(sessions, run_id)
-    assert recorded["optim/updates"] == {1: 0, 2: 0, 3: 4}
-    assert recorded["eval/length_mean"][0] == recorded["eval/length_mean"][2]
-    assert sorted(recorded["critic/loss"]) == [1, 2, 3]
-    assert sorted(recorded["loss/total"]) == [3]
-
-
-@pytest.mark.nightly
-def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, queued, train):
-    """Its advantages are kept token by token."""
-    config = resolve(SMALL | {"preset": "ppo", "sampling": {"prompts_per_step": 4, "group_size": 1}})
-    run_id = queued(config)
-    train(run_id, config)
-    with sessions() as session:
-        rollout = stored_completions(session, RolloutGroup.kind == "train")[0]
-        stored = tokens_of(session, rollout.id)
-    assert {"advantage", "value", "ratio"} <= stored["arrays"].keys()
-    assert len(stored["arrays"]["advantage"]) == len(stored["tokens"])
-    assert np.mean(stored["arrays"]["advantage"]) == pytest.approx(rollout.advantage, abs=1e-5)
-
-
-def test_a_mixture_records_how_its_routers_move(sessions, queued, train):
-    """The first of two updates sees the routers that opened the step; the second sees them moved."""
-    config = resolve(
-        {
-            **SMALL,
-            "steps": 1,
-            "policy": {"name": "tiny_moe"},
-            "objective": {"router": {"type": "router_shift"}},
-            "updates": {"epochs": 2},
-        }
-    )
-    run_id = queued(config)
-    train(run_id, config)
-    recorded = series(sessions, run_id)
-    assert 0.9 < recorded["router/shift_mean"][1] < 1
-    assert recorded["router/shift_min"][1] < recorded["router/shift_mean"][1]
-    assert 0 <= recorded["router/floor_frac"][1] < 0.5
-    assert 0 < recorded["router/expert_change_frac"][1] < 0.5
-
-
-@pytest.mark.nightly
-def test_router_knobs_on_a_dense_policy_do_nothing_and_say_so(sessions, queued, train):
-    plain = resolve({**SMALL, "steps": 2, "updates": {"epochs": 2}})
-    routed = resolve(
-        {
-            **SMALL,
-            "steps": 2,
-            "updates": {"epochs": 2},
-            "objective": {"router": {"type": "router_shift"}},
-            "sampling": {**SMALL["sampling"], "routing_replay": True},
-        }
-    )
-    runs = [queued(plain)]
-    train(runs[0], plain)
-    runs.append(queued(routed))
-    train(runs[1], routed)
-    assert series(sessions, runs[0]) == series(sessions, runs[1])
-    with sessions() as session:
-        events = session.scalars(select(Event.message).where(Event.run_id == runs[1]))
-        assert "the policy has no routers: router shift and routing replay do nothing" in list(events)
-
-
-def test_probabilities_over_the_kept_tokens_agree_with_a_sampler_that_cuts(sessions, queued, train):
-    runs = []
-    for keep_mask in (False, True):
-        sampling = {**SMALL["sampling"], "top_p": 0.9, "keep_mask": keep_mask}
-        config = resolve({**SMALL, "steps": 1, "sampling": sampling})
-        runs.append(queued(config))
-        train(runs[-1], config)
-    full, cut = (series(sessions, run_id) for run_id in runs)
-    assert full["mismatch/rho_mean"][1] == pytest.approx(cut["sampling/kept_mass"][1], abs=1e-4)
-    assert cut["mismatch/rho_mean"][1] == pytest.approx(1, abs=1e-4)
-    assert cut["mismatch/ess"][1] == pytest.approx(1, abs=1e-6)
-    assert cut["policy/entropy"][1] == pytest.approx(full["policy/entropy"][1], abs=1e-6)
-
-
-@pytest.mark.nightly
-def test_stale_rollouts_say_how_stale_they_are(sessions, queued, train):
-    config = resolve({**SMALL, "sampling": {**SMALL["sampling"], "staleness": 2}})
-    run_id = queued(config)
-    train(run_id, config)
-    recorded = series(sessions, run_id)
-    assert recorded["sampling/staleness"] == {1: 0, 2: 1, 3: 2, 4: 2}
-    assert recorded["mismatch/k3"][1] == pytest.approx(0, abs=1e-6)
-    assert recorded["mismatch/k3"][4] > 1e-5
-
-
 def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, straight, monkeypatch):
     """The step that was given up is sampled again, with the same random numbers."""
     monkeypatch.setattr(sampler, "ASK_EVERY", 1)
@@ -518,21 +239,6 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
         messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
     assert any("refused" in message and "model.safetensors" in message for message in messages)
     assert any("continued from step 2" in message for message in messages)
-
-
-@pytest.mark.nightly
-def test_a_damaged_checkpoint_takes_no_whole_ones_place_and_goes_with_the_next(
-    sessions, settings, queued, train
-):
-    config = resolve(SMALL)
-    run_id = queued(config)
-    train(run_id, config, stop_after=3)
-    (settings.artifacts_of(run_id) / "s000003-a1" / "config.json").unlink()
-    train(run_id, config, stop_after=3)
-    with sessions() as session:
-        paths = session.scalars(select(Checkpoint.path).order_by(Checkpoint.path)).all()
-    assert paths == ["s000002-a1", "s000003-a2"]
-    assert sorted(path.name for path in settings.artifacts_of(run_id).iterdir()) == paths
 
 
 def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_train(settings, queued, train):
@@ -586,56 +292,6 @@ def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
     expected, points = series(sessions, straight), series(sessions, run_id)
     for name in ("reward/mean", "loss/policy", "optim/grad_norm"):
         assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
-
-
-@pytest.mark.nightly
-def test_memory_that_runs_out_while_sampling_and_evaluating_changes_nothing(
-    sessions, queued, train, monkeypatch
-):
-    config = resolve(SMALL)
-    straight = queued(config)
-    train(straight, config)
-    decode, failures = Sampler._decode, []
-
-    def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
-        if uniforms.shape[1] > 3:
-            failures.append(uniforms.shape[1])
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return decode(self, decoder, encoded, sampling, uniforms, notes, *stops)
-
-    monkeypatch.setattr(Sampler, "_decode", scarce)
-    run_id = queued(config)
-    assert train(run_id, config, stop_after=2).status == "queued"
-    assert train(run_id, config).status == "finished"
-    assert failures == sorted(set(failures), reverse=True), "what did not fit once is not tried again"
-    with sessions() as session:
-        (told,) = session.scalars(select(Event.message).where(Event.kind == "memory"))
-    assert told.startswith("memory ran out while sampling; at most")
-    expected, points = series(sessions, straight), series(sessions, run_id)
-    for name in ("reward/mean", "eval/accuracy", "length/mean"):
-        assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
-
-
-def test_a_checkpoint_of_before_there_was_a_limit_of_rows_has_none():
-    counters, limit = RunCounters(), RowLimit()
-    counters.restore({"step": 3, "microbatch_tokens": 200}, {})
-    assert not limit.lower(counters.sampled_rows)
-    assert (limit.rows, limit.halvings) == (0, 0)
-    assert limit.lower(8)
-    assert not limit.lower(16)
-    assert limit.lower(4)
-    assert (limit.rows, limit.halvings) == (4, 0)
-
-
-def test_memory_that_one_completion_exceeds_fails_the_run(queued, train, monkeypatch):
-    def scarce(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", scarce)
-    config = resolve(SMALL | {"evaluation": {"every": 0}})
-    run_id = queued(config)
-    with pytest.raises(torch.OutOfMemoryError):
-        train(run_id, config)
 
 
 def test_a_run_does_not_go_on_against_another_reference(settings, queued, train):
@@ -769,13 +425,6 @@ def test_updates_that_stay_not_finite_fail_the_run(queued, train, monkeypatch):
     break_the_loss(monkeypatch, step=None, value=math.nan)
     outcome = train(queued(config), config)
     assert outcome == Outcome("failed", "2 steps in a row had no finite loss or gradient")
-
-
-@pytest.mark.nightly
-def test_accuracy_can_end_a_run(queued, train):
-    config = resolve(SMALL | {"stop_rules": [{"type": "accuracy", "value": 0.001}], "steps": 50})
-    run_id = queued(config)
-    assert train(run_id, config).reason == "held-out accuracy reached 0.001"
 
 
 def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queued, train):

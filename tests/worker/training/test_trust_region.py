@@ -8,7 +8,6 @@ import torch
 from backend.base.settings import Settings
 from backend.config.merge import resolve
 from backend.config.sections import TrustRegion
-from worker.policy import logprobs
 from worker.policy.logprobs import next_tokens, token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.token_batch import microbatches, token_batch
@@ -63,16 +62,3 @@ def test_the_step_improves_and_keeps_to_the_region(policy, tokens):
     assert step.improvement > 0
     assert 0 < step.kl <= TRUST.delta
     assert step.kl == pytest.approx(kl_by_token.mean().item(), rel=1e-3)
-
-
-@pytest.mark.nightly
-def test_neither_micro_batches_nor_the_way_of_computing_attention_change_it(policy, tokens, monkeypatch):
-    step, distributions = step_on(policy, tokens)
-    split, _ = step_on(policy, tokens, microbatch=2)
-    assert split.kl == pytest.approx(step.kl, rel=1e-2)
-    assert split.improvement == pytest.approx(step.improvement, rel=1e-2)
-    monkeypatch.setattr(logprobs, "suits_tree", lambda *_: False)
-    rows, _ = step_on(policy, tokens)
-    assert rows.kl == pytest.approx(step.kl, rel=1e-2)
-    assert rows.improvement == pytest.approx(step.improvement, rel=1e-2)
-    assert len(distributions) < int(tokens.mask.sum())

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.judge import judge
+from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.smoothing import noise, running_median, trailing_mean, window_for
 from tests.backend.analysis.diagnosis.logs import broken, healthy, learning, series
 

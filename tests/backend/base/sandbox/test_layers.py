@@ -1,6 +1,5 @@
 """Each layer of the sandbox: that it is there, and what it stops when it stands alone."""
 
-import json
 import os
 import signal
 import socket
@@ -14,7 +13,7 @@ import pytest
 
 from backend.base.locations import CODE_ROOT
 from backend.base.plugin_permissions import Permissions
-from backend.base.sandbox import bubblewrap, errors, process
+from backend.base.sandbox import bubblewrap, process
 from backend.base.sandbox import layers as layers_module
 from backend.base.sandbox.errors import Died, Refused, TimedOut
 from backend.base.sandbox.layers import (
@@ -22,7 +21,6 @@ from backend.base.sandbox.layers import (
     check_sandbox,
     layers,
     missing_layers,
-    program_refusal,
 )
 from backend.base.sandbox.paths import code_paths
 from backend.base.sandbox.process import Sandbox
@@ -169,15 +167,6 @@ def test_what_one_answer_changes_is_gone_at_the_next(probes):
         probes("spoil")
     assert "SPOILT" not in probes("environment")
     assert len(probes("descriptors")) == 1
-
-
-def test_words_of_an_error_can_be_stored_and_are_few(probes):
-    with pytest.raises(Refused) as refused:
-        probes("complain", words=r'"\ud800\u0000"')
-    assert str(refused.value) == r"ValueError: \ud800\x00"
-    with pytest.raises((Refused, Died)) as forged:
-        probes("forge", line=json.dumps({"error": ["x" * 900_000]}) + "\n")
-    assert len(str(forged.value)) <= errors.MAX_WORDS
 
 
 def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes):
@@ -340,10 +329,3 @@ def test_programs_are_refused_where_nothing_hides_files(without):
             asked(**kind)
     assert asked() == 1
     assert asked("unconfined", **programs) == 1
-
-
-def test_the_refusal_names_both_remedies(without):
-    without("namespaces", "landlock")
-    assert "grpolab doctor" in program_refusal(Settings())
-    assert "SANDBOX=unconfined" in program_refusal(Settings())
-    assert program_refusal(Settings(sandbox="unconfined")) == ""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backend.base.sandbox.process import Sandbox
-from tests.backend.catalog.datasets.test_datasets import put, small, stored_files
+from tests.backend.catalog.datasets.test_datasets import put, stored_files
 from tests.gate import first_in_gate
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
@@ -180,18 +180,6 @@ def test_a_parquet_bomb_is_refused(client, settings):
     assert len(bomb) < 50_000
     assert refusal(put(client, bomb, "a.parquet"))[1].endswith("unpacks to more than 250 times its size")
     assert stored_files(settings) == []
-
-
-@pytest.mark.nightly
-def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
-    assert refusal(put(client, repeated("x" * 50_000_000, 256), "a.parquet"))[0] == "file"
-    assert stored_files(settings) == []
-
-
-def test_more_than_the_limit_is_refused(client, settings):
-    rows = [{"prompt": f"{n}" * 50, "answer": "1"} for n in range(300)]
-    answer = put(small(client), parquet(rows), "a.parquet")
-    assert "is larger than 10,000 bytes when unpacked" in refusal(answer)[1]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from safetensors.torch import save
 
 from backend.catalog.policies import hub_models
 from backend.catalog.policies.hub_models import HubModelError, hub_model
-from backend.config.run import RunConfig
-from backend.experiments.memory_estimate import memory_estimate
 
 NAME, COMMIT = "owner/model", "a" * 40
 CONFIG = {
@@ -92,13 +90,6 @@ def test_config_and_shapes_are_read_once(hub, files):
     assert len(hub.asked) == asked
 
 
-def test_a_long_header_is_read_in_two_requests(hub, monkeypatch):
-    monkeypatch.setattr(hub_models, "FIRST_BYTES", 64)
-    hub.files = WHOLE
-    assert sum(weight.values for weight in hub_model(NAME, COMMIT).weights) == VALUES
-    assert hub.asked.count("model.safetensors") == 2
-
-
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
@@ -137,13 +128,6 @@ def test_a_hub_that_fails_or_is_out_of_reach_is_asked_once_a_minute(hub, monkeyp
         hub_model(NAME, "b" * 40)
 
 
-def test_a_hub_without_time_left_is_not_waited_for(hub, monkeypatch):
-    hub.files = WHOLE
-    monkeypatch.setattr(hub_models, "ASK_SECONDS", 0.0)
-    with pytest.raises(HubModelError, match="did not describe 'owner/model'"):
-        hub_model(NAME, COMMIT)
-
-
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_a_model_in_the_cache_is_read_there(hub, tmp_path, is_complete):
     hub.files = SHARDED
@@ -154,19 +138,3 @@ def test_a_model_in_the_cache_is_read_there(hub, tmp_path, is_complete):
             (directory / name).write_bytes(content)
     assert sum(weight.values for weight in hub_model(NAME, COMMIT).weights) == VALUES
     assert bool(hub.asked) != is_complete
-
-
-def test_the_form_says_how_much_memory_a_hub_model_takes(hub, session, settings):
-    hub.files = SHARDED
-    config = RunConfig(policy={"name": NAME, "revision": COMMIT, "dtype": "bfloat16"})
-    estimate = memory_estimate(session, config, settings.model_copy(update={"hf_online": True}))
-    assert (estimate.unknown, estimate.parts["weights"]) == ("", 2 * VALUES)
-
-
-def test_without_the_hub_the_size_is_unknown(hub, session, settings):
-    config = RunConfig(policy={"name": NAME, "revision": COMMIT})
-    assert "files of this policy are not here" in memory_estimate(session, config, settings).unknown
-    assert hub.asked == []
-    hub.status = 500
-    online = settings.model_copy(update={"hf_online": True})
-    assert "the Hugging Face hub responded with 500" in memory_estimate(session, config, online).unknown

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backend.base.errors import InvalidConfig
-from backend.catalog.policies.prompt_lengths import tiny_tokens, words
+from backend.catalog.policies.prompt_lengths import tiny_tokens
 from backend.runs.checks import runnable
 
 WORDS = {"Ġthe": 0, "cat": 1, "Ċ": 2, "}ĊĊ": 3, "ĠĠĠĠ": 4, "<|im_start|>": 5}
@@ -66,29 +66,10 @@ def test_the_instruction_counts_and_a_prompt_that_just_fits_is_taken(settings):
     assert "has 101 tokens" in error_of(settings, FILE | {"instruction": "goo"}, room=100).message
 
 
-def test_thinking_tags_are_single_tokens_of_the_built_in_policy(settings):
-    write_rows(settings, "<think>" * 90)
-    assert runnable(settings, {"problems": [FILE], "sampling": {"max_new_tokens": 924}})
-
-
 def test_a_sum_too_long_is_refused_at_its_operands(settings):
     error = error_of(settings, {"name": "sums", "operands": 3}, room=9)
     assert error.path == "problems.0.operands"
     assert error.message.startswith("the prompt '99+99+99=?' has 10 tokens; expected at most 9")
-
-
-def test_an_instruction_alone_may_be_too_long(settings):
-    source = {"name": "reasoning_gym", "task": "gcd", "instruction": "x" * 101}
-    error = error_of(settings, source)
-    assert error.path == "problems.0.instruction"
-    assert "the instruction alone has 101 tokens" in error.message
-
-
-def test_of_another_policy_the_words_are_counted(settings, model):
-    write_rows(settings, "the cat } \n\n " * 51)
-    error = error_of(settings, FILE, policy="mine", context=512)
-    assert "line 4" in error.message
-    assert "has at least 102 tokens; expected at most 100 (context 512" in error.message
 
 
 @pytest.mark.parametrize("vocabulary", [{"ofĠthe": 0}, {"▁by.▁the": 0}, {}])
@@ -105,19 +86,3 @@ def test_the_built_in_policys_tokens_are_counted_as_its_tokenizer_counts(setting
     tokenizer = build_tokenizer()
     for text in ("85+60=?", "<think>a</think>\n", "<eos><pad> <unk>", "é漢字😀\t", "< think >", ""):
         assert tiny_tokens(text) == len(tokenizer.encode(text)), text
-
-
-def test_words_are_counted_by_white_space_and_without_marks():
-    assert words("let x = 5; (see below)\n\n --- né e\u0301") == 7
-
-
-def test_messages_in_a_file_need_a_chat_template(settings):
-    settings.datasets_dir.mkdir(exist_ok=True)
-    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2=?"}]
-    rows = [{"prompt": "1+1=?", "answer": "2"}, {"prompt": talk, "answer": "4"}]
-    (settings.datasets_dir / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    error = error_of(settings, FILE)
-    assert error.path == "policy.chat_template"
-    assert error.message == "is false, but line 2 of rows.jsonl holds messages, which need it"
-    asked = {"policy": {"chat_template": True}, "problems": [FILE]}
-    assert runnable(settings, asked).problems[0].sha256

@@ -159,18 +159,9 @@ def test_the_seeds_that_are_needed_decide_in_80_percent():
         assert (t > threshold(n, alpha, "any time")).mean() >= 0.75
 
 
-def test_a_difference_of_nothing_needs_seeds_without_end():
-    nothing = contrast(seeded([0.5, 0.6, 0.4]), seeded([0.6, 0.5, 0.4]), "planned")
-    assert seeds_needed(nothing, ALPHA) is None
-
-
 @pytest.mark.parametrize("scale", [1e80, 1e-90, 1.0])
 def test_welchs_test_holds_at_any_scale(scale):
     of_variant = {1: 1.0 * scale, 2: 2.0 * scale, 3: 4.0 * scale}
     base = {11: 1.5 * scale, 12: 1.0 * scale, 13: 0.5 * scale}
     comparison = contrast(of_variant, base, "planned")
     assert (comparison.mean / scale, comparison.p) == (pytest.approx(4 / 3), pytest.approx(0.26635, abs=1e-5))
-
-
-def test_two_pairs_have_no_effect_size():
-    assert contrast({1: 1.0, 2: 3.0}, {1: 0.0, 2: 1.0}, "planned").effect is None

@@ -130,11 +130,6 @@ def test_logging_out_ends_the_session_and_not_only_the_cookie(stranger, settings
     assert role_of(stranger) is None
 
 
-def test_a_client_with_a_token_cannot_log_out(client):
-    answer = client.delete("/api/v1/session")
-    assert (answer.status_code, "it has no session to end" in answer.json()["detail"]) == (409, True)
-
-
 def test_an_operator_sees_and_ends_every_session_a_viewer_its_own(browsers):
     operator, viewer, other_viewer = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
     session_id = other_viewer("GET", "/api/v1/session").json()["session"]
@@ -150,17 +145,6 @@ def test_an_operator_sees_and_ends_every_session_a_viewer_its_own(browsers):
     mine = viewer("GET", "/api/v1/session").json()["session"]
     assert viewer("DELETE", f"/api/v1/sessions/{mine}").status_code == 200
     assert viewer("GET", "/api/v1/session").status_code == 401
-
-
-def test_a_browser_says_what_it_is_and_nothing_secret(stranger, settings):
-    agent = f"Mozilla/5.0 {'x' * 5000} hf_{'a' * 34}"
-    stranger.get(f"/?token={ticket_of(settings)}", headers={"User-Agent": agent})
-    [item] = stranger.get("/api/v1/sessions").json()["items"]
-    assert item["user_agent"].startswith("Mozilla/5.0 xxx")
-    assert len(item["user_agent"]) == 300
-    stranger.get(f"/?token={ticket_of(settings)}", headers={"User-Agent": f"hf_{'a' * 34}"})
-    [item] = stranger.get("/api/v1/sessions").json()["items"]
-    assert item["user_agent"] == "[secret]"
 
 
 def ask(sessions, login):
@@ -187,12 +171,6 @@ def test_another_process_hears_of_an_end_after_a_moment(database, row, monkeypat
     assert not ask(first_process, row)
     monkeypatch.setattr(module, "REMEMBERED_SECONDS", 0.0)
     assert not ask(second_process, row)
-
-
-def test_the_last_request_of_a_session_is_known_to_a_minute(database, row):
-    assert ask(BrowserSessions(database.sessions), row)
-    with database.sessions() as session:
-        assert session.scalar(select(BrowserSession.seen_at)) > 1e9
 
 
 def test_while_the_database_is_away_who_was_logged_in_stays_and_who_was_ended_does_not(

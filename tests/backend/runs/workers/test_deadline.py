@@ -5,7 +5,6 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from backend.base.errors import GrpoLabError
 from backend.runs.workers.arguments import arguments_as_settings
 from backend.runs.workers.deadline import deadline_of
 
@@ -27,12 +26,6 @@ def test_a_deadline_is_a_moment_of_this_machine(text, day, clock):
     deadline = deadline_of(text, NIGHT)
     assert (deadline.day, (deadline.hour, deadline.minute)) == (day, clock)
     assert deadline.utcoffset() == timedelta(hours=2)
-
-
-def test_a_time_of_day_that_passed_half_a_day_ago_is_tomorrows():
-    evening = NIGHT.replace(hour=20, minute=0)
-    assert deadline_of("03:55", evening).day == 25
-    assert deadline_of("19:59", evening).day == 24  # a minute ago: missed
 
 
 @pytest.mark.parametrize("text", ["25:00", "12:75", "soon", "", "3:5", "12:00:00 PM", "٠٣:٥٥"])
@@ -62,9 +55,3 @@ def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
     """Not that of today: one of these two has another."""
     limits = arguments_as_settings(None, None, text, None)
     assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()
-
-
-def test_a_deadline_that_is_over_starts_nothing(berlin):
-    for text in ("2020-07-15T12:00", "2020-07-15T12:00+02:00"):
-        with pytest.raises(GrpoLabError, match="means 2020-07-15 12:00, and it is"):
-            arguments_as_settings(None, None, text, None)

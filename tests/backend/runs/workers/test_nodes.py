@@ -1,8 +1,5 @@
 """Groups of nodes in SQL: who is there, who may claim, and what a cluster tells a worker about its place."""
 
-import platform
-import socket
-
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
@@ -10,12 +7,7 @@ from sqlalchemy import update
 from backend.base.errors import GrpoLabError, InvalidConfig
 from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.runs import lifecycle
-from backend.runs.cost import cost_of
-from backend.runs.launch_checks import checking
 from backend.runs.rows import run_row
-from backend.runs.schemas import CheckRequest
-from backend.runs.workers.addresses import listen, node_address
 from backend.runs.workers.arguments import arguments_as_settings, place_of
 from backend.runs.workers.nodes import (
     Answer,
@@ -23,7 +15,6 @@ from backend.runs.workers.nodes import (
     beat,
     complete_groups,
     devices_of,
-    difference,
     is_complete,
     leave_seat,
     order_of,
@@ -32,9 +23,7 @@ from backend.runs.workers.nodes import (
     take_seat,
     why_nodes_wait,
 )
-from backend.storage.models import Attempt, Node
-from tests.factories import make_run
-from tests.ports import free_port
+from backend.storage.models import Node
 
 TRAITS = {"device": "cpu", "torch": "2.13.0", "grpolab": "sources 0123456789ab"}
 
@@ -95,51 +84,12 @@ def test_an_answer_counts_for_its_own_attempt_only(session):
     assert follower.answer_to("other", 2) is None
 
 
-@pytest.mark.parametrize(
-    ("trait", "value"), [("torch", "2.12.0"), ("device", "NVIDIA H100"), ("grpolab", "sources ffffffffffff")]
-)
-def test_nodes_that_differ_are_named(session, trait, value):
-    seat(session, 0)
-    seat(session, 1)
-    assert difference(seats_of(session, "pair")) == ""
-    seat(session, 1, **{trait: value})
-    session.expire_all()
-    assert difference(seats_of(session, "pair")) == (
-        f"node 1 (host1) has {trait} {value}, node 0 (host0) has {TRAITS[trait]}: all nodes of a run need "
-        "the same versions and devices"
-    )
-
-
-def test_a_run_on_several_nodes_is_claimed_by_a_group_of_as_many(session):
-    wide, alone = make_run(session, nodes=2, queued_at=1).id, make_run(session, queued_at=2).id
-    claimed = lifecycle.claim_run(session, "w", "h")
-    assert claimed is not None
-    assert (claimed.run_id, claimed.nodes) == (alone, 1)
-    assert lifecycle.claim_run(session, "w", "h", nodes=3) is None
-    claimed = lifecycle.claim_run(session, "w", "h", nodes=2)
-    assert claimed is not None
-    assert (claimed.run_id, claimed.nodes) == (wide, 2)
-    assert session.get_one(Attempt, (wide, 1)).nodes == 2
-
-
-def test_a_run_costs_the_slots_of_all_nodes():
-    times = {"started_at": 0, "ended_at": 3600, "slot_price": 1.0, "currency": "EUR", "nodes": 2}
-    gpus, cpus = Attempt(device="cuda:0", devices=4, **times), Attempt(device="cpu", devices=4, **times)
-    assert cost_of([gpus], now=0)["gpu_hours"] == 8.0
-    assert cost_of([cpus], now=0)["slot_hours"] == 2.0
-
-
 def test_the_config_counts_ranks_and_refuses_what_one_device_alone_can_do():
     config = resolve({"resources": {"nodes": 2, "devices": 4}})
     assert config.resources.ranks == 8
     assert (run_row("r", "v", config)["nodes"], run_row("r", "v", config)["devices"]) == (2, 4)
     with pytest.raises(InvalidConfig, match=r"resources\.nodes is 2, and pages cannot be sharded"):
         resolve({"resources": {"nodes": 2}, "optimizer": {"paged": True}})
-
-
-def test_a_check_before_launch_needs_no_group(settings):
-    config = resolve({"resources": {"nodes": 2, "devices": 4}})
-    assert checking(settings, config, CheckRequest()).resources.nodes == 1
 
 
 def test_the_queue_says_what_a_run_on_several_nodes_waits_for(session):
@@ -180,36 +130,3 @@ def test_arguments_that_name_no_place_are_refused(monkeypatch):
         Settings(worker_nodes=2, worker_node_rank=2, worker_group="g")
     with pytest.raises(ValidationError, match="WORKER_GROUP must name the group"):
         Settings(worker_nodes=2)
-
-
-def test_a_node_listens_at_its_own_address_alone():
-    node = node_address(Settings(node_address="127.0.0.1"))
-    assert (node.ip, node.interface) == ("127.0.0.1", "lo")
-    with pytest.raises(
-        GrpoLabError, match=r"NODE_ADDRESS is '192\.0\.2\.1'.*no interface of this machine has it"
-    ):
-        node_address(Settings(node_address="192.0.2.1"))
-    with pytest.raises(GrpoLabError, match="which leads to no address"):
-        node_address(Settings(node_address="no such host.invalid"))
-
-
-def test_a_host_whose_name_leads_to_itself_alone_is_told_to_name_an_address(monkeypatch):
-    monkeypatch.setattr(platform, "node", lambda: "localhost")
-    with pytest.raises(GrpoLabError, match=r"'localhost'.*NODE_ADDRESS must name the address"):
-        node_address(Settings())
-
-
-def test_another_port_is_chosen_where_one_is_taken():
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)), listen("127.0.0.1", port) as listener:
-        assert listener.getsockname()[0] == "127.0.0.1"
-        assert port < listener.getsockname()[1] < port + 32
-
-
-def test_where_all_ports_are_taken_the_reason_names_them():
-    pattern = (
-        r"the ranks cannot meet at 127\.0\.0\.1, port 65535 to 65535 \(NODE_PORT\): Address already in use"
-    )
-    # Another session's tests may have this port too.
-    with socket.create_server(("127.0.0.1", 65535), reuse_port=True), pytest.raises(OSError, match=pattern):
-        listen("127.0.0.1", 65535)

@@ -17,7 +17,6 @@ import pytest
 from sqlalchemy import select, text
 
 from backend.base.errors import Conflict
-from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.service.backup import save
 from backend.service.backup.contents import MANIFEST, read_manifest, verify
@@ -27,7 +26,6 @@ from backend.service.backup.save import save_backup
 from backend.service.backup.tables import ordered_tables
 from backend.service.process.instance_lock import hold_instance
 from backend.service.process.preflight import CannotStart, check_database
-from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Checkpoint, Event, Run, Worker
 from tests.factories import make_run, write_metric
 
@@ -138,20 +136,6 @@ def test_no_token_and_nothing_of_the_moment_is_in_it(lab, tmp_path):
     ]
 
 
-def test_a_backup_is_restored_into_an_empty_place_without_a_word(lab, database, tmp_path):
-    if database.engine.dialect.name != "sqlite":
-        pytest.skip("the tests have one Postgres database per process")
-    save_backup(lab, tmp_path / "backup")
-    other_settings = Settings(state_dir=tmp_path / "other", datasets_dir=tmp_path / "datasets")
-    restore_backup(other_settings, tmp_path / "backup")
-    engine = open_engine(other_settings.effective_database_url)
-    with open_sessions(engine)() as session:
-        assert len(session.scalars(select(Run)).all()) == 2
-    engine.dispose()
-    with pytest.raises(Conflict, match="OVERWRITE=1"):
-        restore_backup(other_settings, tmp_path / "backup")
-
-
 def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_path, monkeypatch):
     """Gone between the database's moment and the look at its directory: a later moment is taken."""
     with database.sessions.begin() as session:
@@ -184,13 +168,6 @@ def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_its_row_left_out(la
     restore_backup(lab, tmp_path / "backup", overwrite=True)
     with database.sessions() as session:
         assert sorted(session.scalars(select(Checkpoint.step))) == [3, 7]
-
-
-def test_an_old_backup_is_not_written_over(lab, tmp_path):
-    (tmp_path / "backup").mkdir()
-    save_backup(lab, tmp_path / "backup")
-    with pytest.raises(Conflict, match="already exists"):
-        save_backup(lab, tmp_path / "backup")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from sqlalchemy import update
 from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from backend.service.live.broadcaster import MAX_WAITING, Broadcaster, Parcel
-from backend.service.live.changes import GAP_SECONDS, Position, events_after, read_place
+from backend.service.live.changes import GAP_SECONDS, events_after, read_place
 from backend.service.main import Service
-from backend.storage.engine import db_now, open_engine, open_sessions
-from backend.storage.models import Event, Run, Worker
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Event, Run
 from tests.api_client import VIEWER_TOKEN, empty, serving
 from tests.factories import make_run
 from tests.waiting import wait_for
@@ -146,48 +146,6 @@ def test_after_more_changes_than_are_told_one_by_one_pages_begin_again_and_go_on
     assert (after[1][0], after[1][1]["id"]) == ("run", runs[0])
 
 
-def test_pages_go_on_after_the_clock_went_back(sessions):
-    with sessions.begin() as session:
-        run = make_run(session)
-        session.execute(update(Run).values(changed_at=db_now() + 3600))
-
-    def mend():
-        with sessions.begin() as session:
-            session.execute(update(Run).values(changed_at=db_now()))
-
-    hello, told = listen(sessions, "", 2, then=mend)
-    assert (hello[0], told[0], told[1]["id"]) == ("hello", "run", run.id)
-    assert listen(sessions, hello[2], 1)[0][0] == "reset"
-
-
-ROUNDED_UP = 1795361367.8300009
-"""In microseconds and back this time is later than it was."""
-
-
-@pytest.mark.parametrize("correction", [0.0, 0.5])
-def test_a_page_resumes_though_its_time_was_rounded_or_the_clock_corrected(sessions, correction):
-    event_id = Position(0, ROUNDED_UP).write()
-    assert read_place(event_id).changed > ROUNDED_UP
-    with sessions.begin() as session:
-        run = make_run(session)
-        session.execute(update(Run).values(changed_at=ROUNDED_UP - correction))
-    told = listen(sessions, event_id, 1)[0]
-    assert (told[0], told[1]["id"]) == ("run", run.id)
-
-
-def test_a_renewed_lease_is_no_news(sessions):
-    with sessions.begin() as session:
-        run = make_run(session)
-        lifecycle.claim_run(session, "w", "h")
-
-    def work():
-        with sessions.begin() as session:
-            leases.renew_lease(session, run.id, 1)
-            session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cpu", stats={}))
-
-    assert [message[0] for message in listen(sessions, "", 2, then=work)] == ["hello", "worker"]
-
-
 def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
     async def go():
         broadcaster = Broadcaster(sessions)
@@ -243,22 +201,6 @@ def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
     assert asyncio.run(go()) == [str(number) for number in range(20)]
 
 
-def test_what_waited_while_a_page_caught_up_does_not_lead_it_back(sessions):
-    """A run's message of an older place would make the page resume there, and hear events twice."""
-
-    async def go():
-        broadcaster, queue = Broadcaster(sessions), asyncio.Queue()
-        for name, event, is_event in [
-            *(("run 4", 4, False), ("event 5", 5, True), ("run 5", 5, False), ("worker", -1, False)),
-            ("event 6", 6, True),
-        ]:
-            queue.put_nowait(Parcel(f"{name};".encode(), event, is_event))
-        queue.put_nowait(None)
-        return [content async for content in broadcaster._follow(queue, 5)]
-
-    assert asyncio.run(go()) == [b"run 5;worker;event 6;"]
-
-
 def test_a_place_of_another_database_begins_again(sessions):
     assert listen(sessions, "1000.5", 1)[0][0] == "reset"
 
@@ -277,16 +219,6 @@ def test_new_tokens_end_all_streams(sessions, monkeypatch):
             return [chunk async for chunk in stream]
 
     assert asyncio.run(go()) == []
-
-
-def test_a_stream_ends_after_its_time(sessions, monkeypatch):
-    monkeypatch.setattr("backend.service.live.broadcaster.STREAM_SECONDS", 0.0)
-
-    async def go():
-        async with asyncio.timeout(60):
-            return [parse(chunk)[0] async for chunk in Broadcaster(sessions).listen("")]
-
-    assert asyncio.run(go()) == [None, "hello"]
 
 
 def test_an_id_that_may_still_be_committed_is_waited_for(session):
@@ -356,18 +288,6 @@ async def _two_events(stream):
 @pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
 def test_a_strange_id_begins_a_new_stream(text):
     assert read_place(text) is None
-
-
-def test_a_place_is_written_and_read():
-    assert read_place(Position(7, 12.5).write()) == Position(7, 12.5)
-
-
-def test_every_change_of_a_run_is_seen_by_its_time(sessions):
-    with sessions.begin() as session:
-        run = make_run(session, changed_at=1.0)
-        session.execute(update(Run).where(Run.id == run.id).values(notes="x"))
-        session.refresh(run)
-        assert run.changed_at > 1e9
 
 
 def test_one_token_follows_only_so_many_pages(sqlite_url, settings):

@@ -5,17 +5,16 @@ import time
 
 import pytest
 from sqlalchemy import select, update
-from sqlalchemy.exc import OperationalError
 
 from backend.runs import lifecycle
 from backend.runs.workers.store import live_slots
 from backend.service.maintenance import clock_jumps
 from backend.service.maintenance import reconciler as module
 from backend.service.maintenance.clock_jumps import ClockWatch
-from backend.service.maintenance.reconciler import Reconciler, take_lease
+from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.engine import db_now
-from backend.storage.models import Attempt, Event, Run, Singleton, Worker
-from tests.factories import make_attempt, make_run
+from backend.storage.models import Event, Run, Singleton, Worker
+from tests.factories import make_run
 
 HOUR = 3600.0
 
@@ -51,18 +50,6 @@ def left(sessions):
     """Seconds until the one lease there is runs out."""
     with sessions() as session:
         return session.scalar(select(Run.lease_until - db_now()))
-
-
-def fail(*_, **__):
-    raise OperationalError("", {}, Exception("database is locked"))
-
-
-def test_a_clock_that_keeps_time_is_no_news(database):
-    watch = ClockWatch()
-    with database.sessions() as session:
-        make_run(session)
-        looks = [watch.look(session) for _ in range(3)]
-    assert [(look.jump, look.went_back) for look in looks] == [(0.0, False)] * 3
 
 
 @pytest.mark.parametrize(("passed", "jump"), [(-HOUR, HOUR), (HOUR, -HOUR), (300.0, 0.0)])
@@ -139,38 +126,3 @@ def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, sett
             session.add(Worker(id="w", seen_at=db_now() + seen, **worker))
     reconciler.run_once()
     assert left(database.sessions) <= settings.lease_seconds
-
-
-def test_a_jump_is_told_though_the_database_failed_when_it_was_seen(database, reconciler, monkeypatch):
-    elapsed = Elapsed()
-    reconciler._clock = ClockWatch(elapsed=elapsed)
-    reconciler.run_once()
-    elapsed.now -= HOUR
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "take_lease", fail)
-        with pytest.raises(OperationalError):
-            reconciler.run_once()
-    reconciler.run_once()
-    reconciler.run_once()
-    assert len(event_texts(database.sessions)) == 1
-
-
-def test_a_job_of_a_time_before_the_clock_went_back_is_free(database):
-    with database.sessions.begin() as session:
-        session.add(Singleton(name="job", owner="a", until=db_now() + HOUR))
-        session.flush()
-        assert take_lease(session, "job", "b", seconds=5)
-        assert not take_lease(session, "job", "a", seconds=5)
-
-
-def test_nothing_ends_before_it_began(database):
-    with database.sessions.begin() as session:
-        run = make_run(session, status="running", attempt=1)
-        attempt = make_attempt(session, run, 1)
-        session.execute(update(Run).values(started_at=attempt.started_at + HOUR))
-        session.execute(update(Attempt).values(started_at=attempt.started_at + HOUR))
-        lifecycle.finish_run(session, run.id, 1, "finished")
-        session.refresh(run)
-        session.refresh(attempt)
-        assert run.finished_at == run.started_at
-        assert attempt.ended_at == attempt.started_at

@@ -12,17 +12,10 @@ from backend.runs import lifecycle
 from backend.runs.leases import LostRuns, grace_seconds
 from backend.service.maintenance import chores, reconciler
 from backend.service.maintenance.reconciler import Reconciler, take_lease
-from backend.storage.engine import db_now, open_engine, open_sessions
+from backend.storage.engine import db_now
 from backend.storage.models import MetricBlock, Run, Singleton, Worker
 from tests.factories import make_attempt, make_run, write_metric
 from tests.waiting import wait_for
-
-
-@pytest.fixture
-def sessions(sqlite_url):
-    engine = open_engine(sqlite_url)
-    yield open_sessions(engine)
-    engine.dispose()
 
 
 @pytest.fixture
@@ -49,18 +42,6 @@ def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions
             add_slot(session, number, run_id="other" if number == 2 else None)
     assert Reconciler(settings, sessions).run_once() == 2
     assert len(rings) == 2
-
-
-def test_nothing_rings_when_nothing_waits_or_nobody_would_hear(sessions, settings, rings):
-    with sessions.begin() as session:
-        add_slot(session, 0)
-        make_run(session, status="finished")
-    assert Reconciler(settings, sessions).run_once() == 0
-    with sessions.begin() as session:
-        make_run(session)
-        session.execute(update(Worker).values(seen_at=db_now() - 3600))
-    assert Reconciler(settings, sessions).run_once() == 0
-    assert rings == []
 
 
 def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, rings):

@@ -5,7 +5,6 @@ import ipaddress
 import json
 import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -13,15 +12,13 @@ from sqlalchemy import select
 
 from backend.base.settings import Settings
 from backend.runs.events import add_event
-from backend.service.doctor.services import webhook as examine_webhook
 from backend.service.webhook import post as post_module
 from backend.service.webhook.addresses import Unreachable, is_outside, resolve
-from backend.service.webhook.messages import RunNames, body_of, format_of, signature
+from backend.service.webhook.messages import format_of, signature
 from backend.service.webhook.post import post
 from backend.service.webhook.sender import BACKOFF_SECONDS, Sender
 from backend.storage.models import Event, Webhook
 from tests.factories import make_run
-from tests.waiting import wait_for
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -142,11 +139,6 @@ def row_of(database):
         return session.get_one(Webhook, "webhook")
 
 
-def is_forgotten(database):
-    with database.sessions() as session:
-        return session.get(Webhook, "webhook") is None
-
-
 def test_the_signature_is_that_of_standard_webhooks():
     """The example of its specification."""
     body = b'{"test": 2432232314}'
@@ -169,21 +161,6 @@ def test_events_arrive_in_order_signed_with_their_run(database, sender, endpoint
     assert document["type"] == "diagnosis.verdict"
     assert document["data"]["run"]["name"] == "<b>run</b>"
     assert document["data"]["details"]["verdict"] == "collapsed"
-
-
-def test_what_happened_before_it_was_set_up_is_not_told(database, endpoint, sender):
-    ids = happen(database)
-    send_all(sender)
-    assert endpoint.events() == ids
-
-
-def test_events_of_other_kinds_and_lower_levels_are_passed_over(database, follow, endpoint):
-    sender = follow(grpolab_webhook_level="warning")
-    happen(database, kind="checkpoint")
-    happen(database, 150, level="info")
-    ids = happen(database, level="warning")
-    send_all(sender)
-    assert endpoint.events() == ids
 
 
 def test_a_failure_is_tried_again_after_a_pause_and_nothing_is_lost(database, sender, endpoint, clock):
@@ -242,47 +219,6 @@ def test_an_event_that_is_never_taken_is_given_up_after_a_day_and_the_next_follo
     assert given_up == f"the webhook gave up event {ids[0]} after 11 tries: 127.0.0.1 answered 400"
 
 
-def test_an_event_that_no_body_can_hold_is_tried_later_and_given_up_like_any_other(
-    database, sender, endpoint, clock, monkeypatch
-):
-    ids = happen(database, 2)
-
-    def body(event, *arguments):
-        if event.id == ids[0]:
-            raise TypeError("str is not valid UTF-8")
-        return body_of(event, *arguments)
-
-    monkeypatch.setattr("backend.service.webhook.sender.body_of", body)
-    for tries, pause in enumerate(BACKOFF_SECONDS, 1):
-        send_all(sender)
-        send_all(sender)
-        assert row_of(database).failures == tries
-        assert row_of(database).last_error == "TypeError: str is not valid UTF-8"
-        clock.now += pause + 1
-    send_all(sender)
-    send_all(sender)
-    assert endpoint.events() == ids[1:]
-
-
-def test_an_answer_that_no_database_stores_is_a_failure_like_any_other(database, follow):
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def answer():
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(65_536)
-            connection.sendall(b"\0" + b"x" * 10_000 + b"\r\n\r\n")
-
-    threading.Thread(target=answer, daemon=True).start()
-    sender = follow(grpolab_webhook_url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
-    happen(database)
-    send_all(sender)
-    listener.close()
-    row = row_of(database)
-    assert (row.failures, len(row.last_error)) == (1, 500)
-    assert row.last_error.startswith(r"127.0.0.1 cannot be reached: \x00xxx")
-
-
 def test_a_clock_that_went_back_does_not_stop_the_webhook(database, sender, endpoint, clock):
     ids = happen(database)
     endpoint.answers = [500]
@@ -297,52 +233,6 @@ def test_a_redirect_is_not_followed(database, sender, endpoint):
     endpoint.answers = [302]
     send_all(sender)
     assert row_of(database).last_error == "127.0.0.1 answered 302: redirects are not followed"
-
-
-def test_an_endpoint_that_hangs_is_left_after_the_deadline(endpoint):
-    endpoint.hold.clear()
-    target = resolve(endpoint.url, private=True)
-    with pytest.raises(Unreachable, match="did not answer in time"):
-        post(target, b"{}", {}, seconds=0.3)
-
-
-def test_an_endpoint_that_answers_a_byte_at_a_time_is_left_after_the_deadline():
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def drip():
-        connection, _ = listener.accept()
-        with connection:
-            for _ in range(100):
-                time.sleep(0.05)
-                try:
-                    connection.sendall(b"H")
-                except OSError:
-                    return
-
-    threading.Thread(target=drip, daemon=True).start()
-    target = resolve(f"http://127.0.0.1:{listener.getsockname()[1]}/", private=True)
-    with pytest.raises(Unreachable, match="did not answer in time"):
-        post(target, b"{}", {}, seconds=0.5)
-    listener.close()
-
-
-def test_the_thread_delivers_and_stops(database, configured, endpoint, monkeypatch):
-    monkeypatch.setattr("backend.service.webhook.sender.LOOK_SECONDS", 0.02)
-    sender = Sender(configured(), database.sessions)
-    sender.send_next()
-    sender.start()
-    ids = happen(database)
-    wait_for(lambda: endpoint.received)
-    sender.stop()
-    assert endpoint.events() == ids
-
-
-def test_a_webhook_that_is_switched_off_forgets_its_position(database, configured, monkeypatch, sender):
-    monkeypatch.setattr("backend.service.webhook.sender.LOOK_SECONDS", 0.02)
-    off = Sender(configured(grpolab_webhook_url=""), database.sessions)
-    off.start()
-    wait_for(lambda: is_forgotten(database))
-    off.stop()
 
 
 @pytest.mark.parametrize(
@@ -409,9 +299,6 @@ def test_a_certificate_of_nobody_is_refused(endpoint):
         post_module.try_connection(target, seconds=60)
 
 
-HOSTILE = RunNames("r", "<!channel> [x](http://evil) @everyone\n`", "e", "v", 0, "running", None)
-
-
 @pytest.mark.parametrize(
     ("url", "setting", "form"),
     [
@@ -426,17 +313,6 @@ def test_the_form_follows_the_address_or_the_setting(url, setting, form):
     assert format_of(url, setting) == form
 
 
-def test_a_chat_reads_no_markup_and_no_mention_in_a_name():
-    event = Event(id=1, kind="diagnosis", message="verdict collapsed", data={}, level="error", at=0.0)
-    slack = json.loads(body_of(event, HOSTILE, "slack"))
-    assert "&lt;!channel&gt;" in slack["text"]
-    assert slack["mrkdwn"] is False
-    discord = json.loads(body_of(event, HOSTILE, "discord"))
-    assert discord["allowed_mentions"] == {"parse": []}
-    assert r"\[x\]\(http\://evil\)" in discord["content"]
-    assert len(body_of(event, HOSTILE._replace(name="*" * 9000), "discord")) < 4_200
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -449,21 +325,3 @@ def test_a_chat_reads_no_markup_and_no_mention_in_a_name():
 def test_settings_that_cannot_work_are_refused(fields):
     with pytest.raises(ValueError, match="grpolab_webhook"):
         Settings(**fields)
-
-
-def test_doctor_says_whether_it_works(database, configured, endpoint):
-    with database.sessions() as session:
-        assert examine_webhook(configured(grpolab_webhook_url=""), session).text == "none is set"
-        assert examine_webhook(configured(), session).level == "ok"
-        unsigned = examine_webhook(configured(grpolab_webhook_secret=""), session)
-        assert (unsigned.level, "SECRET is empty" in unsigned.text) == ("bad", True)
-        inside = examine_webhook(configured(grpolab_webhook_private=False), session)
-        assert inside.level == "bad"
-
-
-def test_doctor_tells_of_the_last_failure(database, configured, sender, endpoint):
-    happen(database)
-    endpoint.answers = [500]
-    send_all(sender)
-    with database.sessions() as session:
-        assert examine_webhook(configured(), session).text.endswith("failed: 127.0.0.1 answered 500")

@@ -11,9 +11,7 @@ from backend.base.settings import Settings
 from backend.exchange.exports.command import source_of
 from backend.experiments.trials.fork_point import is_there
 from backend.runs.strays import Strays
-from backend.service.backup.save import save_backup
 from backend.service.cli import main
-from backend.service.doctor.storage import examine_storage
 from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
 from backend.storage.models import Checkpoint, Event, Run
 from tests.factories import make_attempt, make_checkpoint, make_experiment, make_run, write_metric
@@ -85,14 +83,6 @@ def test_a_file_is_downloaded(client, run):
 
 
 @IN_BOTH
-def test_a_model_and_an_archive_are_downloaded(client, run):
-    model = client.get(f"/api/v1/runs/{run}/model")
-    assert members(model)["model.safetensors"] == WEIGHTS
-    archive = members(archive_of(client, run))
-    assert archive["checkpoints/s000009-a1/model.safetensors"] == WEIGHTS
-
-
-@IN_BOTH
 def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, settings):
     path = f"/api/v1/runs/{run}/checkpoints/copies"
     with sessions.begin() as session:
@@ -151,29 +141,12 @@ def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     assert artifact_store(settings).listing(answer.json()["run"]) == {"s000009-a1": True}
 
 
-def test_an_import_that_cannot_be_copied_leaves_nothing(client, sessions, run, settings, go_away):
-    content = archive_of(client, run).content
-    go_away()
-    answer = import_into(client, content)
-    assert (answer.status_code, "artifact store: away" in answer.text) == (503, True), answer.text
-    assert list((settings.state / "runs").glob("*/*")) == []
-    with sessions() as session:
-        assert list(session.scalars(select(Run.id))) == [run]
-
-
 def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):
     with sessions() as session:
         row = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).one()
     assert is_there(settings, row)
     artifact_store(settings).remove_run(run)
     assert not is_there(settings, row)
-
-
-def test_a_backup_keeps_the_row_of_a_copy(sessions, run, settings, sqlite_url, tmp_path):
-    saved = save_backup(settings.model_copy(update={"database_url": sqlite_url}), tmp_path / "backup")
-    assert (saved.missing, saved.elsewhere) == ([], 1)
-    assert "0 checkpoints, 1 more left to the artifact store" in saved.in_words()
-    assert saved.manifest.tables["checkpoint"].rows == 1
 
 
 def test_the_command_line_exports_and_copies(
@@ -214,14 +187,3 @@ def test_a_sweep_accuses_nobody_while_the_store_is_away(sessions, run, settings,
         pass
     with sessions() as session:
         assert list(session.scalars(select(Event.message).where(Event.run_id == run))) == []
-
-
-def test_the_doctor_tries_the_store(settings):
-    (finding,) = [line for line in examine_storage(settings) if line.what == "artifacts"]
-    assert (finding.level, finding.text) == ("ok", f"{settings.artifacts_url} can be written")
-
-
-def test_the_doctor_names_a_store_that_is_away(settings, go_away):
-    go_away()
-    (finding,) = [line for line in examine_storage(settings) if line.what == "artifacts"]
-    assert (finding.level, finding.text) == ("bad", "artifact store: away")

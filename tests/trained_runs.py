@@ -1,0 +1,140 @@
+"""Runs of the tiny policy that tests train in their own process, with a real database and real checkpoints.
+
+A plugin of tests/conftest.py: every test may use its fixtures.
+
+sessions      Sessions on a SQLite database of this test's own
+queued        puts a run into the queue
+train         claims a run and trains it
+straight      the series of a run of SMALL that nothing interrupted
+"""
+
+import math
+import threading
+from typing import Any
+
+import pytest
+
+from backend.config.merge import resolve
+from backend.config.metrics import OF_THE_MACHINE
+from backend.runs import lifecycle
+from backend.storage.artifacts.store import artifact_store
+from backend.storage.engine import open_engine, open_sessions
+from backend.storage.models import Run
+from tests.stored_points import stored_points
+from worker.checkpoints.fork import origin_of
+from worker.checkpoints.store import Checkpoints
+from worker.recording.recorder import Recorder
+from worker.training.trainer import Trainer
+
+SMALL: dict[str, Any] = {
+    "steps": 4,
+    "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
+    "evaluation": {"every": 2, "prompts": 8},
+    "checkpointing": {"every": 2, "keep": 2},
+}
+STRAIGHT: dict[str, dict[int, float]] = {}
+"""The series of the first run of SMALL that nothing interrupted."""
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def queued(sessions):
+    """Puts a run into the queue."""
+
+    def queue(config, *, parent=None, step=None):
+        with sessions.begin() as session:
+            run = Run(
+                name="r",
+                variant="v",
+                seed=config.seed,
+                config=config.model_dump(mode="json"),
+                config_hash="",
+                steps=config.steps,
+                status="queued",
+                parent_run=parent,
+                fork_step=step,
+            )
+            session.add(run)
+            session.flush()
+            return run.id
+
+    return queue
+
+
+@pytest.fixture
+def train(sessions, settings):
+    """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
+
+    def train(run_id, config, *, stop_after=None, prepare=None):
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+        assert claim.run_id == run_id
+        stopping = threading.Event()
+        recorder = Recorder(sessions, run_id, claim.attempt, config=config)
+        with recorder:
+            root = settings.artifacts_of(run_id)
+            origin = recorder.read(lambda session: origin_of(session, run_id, settings))
+            owner = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
+            owner["artifacts"] = artifact_store(settings)
+            checkpoints = Checkpoints(root, recorder, **owner)
+            trainer = Trainer(
+                config,
+                recorder,
+                settings=settings,
+                checkpoints=checkpoints,
+                device="cpu",
+                stopping=stopping,
+            )
+            if stop_after is not None:
+                _stop_after(trainer, stopping, stop_after)
+            if prepare is not None:
+                prepare(trainer)
+            outcome = trainer.train()
+            recorder.flush()
+        with sessions.begin() as session:
+            if outcome.status == "queued":
+                lifecycle.release_run(session, run_id, claim.attempt, outcome.reason)
+            else:
+                lifecycle.finish_run(session, run_id, claim.attempt, outcome.status, outcome.reason)
+        return outcome
+
+    return train
+
+
+def _stop_after(trainer, stopping, step):
+    record = trainer.recorder.record_step
+
+    def record_and_stop(row):
+        record(row)
+        if row.step == step:
+            stopping.set()
+
+    trainer.recorder.record_step = record_and_stop
+
+
+def series(sessions, run_id):
+    """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
+    points_by_name = {}
+    with sessions() as session:
+        for point in stored_points(session, run_id):
+            if not point.name.startswith(OF_THE_MACHINE):
+                value = point.value if math.isfinite(point.value) else None
+                points_by_name.setdefault(point.name, {})[point.step] = value
+    return points_by_name
+
+
+@pytest.fixture
+def straight(sessions, queued, train):
+    """The series of a run of SMALL that nothing interrupted; it is trained once for all tests."""
+    if not STRAIGHT:
+        config = resolve(SMALL)
+        run_id = queued(config)
+        train(run_id, config)
+        STRAIGHT.update(series(sessions, run_id))
+    return STRAIGHT
