@@ -30,7 +30,7 @@ def sets_of(causes):
 
 @given(sets_of(list(DETECTORS)) | sets_of([*IN_A_CIRCLE, "update_size"]), st.floats(5, 20))
 def test_every_explanation_leads_to_a_cause_of_its_own(findings, width):
-    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, Log({}), width)}
+    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), width)}
     assert explained.keys() == {given_finding.cause for given_finding in findings}
     for cause in explained:
         chain = [cause]
@@ -47,7 +47,7 @@ def test_a_circle_of_effects_ends_at_what_began_it():
         finding("broken_format", 22, 2, "specific"),
         finding("length_blowup", 23, 3, "specific"),
     ]
-    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, Log({}), 5.0)}
+    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), 5.0)}
     effects = dict.fromkeys(IN_A_CIRCLE, "update_size")
     assert explained == {"update_size": "", **effects}
     explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], Log({}), 5.0)}
