@@ -50,5 +50,5 @@ def test_a_circle_of_effects_ends_at_what_began_it():
     explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), 5.0)}
     effects = dict.fromkeys(IN_A_CIRCLE, "update_size")
     assert explained == {"update_size": "", **effects}
-    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], Log({}), 5.0)}
+    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], {}, Log({}), 5.0)}
     assert [cause for cause, by in explained.items() if not by] == ["broken_format"]
