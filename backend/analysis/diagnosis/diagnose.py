@@ -249,6 +249,8 @@ def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
 
 def _explains(explainer: Finding, finding: Finding, sizes: Mapping[str, float], width: float) -> bool:
     size, other_size = sizes.get(explainer.cause, 0.0), sizes.get(finding.cause, 0.0)
+    if other_size >= LARGE and size < other_size:
+        return False  # the config explains it
     if (
         finding.cause in CONSEQUENCES.get(explainer.cause, frozenset()) | {"reward_hacking"}
         and size >= LARGE + other_size

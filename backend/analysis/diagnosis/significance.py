@@ -44,11 +44,13 @@ def rise_p_value(values: Floats) -> float:
 
 def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
     binned = _binned(values)
-    if len(binned) < 4 or float(np.ptp(binned)) == 0.0:
+    size = max(1, round(len(binned) ** (1 / 3)) - 1)
+    tested = binned[len(binned) % size :]  # whole blocks, so that every order holds the same values
+    if len(tested) < 4 or float(np.ptp(tested)) == 0.0:
         return 1.0
-    scaled = binned / float(np.abs(binned).max())  # squares of absurd numbers would overflow
+    scaled = tested / float(np.abs(tested).max())  # squares of absurd numbers would overflow
     observed = float(statistic(scaled[None, :])[0])
-    by_chance = statistic(_shuffled(scaled))
+    by_chance = statistic(_shuffled(scaled, size))
     return float((1 + np.sum(by_chance >= observed - 1e-12)) / (1 + ORDERS))
 
 
@@ -61,11 +63,10 @@ def _binned(values: Floats) -> Floats:
     return binned
 
 
-def _shuffled(values: Floats) -> Matrix:
-    """(ORDERS, points) the series with its blocks in random orders; up to one block is left out in front."""
-    size = max(1, round(len(values) ** (1 / 3)) - 1)
+def _shuffled(values: Floats, size: int) -> Matrix:
+    """(ORDERS, points) the series with its blocks of this size in random orders."""
     count = len(values) // size
-    blocks = values[len(values) - count * size :].reshape(count, size)
+    blocks = values.reshape(count, size)
     ranks = np.random.default_rng(SEED).random((ORDERS, count))
     shuffled: Matrix = blocks[np.argsort(ranks, axis=1)].reshape(ORDERS, count * size)
     return shuffled

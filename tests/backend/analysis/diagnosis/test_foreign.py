@@ -43,6 +43,7 @@ def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_sm
     assert fall_p_value(reward(fall_at=100)) == 1 / 500
     assert rise_p_value(reward()) == 1 / 500
     assert fall_p_value(np.ones(50)) == 1.0
+    assert fall_p_value(np.append(1.0, np.zeros(120))) > 0.05  # one hit, outside of whole blocks
 
 
 def test_a_shuffled_collapse_and_a_sparse_reward_are_no_alarm():
