@@ -31,7 +31,9 @@ def chart_columns(header: Sequence[str]) -> list[ChartColumn]:
 
 def from_charts(table: Table, charts: Sequence[ChartColumn]) -> list[Log]:
     """A log for each run of a chart, without the bounds of its curves and W&B's own counter."""
-    step = next(name for name in table.columns if name.lower() == "step")
+    step = next((name for name in table.columns if name.lower() == "step"), None)
+    if step is None:
+        raise BadLog("has a chart's columns, but no step in any row")
     logs = []
     for run in dict.fromkeys(chart.run for chart in charts):
         of_run = Table()

@@ -29,6 +29,10 @@ _HELD_OUT = (
 """Held-out accuracies that trainers log for a set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
 
 _EVAL_TERM = re.compile(r"eval[_/]rewards/(?P<term>[^/]+)(?:/mean)?")
+_HOME_MADE_TERM = re.compile(
+    r"(?P<term>(?:format|accuracy|correct|answer|length|think|tag|xml|int|repetition)[^/]*?_reward)s?"
+    r"(?:_(?:avg|mean))?"
+)
 _TERM = re.compile(r"reward/(?P<term>[^/]+)/mean")
 _AFFIXES = re.compile(r"^(?:reward|rewards|math)_|_(?:reward|score|func|fn|function|orm)(?=_|$)")
 _ACCURATE = {"accuracy", "acc", "correct", "correctness", "mathaccuracy", "is_correct", "answer_correct"}
@@ -115,7 +119,9 @@ def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     names = {}
     has_accuracy = "reward/accuracy" in columns
     for column, values in columns.items():
-        metric = _storable(canonical_name(column) or "")
+        home_made = _HOME_MADE_TERM.fullmatch(column)
+        metric = canonical_name(column) or (f"reward/{home_made['term']}/mean" if home_made else "")
+        metric = _storable(metric)
         term = _TERM.fullmatch(metric)
         if term is not None and not has_accuracy and _is_accurate(term["term"]) and _are_fractions(values):
             names[column] = Naming(

@@ -173,12 +173,15 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     if term is not None:
         words.append(term[1])
         metrics.append(term[0])
+        risen = change_of(log, outcome, Sign(term[0], "up", 1.5, 0.02))
+        if risen is not None:
+            onset = min(onset, risen.onset, key=lambda interval: interval.middle)
     if unearned is not None:
         words.insert(
             0, f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
         )
         metrics.insert(0, "reward/unearned_share")
-        onset = min(onset, unearned.onset, key=lambda interval: interval.sick)
+        onset = min(onset, unearned.onset, key=lambda interval: interval.middle)
     strength = min(1.0, 1 - outcome.end / max(2 * outcome.best, 1e-9))
     return Finding(
         "reward_hacking", TITLES["reward_hacking"], onset, "specific", strength, 1.0, tuple(words),

@@ -310,7 +310,8 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
         facts.notes += [note] if note else []
         logs.append(Log(table, facts, origin=_origin(form, table.columns), step="step"))
     if (others := text.lines - rows.lines) > 0:
-        logs[0].facts.notes.append(f"{others:,} other lines of output were passed over.")
+        words = "1 other line of output was" if others == 1 else f"{others:,} other lines of output were"
+        logs[0].facts.notes.append(f"{words} passed over.")
     logs[0].table.bad = rows.table.bad
     return logs
 

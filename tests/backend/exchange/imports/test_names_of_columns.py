@@ -22,6 +22,8 @@ KNOWN = {
     "rewards/accuracy_reward/mean": "reward/accuracy",
     "rewards/MathAccuracy/mean": "reward/accuracy",
     "rewards/format_reward": "reward/format_reward/mean",
+    "format_reward_avg": "reward/format_reward/mean",
+    "accuracy_reward_mean": "reward/accuracy",
     "val-core/openai/gsm8k/reward/mean@1": "eval/accuracy",
     "val-core/math/acc/mean@8": "eval/accuracy",
     "val/test_score/openai/gsm8k": "eval/accuracy",

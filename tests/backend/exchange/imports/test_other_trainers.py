@@ -105,7 +105,7 @@ def test_a_file_of_verl_reads_the_same_as_its_console():
         assert list(points(file, metric)) == [1, 2, 3], metric
     assert math.isnan(points(file, "kl/k3")[3])
     assert points(file, "eval/accuracy") == {3: 0.25}
-    assert console.log.facts.notes[0] == "5 other lines of output were passed over."
+    assert console.log.facts.notes[0] == "1 other line of output was passed over."
 
 
 @pytest.mark.parametrize(
