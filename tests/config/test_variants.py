@@ -10,10 +10,8 @@ from backend.base.documented import descriptions_of
 from backend.config import knobs, rewards
 from backend.config.base import Frozen
 from backend.config.formula import meanings
-from backend.config.formula.legend import legend
-from backend.config.formula.mathml import symbol
+from backend.config.formula.notation import block_of
 from backend.config.objective import Objective
-from backend.config.run import RunConfig
 from tests.property.objectives import members
 
 SURROGATES = members(knobs.Surrogate)
@@ -62,4 +60,4 @@ def test_no_symbol_of_formulas_has_two_meanings():
 
 def test_a_symbol_without_a_meaning_is_named():
     with pytest.raises(LookupError, match=r"Ω stands in a formula without a meaning: add it to MEANINGS"):
-        legend(RunConfig(), symbol("Ω").symbols)
+        block_of(["L = Ω"], meanings.MEANINGS)

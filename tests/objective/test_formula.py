@@ -83,7 +83,7 @@ def test_a_formula_has_the_constants_that_keep_its_terms_finite():
     measured = lines_of(preset="dppo", objective={"surrogate": {"measure": "kl"}})
     assert any("log ((1 − q′ᵢₜ + 1e−08) / (1 − pᵢₜ + 1e−08))" in line for line in measured)
     against_tokens = lines_of(objective={"advantage": {"type": "optimal_token"}})
-    assert "bᵢₜ = ∑_i∈p Wᵢₜ Rᵢ / max(∑_i∈p Wᵢₜ, 1e−08)" in against_tokens
+    assert "bᵢₜ = (∑_i∈p Wᵢₜ Rᵢ) / max(∑_i∈p Wᵢₜ, 1e−08)" in against_tokens
 
 
 def test_grpo_reads_as_in_its_paper():
