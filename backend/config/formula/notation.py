@@ -117,9 +117,16 @@ class _Reader:
 
     def _next(self, *kinds: str) -> str | None:
         """Take the next token and return its text if it is of such a kind and follows without a space."""
-        if self.tokens and self.tokens[0].kind in kinds and self.tokens[0].is_next:
+        if self._is_joined() and self.tokens[0].kind in kinds:
             return self.tokens.pop(0).text
         return None
+
+    def _is_before(self, text: str) -> bool:
+        return bool(self.tokens) and self.tokens[0].text == text
+
+    def _is_joined(self) -> bool:
+        """Return whether the next token follows without a space."""
+        return bool(self.tokens) and self.tokens[0].is_next
 
     def _row(self, closing: str) -> str:
         drawn, before = "", ""
@@ -130,11 +137,13 @@ class _Reader:
                     words = [token.text]
                     while self.tokens and self.tokens[0].kind == "words":
                         words.append(self.tokens.pop(0).text)
-                    drawn += f"<mtext>\N{NO-BREAK SPACE}{' '.join(words)}\N{NO-BREAK SPACE}</mtext>"
+                    gap = "" if self._is_before(",") else "\N{NO-BREAK SPACE}"
+                    drawn += f"<mtext>\N{NO-BREAK SPACE}{' '.join(words)}{gap}</mtext>"
                 case "sum":
                     drawn += self._sum(token.text)
                 case "sign":
-                    drawn += f"<mo>{escape(token.text)}</mo>"
+                    form = ' form="prefix"' if token.text == "−" and self._is_joined() else ""
+                    drawn += f"<mo{form}>{escape(token.text)}</mo>"
                 case _:
                     drawn += _THIN_SPACE if before == "operand" else ""
                     drawn += self._fraction(token)
