@@ -41,6 +41,14 @@ def test_weights_by_domain_stand_inside_the_sum():
     assert text[-3:-1] == ["βᵢ = 0 for math", "βᵢ = 0.5 for code"]
 
 
+@pytest.mark.parametrize("domain", ["B", "a<b", "\x01"])
+def test_a_domain_is_never_read_as_a_symbol(domain):
+    shown = formula(Objective(kl=knobs.KlK3(coef={"": 0.1, domain: 0.5})))
+    assert ET.fromstring(shown["mathml"]).tag.endswith("math")  # noqa: S314
+    assert f"βᵢ = 0.5 for {domain.strip(chr(1))}" in shown["text"].splitlines()
+    assert [entry["symbol"] for entry in shown["legend"]].count("B") == 1
+
+
 def test_lopti_shows_which_tokens_each_of_its_updates_trains():
     text = text_of("lopti")
     assert "∑ₜ Uᵢₜ max(" in text[0]

@@ -24,7 +24,7 @@ def number(value: float) -> str:
 
 def word(text: str) -> str:
     """A name that no legend explains."""
-    return f"{_WORD}{text}{_WORD}"
+    return f"{_WORD}{text.replace(_WORD, '')}{_WORD}"
 
 
 def term(text: str) -> str:
