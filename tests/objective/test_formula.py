@@ -1,6 +1,7 @@
 """The loss written out with the numbers in use."""
 
 import typing
+import xml.etree.ElementTree as ET
 
 import pytest
 import torch
@@ -15,6 +16,14 @@ from worker.objective.smoothing import Visits, smooth_standardised
 
 def formula(objective):
     return formula_of(RunConfig().model_copy(update={"objective": objective}))
+
+
+@pytest.mark.parametrize("domain", ["B", "a<b", "\x01"])
+def test_a_domain_is_never_read_as_a_symbol(domain):
+    shown = formula(Objective(kl=knobs.KlK3(coef={"": 0.1, domain: 0.5})))
+    assert ET.fromstring(shown["mathml"]).tag.endswith("math")  # noqa: S314
+    assert f"βᵢ = 0.5 for {domain.strip(chr(1))}" in shown["text"].splitlines()
+    assert [entry["symbol"] for entry in shown["legend"]].count("B") == 1
 
 
 def members(union):

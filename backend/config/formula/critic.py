@@ -1,95 +1,66 @@
 """The part of a formula that a critic adds: token advantages and the critic's own loss."""
 
 from backend.config import knobs
-from backend.config.formula.mathml import (
-    Math,
-    bracketed,
-    call,
-    fraction,
-    number,
-    power,
-    product,
-    row,
-    summed,
-    symbol,
-)
-from backend.config.formula.symbols import LENGTH, SUM, limited, log_of
+from backend.config.formula.notation import number
+from backend.config.formula.symbols import limited, log_of
 from backend.config.formula.weights import kl_weight
 from backend.config.objective import Objective
 
-_VALUE = symbol("V", "it")
-_NEXT_VALUE = symbol("V", "i,t+1")
-_SURPRISE = symbol("δ", "it")
-_GAE = symbol("Â", "it")
-_RETURN = symbol("G", "it")
-_REWARD = symbol("R", "it")
 
-
-def token_advantage(critic: knobs.Critic) -> Math:
+def token_advantage(critic: knobs.Critic) -> str:
     """A token's advantage in terms of the estimate, before any token weight."""
     if isinstance(critic.scale, knobs.NoScale):
-        return _GAE
-    every = symbol("Â", "step")
+        return "Âᵢₜ"
     name = "std" if critic.scale.ddof == 1 else "std_population"
-    spread = row(call(name, every), "+", number(critic.scale.eps))
-    return fraction(row(_GAE, "−", call("mean", every)), spread)
+    return f"(Âᵢₜ − mean(Â_step)) / ({name}(Â_step) + {number(critic.scale.eps)})"
 
 
-def critic_definitions(objective: Objective, critic: knobs.Critic) -> list[Math]:
+def critic_definitions(objective: Objective, critic: knobs.Critic) -> list[str]:
     """Definitions of the token advantage and of the loss that the critic minimises."""
     value = objective.value
-    gamma = [number(critic.gamma)] if critic.gamma != 1 else []
     return [
-        row(_GAE, "=", _discounted(critic, critic.lambda_policy)),
+        f"Âᵢₜ = {_discounted(critic, critic.lambda_policy)}",
         *_lambda_definition(critic),
-        row(_SURPRISE, "=", _REWARD, "+", product(*gamma, _NEXT_VALUE), "−", _VALUE),
+        f"δᵢₜ = Rᵢₜ + {_gamma(critic)}V_i,t+1 − Vᵢₜ",
         _token_reward(objective),
-        row(symbol("L", "V"), "=", product(number(value.coef), call("mean", _value_loss(value)))),
-        row(_RETURN, "=", _VALUE, "+", _discounted(critic, critic.lambda_critic)),
+        f"L_V = {number(value.coef)} mean({_value_loss(value)})",
+        f"Gᵢₜ = Vᵢₜ + {_discounted(critic, critic.lambda_critic)}",
     ]
 
 
-def _discounted(critic: knobs.Critic, lambda_: float | knobs.LengthAdaptive) -> Math:
+def _gamma(critic: knobs.Critic) -> str:
+    return f"{number(critic.gamma)} " if critic.gamma != 1 else ""
+
+
+def _discounted(critic: knobs.Critic, lambda_: float | knobs.LengthAdaptive) -> str:
+    total = f"∑_k<{critic.n_step}" if critic.n_step else "∑ₖ"
     if isinstance(lambda_, knobs.LengthAdaptive):
-        factors = [number(critic.gamma)] if critic.gamma != 1 else []
-        decay = product(*factors, symbol("λ", "i"))
-        decay = decay if not factors else bracketed(decay)
+        gamma = _gamma(critic)
+        decay = f"({gamma}λᵢ)" if gamma else "λᵢ"
     else:
         decay = number(round(critic.gamma * lambda_, 12))
-    last = f"k<{critic.n_step}" if critic.n_step else "k"
-    if decay.text == "1":
-        return summed(last, symbol("δ", "i,t+k"))
-    return summed(last, product(power(decay, "k"), symbol("δ", "i,t+k")))
+    return f"{total} δ_i,t+k" if decay == "1" else f"{total} {decay}ᵏ δ_i,t+k"
 
 
-def _lambda_definition(critic: knobs.Critic) -> list[Math]:
+def _lambda_definition(critic: knobs.Critic) -> list[str]:
     if not isinstance(critic.lambda_policy, knobs.LengthAdaptive):
         return []
-    share = fraction(number(1), bracketed(product(number(critic.lambda_policy.alpha), LENGTH)))
-    return [row(symbol("λ", "i"), "=", call("max", row(number(1), "−", share), number(0)))]
+    return [f"λᵢ = max(1 − 1/({number(critic.lambda_policy.alpha)} |oᵢ|), 0)"]
 
 
-def _token_reward(objective: Objective) -> Math:
-    last = row(_REWARD, "=", SUM, "at the last token,", "else", number(0))
+def _token_reward(objective: Objective) -> str:
+    last = "Rᵢₜ = rewardᵢ at the last token, else 0"
     kl = objective.kl
     if not objective.kl_in_reward or isinstance(kl, knobs.NoKl):
         return last
-    distance = limited(log_of("π_old", "π_ref"))
-    return row(last, ",", "−", kl_weight(kl), distance, "at each token")
+    return f"{last}, − {kl_weight(kl)} {limited(log_of('π_old', 'π_ref'))} at each token"
 
 
-def _value_loss(value: knobs.Value) -> Math:
-    plain = _squared(row(_VALUE, "−", _RETURN))
-    half = fraction(number(1), number(2))
+def _value_loss(value: knobs.Value) -> str:
     if not value.clip:
-        return product(half._replace(is_atom=True), plain)
-    old = symbol("V", "old")
-    near = call("clip", _VALUE, row(old, "−", number(value.clip)), row(old, "+", number(value.clip)))
-    return product(half._replace(is_atom=True), call("max", plain, _squared(row(near, "−", _RETURN))))
-
-
-def _squared(body: Math) -> Math:
-    return power(bracketed(body), "2")
+        return "1/2 (Vᵢₜ − Gᵢₜ)²"
+    near = f"clip(Vᵢₜ, V_old − {number(value.clip)}, V_old + {number(value.clip)})"
+    return f"1/2 max((Vᵢₜ − Gᵢₜ)², ({near} − Gᵢₜ)²)"
 
 
 MEANINGS = {

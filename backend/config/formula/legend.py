@@ -1,10 +1,10 @@
 """The legend of a formula: what each of its symbols means, in words and with units."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypedDict
 
-from backend.config.formula.mathml import Symbol, alone
 from backend.config.formula.meanings import MEANINGS
+from backend.config.formula.notation import alone
 from backend.config.formula.shaped_reward import name_of
 from backend.config.objective import Objective
 from backend.config.rewards import RewardTerm
@@ -22,15 +22,12 @@ class Entry(TypedDict):
     meaning: str
 
 
-def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
-    """Return the entries of these symbols, in their order.
-
-    Raises LookupError if a symbol has no explanation.
-    """
+def legend(config: RunConfig, symbols: Mapping[str, str]) -> list[Entry]:
+    """Return the entries of symbols with their MathML, in their order."""
     terms = _terms(config.rewards)
     return [
         {"symbol": text, "mathml": alone(drawn), "meaning": _meaning(text, config, terms)}
-        for text, drawn in symbols
+        for text, drawn in symbols.items()
         if text not in ELEMENTARY
     ]
 
@@ -40,18 +37,14 @@ def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
         return terms[symbol]
     if symbol in PARTICULAR:
         return PARTICULAR[symbol](config)
-    if symbol in MEANINGS:
-        return MEANINGS[symbol]
-    raise LookupError(
-        f"{symbol} stands in a formula without a meaning: add it to MEANINGS of the module that writes it"
-    )
+    return MEANINGS[symbol]
 
 
 def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
     """Return what each reward term measures, and whether it differs between domains."""
     meanings_by_term: dict[str, dict[str, str]] = {}
     for term in rewards:
-        meanings_by_term.setdefault(name_of(term).text, {})[term.domain] = term.meaning
+        meanings_by_term.setdefault(name_of(term), {})[term.domain] = term.meaning
     return {name: _by_domain(meanings) for name, meanings in meanings_by_term.items()}
 
 

@@ -5,24 +5,15 @@ from typing import TypedDict, assert_never
 
 from backend.config import knobs
 from backend.config.formula.critic import critic_definitions, token_advantage
-from backend.config.formula.legend import Entry, legend
-from backend.config.formula.mathml import (
-    Math,
-    bracketed,
-    fraction,
-    lines,
-    number,
-    product,
-    row,
-    summed,
-    symbol,
-)
+from backend.config.formula.legend import ELEMENTARY, PARTICULAR, Entry, legend
+from backend.config.formula.meanings import MEANINGS
+from backend.config.formula.notation import block_of, factor, number
 from backend.config.formula.notes import notes
 from backend.config.formula.ratio import correction_definitions, ratio_definitions
 from backend.config.formula.reward import against_tokens, compared, reward_definitions
 from backend.config.formula.shaped_reward import reward_rows
 from backend.config.formula.surrogate import kl_definitions, surrogate_definitions, surrogate_term
-from backend.config.formula.symbols import LENGTH, ONE, POLICY, advantage_of, is_per_token
+from backend.config.formula.symbols import POLICY, advantage_of, is_per_token
 from backend.config.formula.tokens import token_weighted, trained, trained_definition
 from backend.config.formula.updates import update_rows
 from backend.config.formula.weights import (
@@ -56,8 +47,9 @@ def formula(config: RunConfig) -> Formula:
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """
     objective = _with_constant(config)
-    block = lines([_loss(objective), _advantage(objective), *_definitions(objective, config)])
-    sentences = notes(config, [symbol.text for symbol in block.symbols])
+    rows = [_loss(objective), _advantage(objective), *_definitions(objective, config)]
+    block = block_of(rows, {*ELEMENTARY, *PARTICULAR, *MEANINGS})
+    sentences = notes(config, list(block.symbols))
     return {
         "text": "\n".join([block.text, *sentences]),
         "mathml": block.mathml,
@@ -76,34 +68,34 @@ def _with_constant(config: RunConfig) -> Objective:
     return objective.model_copy(update={"aggregation": number_of_tokens})
 
 
-def _loss(objective: Objective) -> Math:
-    terms: list[Math | str] = [symbol("L"), "=", "−", _policy_term(objective)]
+def _loss(objective: Objective) -> str:
+    rows = [f"L = − {_policy_term(objective)}"]
     kl = objective.kl
     if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
         rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
-        estimate = trained(symbol("k", "it"), objective.token_weight)
+        estimate = trained("kᵢₜ", objective.token_weight)
         if isinstance(kl.coef, Mapping):
-            terms += ["+", _aggregated(product(kl_weight(kl), estimate), rule, per_completion=False)]
+            weighted = f"{kl_weight(kl)} {estimate}"
+            rows.append(f"+ {_aggregated(weighted, rule, per_completion=False)}")
         else:
-            terms += ["+", kl_weight(kl), "·", _aggregated(estimate, rule, per_completion=False)]
+            rows.append(f"+ {kl_weight(kl)} · {_aggregated(estimate, rule, per_completion=False)}")
     if not isinstance(objective.entropy, knobs.NoEntropyBonus):
-        entropy = trained(symbol("H", "it"), objective.token_weight)
+        entropy = trained("Hᵢₜ", objective.token_weight)
         reduced = _aggregated(entropy, objective.aggregation, per_completion=False)
-        terms += ["−", entropy_weight(objective.entropy), "·", reduced]
+        rows.append(f"− {entropy_weight(objective.entropy)} · {reduced}")
     if isinstance(objective.nll, knobs.PositiveNll):
-        share = fraction(ONE, bracketed(summed("i correct", LENGTH)))
-        surprise = trained(row("log", POLICY)._replace(is_atom=True), objective.token_weight)
-        surprise_of_correct = summed("i correct", summed("t", surprise))
-        terms += ["−", number(objective.nll.coef), "·", share, surprise_of_correct]
-    return row(*terms)
+        surprise = trained(f"log {POLICY}", objective.token_weight)
+        correct = f"1/(∑_i correct |oᵢ|) ∑_i correct ∑ₜ {surprise}"
+        rows.append(f"− {number(objective.nll.coef)} · {correct}")
+    return " ".join(rows)
 
 
-def _policy_term(objective: Objective) -> Math:
+def _policy_term(objective: Objective) -> str:
     core = surrogate_term(objective)
     if objective.correction.type != "none":
-        core = product(symbol("w", "i" if objective.correction.is_shared else "it"), core)
+        core = f"{'wᵢ' if objective.correction.is_shared else 'wᵢₜ'} {factor(core)}"
     if objective.off_policy_mask.type != "none":
-        core = product(symbol("M", _whose(objective)), core)
+        core = f"M{_whose(objective)} {factor(core)}"
     is_shared = objective.correction.type == "none" or objective.correction.is_shared
     is_per_completion = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
     return _aggregated(
@@ -111,40 +103,35 @@ def _policy_term(objective: Objective) -> Math:
     )
 
 
-def _aggregated(core: Math, aggregation: knobs.Aggregation, *, per_completion: bool) -> Math:
+def _aggregated(core: str, aggregation: knobs.Aggregation, *, per_completion: bool) -> str:
     """Return the reduction around a term; a term that a completion's tokens share needs no sum over them."""
-    tokens = product(LENGTH, core) if per_completion else summed("t", core)
-    completions = symbol("B")
+    tokens = f"{'|oᵢ|' if per_completion else '∑ₜ'} {factor(core)}"
     match aggregation:
         case knobs.SeqMeanTokenMean():
-            inner = core if per_completion else row(fraction(ONE, LENGTH), tokens)
-            return row(fraction(ONE, completions), summed("i", inner._replace(is_atom=True)))
+            return f"1/B ∑ᵢ {core if per_completion else f'1/|oᵢ| {tokens}'}"
         case knobs.TokenMean():
-            return row(fraction(ONE, bracketed(summed("i", LENGTH))), summed("i", tokens))
+            return f"1/(∑ᵢ |oᵢ|) ∑ᵢ {tokens}"
         case knobs.PromptMean():
-            share = fraction(ONE, bracketed(summed("i∈p", LENGTH)))
-            inner = row(share, summed("i∈p", tokens))._replace(is_atom=True)
-            return row(fraction(ONE, symbol("P")), summed("p", inner))
+            return f"1/P ∑_p 1/(∑_i∈p |oᵢ|) ∑_i∈p {tokens}"
         case knobs.SeqMeanTokenSum():
-            return row(fraction(ONE, completions), summed("i", tokens))
+            return f"1/B ∑ᵢ {tokens}"
         case knobs.SeqMeanTokenSumNorm(l_max=l_max):
-            constant = symbol("L", "max") if l_max == "max_new_tokens" else number(l_max)
-            return row(fraction(ONE, bracketed(product(completions, constant))), summed("i", tokens))
+            constant = "L_max" if l_max == "max_new_tokens" else number(l_max)
+            return f"1/(B {constant}) ∑ᵢ {tokens}"
         case _:
             assert_never(aggregation)
 
 
 def _whose(objective: Objective) -> str:
-    return "it" if is_per_token(objective) else "i"
+    return "ᵢₜ" if is_per_token(objective) else "ᵢ"
 
 
-def _advantage(objective: Objective) -> Math:
-    advantage = objective.advantage
-    value = _judged(advantage)
-    return row(advantage_of(objective), "=", token_weighted(value, objective.token_weight))
+def _advantage(objective: Objective) -> str:
+    value = token_weighted(_judged(objective.advantage), objective.token_weight)
+    return f"{advantage_of(objective)} = {value}"
 
 
-def _judged(advantage: knobs.Advantage) -> Math:
+def _judged(advantage: knobs.Advantage) -> str:
     match advantage:
         case knobs.Critic():
             return token_advantage(advantage)
@@ -154,7 +141,7 @@ def _judged(advantage: knobs.Advantage) -> Math:
             return compared(advantage)
 
 
-def _definitions(objective: Objective, config: RunConfig) -> list[Math]:
+def _definitions(objective: Objective, config: RunConfig) -> list[str]:
     critic = [] if objective.critic is None else critic_definitions(objective, objective.critic)
     return [
         *reward_definitions(objective.advantage),

@@ -3,70 +3,51 @@
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.formula.mathml import (
-    Math,
-    bracketed,
-    call,
-    fraction,
-    number,
-    power,
-    product,
-    root,
-    row,
-    summed,
-    symbol,
-)
-from backend.config.formula.symbols import ADVANTAGE, LENGTH, ONE, REWARD
+from backend.config.formula.notation import factor, fraction, number
 
-_GROUP = symbol("R", "group")
-_STEP = symbol("R", "step")
-_OTHERS = symbol("R", "group without i")
-_GREEDY = symbol("R", "greedy")
-_CENTRED = symbol("c", "i")
+_MEAN = "mean(R_group)"
 
 
-def compared(advantage: knobs.RewardAdvantage) -> Math:
+def compared(advantage: knobs.RewardAdvantage) -> str:
     """A completion's reward against what it is compared with."""
     if _is_decoupled(advantage):
-        batch = symbol("s", "step")
-        value = fraction(row(symbol("s", "i"), "−", call("mean", batch)), _deviation(batch, advantage.scale))
+        value = fraction("sᵢ − mean(s_step)", _deviation("s_step", advantage.scale))
     else:
         value = _scaled(advantage)
-    return product(root(symbol("G")), value) if advantage.group_sum == "sqrt" else value
+    return f"√G {factor(value)}" if advantage.group_sum == "sqrt" else value
 
 
-def _scaled(advantage: knobs.RewardAdvantage) -> Math:
+def _scaled(advantage: knobs.RewardAdvantage) -> str:
     scale, centred = advantage.scale, _centred(advantage)
     match scale:
         case knobs.NoScale():
             return centred
         case knobs.GroupStd():
-            return fraction(centred, _deviation(_GROUP, scale))
+            return fraction(centred, _deviation("R_group", scale))
         case knobs.MeanReward(eps=eps):
-            mean = call("mean", _GROUP)
-            return fraction(centred, row(mean, "+", number(eps)) if eps else mean)
+            return fraction(centred, f"{_MEAN} + {number(eps)}" if eps else _MEAN)
         case knobs.BatchStd(of="rewards"):
-            return fraction(centred, _deviation(_STEP, scale))
+            return fraction(centred, _deviation("R_step", scale))
         case knobs.BatchStd():
-            return fraction(_CENTRED, _deviation(symbol("c", "step"), scale))
+            return fraction("cᵢ", _deviation("c_step", scale))
         case knobs.SeqWhiten() | knobs.TokenWhiten():
-            over = symbol("c", "minibatch" if isinstance(scale, knobs.SeqWhiten) else "tokens")
-            return fraction(row(_CENTRED, "−", call("mean", over)), _deviation(over, scale))
+            over = "c_minibatch" if isinstance(scale, knobs.SeqWhiten) else "c_tokens"
+            return fraction(f"cᵢ − mean({over})", _deviation(over, scale))
         case knobs.Sas():
-            return call("smaller", symbol("S", "new"), symbol("S", "tot"))
+            return "smaller(S_new, S_tot)"
         case _:
             assert_never(scale)
 
 
-def _deviation(values: Math, scale: knobs.Scale) -> Math:
+def _deviation(values: str, scale: knobs.Scale) -> str:
     if isinstance(scale, knobs.NoScale | knobs.MeanReward):
-        return ONE
-    spread = call("std" if scale.ddof == 1 else "std_population", values)
+        return "1"
+    spread = f"{'std' if scale.ddof == 1 else 'std_population'}({values})"
     eps = 0.0 if isinstance(scale, knobs.Sas) else scale.eps
-    return row(spread, "+", number(eps)) if eps else spread
+    return f"{spread} + {number(eps)}" if eps else spread
 
 
-def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
+def reward_definitions(advantage: knobs.Advantage) -> list[str]:
     """Return the symbols of `compared` that are no reward statistics themselves."""
     if isinstance(advantage, knobs.Critic):
         return []
@@ -75,80 +56,75 @@ def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
     return [*_silence(advantage), *_centring(advantage), *_moving_average(advantage)]
 
 
-def against_tokens() -> Math:
+def against_tokens() -> str:
     """A completion's reward against the baseline of a token."""
-    return row(REWARD, "−", symbol("b", "it"))
+    return "Rᵢ − bᵢₜ"
 
 
-def _token_baseline() -> list[Math]:
-    weight, drawn, all_tokens = symbol("W", "it"), symbol("p", "ik"), symbol("q", "ik")
-    total = call("max", summed("i∈p", weight), number(1e-8))
-    mean = fraction(summed("i∈p", product(weight, REWARD)), total)
-    wandered = bracketed(row(ONE, "−", product(number(2), drawn), "+", all_tokens))
+def _token_baseline() -> list[str]:
     return [
-        row(symbol("b", "it"), "=", mean),
-        row(symbol("b", "it"), "=", number(0), "where no other completion of the group is as long"),
-        row(weight, "=", summed("k≤t", wandered)),
+        f"bᵢₜ = (∑_i∈p Wᵢₜ Rᵢ) / max(∑_i∈p Wᵢₜ, {number(1e-8)})",
+        "bᵢₜ = 0 where no other completion of the group is as long",
+        "Wᵢₜ = ∑_k≤t (1 − 2 p_ik + q_ik)",
     ]
 
 
-def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
+def _silence(advantage: knobs.RewardAdvantage) -> list[str]:
     """State that nothing is learned if all rewards are equal, unless the division implies it."""
     if isinstance(advantage.scale, knobs.MeanReward):
-        return [row(ADVANTAGE, "=", number(0), "where", call("mean", _GROUP), "≤", number(0))]
+        return [f"Aᵢ = 0 where {_MEAN} ≤ 0"]
     equal = _equal_values(advantage)
-    return [row(ADVANTAGE, "=", number(0), "where all of", equal, "are equal")] if equal else []
+    return [f"Aᵢ = 0 where all of {equal} are equal"] if equal else []
 
 
-def _equal_values(advantage: knobs.RewardAdvantage) -> Math | None:
+def _equal_values(advantage: knobs.RewardAdvantage) -> str | None:
     scale = advantage.scale
     is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut | knobs.BestOfGroup)
     match scale:
         case knobs.NoScale() | knobs.MeanReward() | knobs.Sas():
             return None
         case knobs.GroupStd(eps=eps):
-            return None if _is_decoupled(advantage) or (eps and is_centred) else _GROUP
+            return None if _is_decoupled(advantage) or (eps and is_centred) else "R_group"
         case knobs.BatchStd(eps=eps, of=of):
             is_plain = eps and (is_centred or isinstance(advantage, knobs.BatchMean))
-            return None if is_plain else symbol("c", "step") if of == "centred_rewards" else _STEP
+            return None if is_plain else "c_step" if of == "centred_rewards" else "R_step"
         case knobs.SeqWhiten(eps=eps):
-            return None if eps else symbol("c", "minibatch")
+            return None if eps else "c_minibatch"
         case knobs.TokenWhiten(eps=eps):
-            return None if eps else symbol("c", "tokens")
+            return None if eps else "c_tokens"
         case _:
             assert_never(scale)
 
 
-def _centred(advantage: knobs.RewardAdvantage) -> Math:
+def _centred(advantage: knobs.RewardAdvantage) -> str:
     match advantage:
         case knobs.GroupMean():
-            return row(REWARD, "−", call("mean", _GROUP))
+            return f"Rᵢ − {_MEAN}"
         case knobs.LeaveOneOut():
-            return row(REWARD, "−", call("mean", _OTHERS))
+            return "Rᵢ − mean(R_group without i)"
         case knobs.OptimalBaseline():
-            tokens = fraction(ONE, bracketed(summed("i∈p", LENGTH)))
-            return row(REWARD, "−", product(tokens, summed("i∈p", product(LENGTH, REWARD))))
+            return "Rᵢ − (1/(∑_i∈p |oᵢ|)) ∑_i∈p |oᵢ| Rᵢ"
         case knobs.GreedyBaseline():
-            return row(REWARD, "−", _GREEDY)
+            return "Rᵢ − R_greedy"
         case knobs.BestOfGroup():
-            return call("max", row(REWARD, "−", call("max", _OTHERS)), number(0))
+            return "max(Rᵢ − max(R_group without i), 0)"
         case knobs.BatchMean():
-            return row(REWARD, "−", call("mean", _STEP))
+            return "Rᵢ − mean(R_step)"
         case knobs.MovingAverage():
-            return row(REWARD, "−", symbol("b"))
+            return "Rᵢ − b"
         case knobs.NoBaseline():
-            return REWARD
+            return "Rᵢ"
         case _:
             assert_never(advantage)
 
 
-def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
+def _centring(advantage: knobs.RewardAdvantage) -> list[str]:
     scale = advantage.scale
     if _is_decoupled(advantage):
         return _decoupled(scale)
     match scale:
         case knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.BatchStd(of="centred_rewards"):
-            return [row(_CENTRED, "=", _centred(advantage))]
+            return [f"cᵢ = {_centred(advantage)}"]
         case knobs.Sas():
             return _smoothing(scale)
         case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd() | knobs.MeanReward():
@@ -157,41 +133,28 @@ def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
             assert_never(scale)
 
 
-def _decoupled(scale: knobs.Scale) -> list[Math]:
+def _decoupled(scale: knobs.Scale) -> list[str]:
     """GDPO: each reward term in units of its own deviation; one that is the same all over a group adds 0."""
-    term_reward, group = symbol("R", "ij"), symbol("R", "group,j")
-    normalised = fraction(row(term_reward, "−", call("mean", group)), _deviation(group, scale))
-    return [row(symbol("s", "i"), "=", summed("j", product(symbol("w", "j"), normalised)))]
+    normalised = fraction("Rᵢⱼ − mean(R_group,j)", _deviation("R_group,j", scale))
+    return [f"sᵢ = ∑ⱼ wⱼ ({normalised})"]
 
 
-def _smoothing(scale: knobs.Sas) -> list[Math]:
-    """SAS: this group's standardisation and that by all n earlier visits with it, blended both ways."""
-    visits, new, total = symbol("n"), symbol("a", "new"), symbol("a", "tot")
-    both, zero, mean = row(visits, "+", ONE), number(0), call("mean", _GROUP)
-    later, variance = symbol("μ′"), symbol("v′")
-    standard = fraction(row(REWARD, "−", mean), _deviation(_GROUP, scale))
-    smoothed = fraction(row(REWARD, "−", later), root(variance))
+def _smoothing(scale: knobs.Sas) -> list[str]:
+    """SAS: this group's standardisation and that by all n earlier visits with it, blended both ways.
+
+    Mean and variance over the visits follow DCPO's recursion, in which each group has equal weight.
+    """
+    deviation = _deviation("R_group", scale)
+    pooled = f"n v + {deviation}² + n / (n + 1) ({_MEAN} − μ)²"
     return [
-        row(symbol("S", "new"), "=", fraction(row(product(visits, new), "+", total), both)),
-        row(symbol("S", "tot"), "=", fraction(row(new, "+", product(visits, total)), both)),
-        row(new, "=", standard, ",", zero, "where all of", _GROUP, "are equal"),
-        row(total, "=", smoothed, ",", zero, "where", variance, "≤", number(1e-12)),
-        *_visits(visits, later, variance, scale),
-    ]
-
-
-def _visits(visits: Math, later: Math, variance: Math, scale: knobs.Sas) -> list[Math]:
-    """DCPO's recursion: mean and variance of a prompt's rewards with one more group of equal weight."""
-    mean, earlier, spread = call("mean", _GROUP), symbol("μ"), symbol("v")
-    both, zero = row(visits, "+", ONE), number(0)
-    within, between = power(_deviation(_GROUP, scale), "2"), power(bracketed(row(mean, "−", earlier)), "2")
-    moved = product(fraction(visits, both)._replace(is_atom=True), between)
-    pooled = row(product(visits, spread), "+", within, "+", moved)
-    return [
-        row(later, "=", fraction(row(product(visits, earlier), "+", mean), both)),
-        row(variance, "=", fraction(pooled, both)),
-        row(visits, "=", earlier, "=", spread, "=", zero, "before a prompt's first visit"),
-        row(visits, "←", both, ",", earlier, "←", later, ",", spread, "←", variance, "after each visit"),
+        "S_new = (n a_new + a_tot) / (n + 1)",
+        "S_tot = (a_new + n a_tot) / (n + 1)",
+        f"a_new = (Rᵢ − {_MEAN}) / {deviation}, 0 where all of R_group are equal",
+        f"a_tot = (Rᵢ − μ′) / √v′, 0 where v′ ≤ {number(1e-12)}",
+        f"μ′ = (n μ + {_MEAN}) / (n + 1)",
+        f"v′ = ({pooled}) / (n + 1)",
+        "n = μ = v = 0 before a prompt's first visit",
+        "n ← n + 1, μ ← μ′, v ← v′ after each visit",
     ]
 
 
@@ -199,12 +162,11 @@ def _is_decoupled(advantage: knobs.RewardAdvantage) -> bool:
     return isinstance(advantage, knobs.GroupMean) and advantage.multi_reward == "gdpo"
 
 
-def _moving_average(advantage: knobs.RewardAdvantage) -> list[Math]:
+def _moving_average(advantage: knobs.RewardAdvantage) -> list[str]:
     if not isinstance(advantage, knobs.MovingAverage):
         return []
-    decayed = product(number(advantage.decay), symbol("b"))
-    added = product(number(round(1 - advantage.decay, 12)), call("mean", _STEP))
-    return [row(symbol("b"), "←", decayed, "+", added, "after each step,", "from", number(0))]
+    kept, added = number(advantage.decay), number(round(1 - advantage.decay, 12))
+    return [f"b ← {kept} b + {added} mean(R_step) after each step, from 0"]
 
 
 MEANINGS = {

@@ -6,27 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from backend.config import knobs
-from backend.config.formula.mathml import (
-    Math,
-    bracketed,
-    call,
-    fraction,
-    number,
-    product,
-    row,
-    summed,
-    symbol,
-    word,
-)
-from backend.config.formula.symbols import (
-    COMPLETION,
-    ONE,
-    REWARD,
-    SUM,
-    is_reward_intermediate,
-    limited,
-    log_of,
-)
+from backend.config.formula.notation import number, term, word
+from backend.config.formula.symbols import is_reward_intermediate, limited, log_of
 from backend.config.formula.weights import kl_weight
 from backend.config.length import (
     KeepTruncated,
@@ -41,21 +22,19 @@ from backend.config.problems import ReasoningGymProblem, SumsProblem
 from backend.config.rewards import CALLED, CorrectnessReward, LengthReward, PluginReward, RewardTerm
 from backend.config.run import RunConfig
 
-PENALTY = word("length_penalty", is_symbol=True)
-OTHERS = "for all other domains"
-_CORRECT = symbol("correct", "i")
-_TOKENS = symbol("tokens", "i")
+PENALTY = term("length_penalty")
+OTHERS = " for all other domains"
 
 
 class Share(NamedTuple):
     """The terms that the prompts of some domains are rewarded by."""
 
     terms: Sequence[RewardTerm]
-    whose: tuple[Math | str, ...]
-    """Domains that the terms apply to; empty for all."""
+    whose: str
+    """End of a line: domains that the terms apply to; empty for all."""
 
 
-def reward_rows(config: RunConfig) -> list[Math]:
+def reward_rows(config: RunConfig) -> list[str]:
     """Definition of the reward R."""
     shares = shares_of(config)
     if is_decoupled(config.objective):
@@ -70,13 +49,11 @@ def shares_of(config: RunConfig) -> list[Share]:
     general = {term.label: term for term in config.rewards if not term.domain}
     named = sorted({term.domain for term in config.rewards} - {""})
     if not named:
-        return [Share(list(general.values()), ())]
+        return [Share(list(general.values()), "")]
     shares = [
-        Share(list((general | _of(config, domain)).values()), ("for", word(domain))) for domain in named
+        Share(list((general | _of(config, domain)).values()), f" for {word(domain)}") for domain in named
     ]
-    other_shares = (
-        [Share(list(general.values()), (OTHERS,))] if general and _has_others(config, named) else []
-    )
+    other_shares = [Share(list(general.values()), OTHERS)] if general and _has_others(config, named) else []
     return [*shares, *other_shares]
 
 
@@ -99,15 +76,17 @@ def is_decoupled(objective: Objective) -> bool:
     return getattr(objective.advantage, "multi_reward", "sum") == "gdpo"
 
 
-def name_of(term: RewardTerm) -> Math:
+def name_of(reward_term: RewardTerm) -> str:
     """Return a term by its name in metrics; a user's own term is distinguished from a symbol."""
-    return word(f"plugin {term.label}" if isinstance(term, PluginReward) else term.label, is_symbol=True)
+    label = reward_term.label
+    return f"plugin {label}" if isinstance(reward_term, PluginReward) else label
 
 
-def _value(term: RewardTerm) -> Math:
+def _value(reward_term: RewardTerm) -> str:
     """Return a term's value before its weight."""
-    only = not isinstance(term, CorrectnessReward | LengthReward) and term.only_when_correct
-    return product(_CORRECT, name_of(term)) if only else name_of(term)
+    name = term(name_of(reward_term))
+    only = not isinstance(reward_term, CorrectnessReward | LengthReward) and reward_term.only_when_correct
+    return f"correctᵢ {name}" if only else name
 
 
 def _required(share: Share) -> list[RewardTerm]:
@@ -118,129 +97,111 @@ def _required(share: Share) -> list[RewardTerm]:
     ]
 
 
-def _kl_row(objective: Objective) -> list[Math]:
+def _kl_row(objective: Objective) -> list[str]:
     """KL in the reward of a completion; with a critic each token's reward loses its own."""
     if objective.critic is not None or not objective.kl_in_reward or isinstance(objective.kl, knobs.NoKl):
         return []
-    penalty = summed("t", limited(log_of("π_old", "π_ref")))
-    return [row(REWARD, "=", SUM, "−", kl_weight(objective.kl), penalty)]
+    return [f"Rᵢ = rewardᵢ − {kl_weight(objective.kl)} ∑ₜ {limited(log_of('π_old', 'π_ref'))}"]
 
 
-def _total(config: RunConfig, shares: Sequence[Share]) -> list[Math]:
+def _total(config: RunConfig, shares: Sequence[Share]) -> list[str]:
     """The weighted sum, what truncation leaves of it, the length penalty, and what a required term takes."""
-    total = SUM if is_reward_intermediate(config.objective) else REWARD
+    total = "rewardᵢ" if is_reward_intermediate(config.objective) else "Rᵢ"
     penalty = _penalty_term(config)
     rule = config.length.truncated
     match rule:
         case KeepTruncated() | MaskTruncated():
-            rows = [row(total, "=", _weighted(share, penalty), *share.whose) for share in shares]
+            rows = [f"{total} = {_weighted(share, penalty)}{share.whose}" for share in shares]
         case ScaleTruncatedReward():
-            weighted_sum, factor = symbol("sum", "i"), symbol("f", "i")
-            left = product(factor, weighted_sum)
-            scaled = row(total, "=", row(left, "+", *penalty) if penalty else left)
-            sums = [row(weighted_sum, "=", _weighted(share, []), *share.whose) for share in shares]
-            rows = [scaled, _factor(config, rule, weighted_sum, factor), *sums]
+            cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and sumᵢ > 0"
+            rows = [
+                " + ".join([f"{total} = fᵢ sumᵢ", *penalty]),
+                f"fᵢ = {number(rule.factor)} where {cut}, else 1",
+                *(f"sumᵢ = {_weighted(share, [])}{share.whose}" for share in shares),
+            ]
         case _:
             assert_never(rule)
     return [*rows, *(_gate(total, share) for share in shares if _required(share))]
 
 
-def _penalty_term(config: RunConfig) -> list[Math]:
+def _penalty_term(config: RunConfig) -> list[str]:
     return [] if isinstance(config.length.penalty, NoLengthPenalty) else [PENALTY]
 
 
-def _weighted(share: Share, extra: Sequence[Math]) -> Math:
+def _weighted(share: Share, extra: Sequence[str]) -> str:
     """Weight times term, added up; a weight of 1 is not written and one of 0 takes no part."""
-    parts: list[Math | str] = []
+    parts: list[str] = []
     counted = [(term.weight, _value(term)) for term in share.terms if term.weight]
     for weight, value in [*counted, *((1.0, value) for value in extra)]:
         sign = "−" if weight < 0 else "+"
-        factor = value if abs(weight) == 1 else product(number(abs(weight)), value)
-        parts += [sign, factor] if parts or weight < 0 else [factor]
-    return row(*parts) if parts else number(0)
+        weighted = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
+        parts += [sign, weighted] if parts or weight < 0 else [weighted]
+    return " ".join(parts) or "0"
 
 
-def _factor(config: RunConfig, rule: ScaleTruncatedReward, scaled: Math, name: Math) -> Math:
-    cut = row(
-        "was truncated at", number(config.sampling.max_new_tokens), "tokens and", scaled, ">", number(0)
-    )
-    return row(name, "=", number(rule.factor), "where", COMPLETION, cut, ",", "else", ONE)
-
-
-def _gate(total: Math, share: Share) -> Math:
+def _gate(total: str, share: Share) -> str:
     """A completion that misses a required term has nothing else either."""
-    parts: list[Math | str] = []
-    for term in _required(share):
-        parts += ["or"] if parts else []
-        parts += [_value(term), "≤", number(0)]
-    return row(total, "=", number(0), "where", *parts, *share.whose)
+    missed = " or ".join(f"{_value(term)} ≤ 0" for term in _required(share))
+    return f"{total} = 0 where {missed}{share.whose}"
 
 
-def _apart(config: RunConfig, share: Share) -> Iterator[Math]:
+def _apart(config: RunConfig, share: Share) -> Iterator[str]:
     """GDPO: the terms of j with their weights, each with what truncation and required terms leave of it."""
-    weight, value = symbol("w", "j"), symbol("R", "ij")
     terms = [(term.weight, _value(term)) for term in share.terms]
-    listed: list[Math | str] = []
-    for term_weight, term in [*terms, *((1.0, penalty) for penalty in _penalty_term(config))]:
-        listed += [","] if listed else []
-        listed += [product(number(term_weight), term)]
-    yield row(product(weight, value), "=", *listed, *share.whose)
+    weighted = [*terms, *((1.0, penalty) for penalty in _penalty_term(config))]
+    yield f"wⱼ Rᵢⱼ = {', '.join(f'{number(weight)} {value}' for weight, value in weighted)}{share.whose}"
     rule = config.length.truncated
     if isinstance(rule, ScaleTruncatedReward):
-        cut = row("was truncated at", number(config.sampling.max_new_tokens), "tokens and")
-        gain = row(product(weight, value), ">", number(0))
-        yield row(value, "←", product(number(rule.factor), value), "where", COMPLETION, cut, gain)
+        cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and wⱼ Rᵢⱼ > 0"
+        yield f"Rᵢⱼ ← {number(rule.factor)} Rᵢⱼ where {cut}"
     if _required(share):
-        yield _gate(value, share)
+        yield _gate("Rᵢⱼ", share)
 
 
-def _penalty(config: RunConfig) -> list[Math]:
+def _penalty(config: RunConfig) -> list[str]:
     rule, most = config.length.penalty, config.sampling.max_new_tokens
     match rule:
         case NoLengthPenalty():
             return []
         case SoftOverlong() | MagistralPenalty():
             ramp = rule.ramp(most)
-            beyond = row(number(ramp.start), "−", _TOKENS)
-            value = call("clip", fraction(beyond, number(ramp.width)), number(-1), number(0))
-            tenth = [number(0.1)] if isinstance(rule, MagistralPenalty) else []
-            return [row(PENALTY, "=", product(*tenth, value))]
+            tenth = "0.1 " if isinstance(rule, MagistralPenalty) else ""
+            beyond = f"({number(ramp.start)} − tokensᵢ) / {number(ramp.width)}"
+            return [f"{PENALTY} = {tenth}clip({beyond}, −1, 0)"]
         case _:
             assert_never(rule)
 
 
-def _terms(config: RunConfig, shares: Sequence[Share]) -> list[Math]:
+def _terms(config: RunConfig, shares: Sequence[Share]) -> list[str]:
     """Terms that are made of something else; those of a domain say so."""
     used = [term for share in shares for term in share.terms]
-    rows: list[Math] = []
-    for term in config.rewards:
-        if term not in used:
+    rows: list[str] = []
+    for reward_term in config.rewards:
+        name = term(name_of(reward_term))
+        if reward_term not in used:
             continue
-        if isinstance(term, CorrectnessReward) and term.map == "-1/1":
-            mapped = row(number(2), symbol("score"), "−", ONE)
-            rows.append(row(name_of(term), "=", mapped, *_whose(term, config)))
-        if isinstance(term, LengthReward):
-            rows += _brevity(name_of(term))
-    return list({definition.text: definition for definition in rows}.values())
+        if isinstance(reward_term, CorrectnessReward) and reward_term.map == "-1/1":
+            rows.append(f"{name} = 2 score − 1{_whose(reward_term, config)}")
+        if isinstance(reward_term, LengthReward):
+            rows += _brevity(name)
+    return list(dict.fromkeys(rows))
 
 
-def _whose(term: RewardTerm, config: RunConfig) -> tuple[Math | str, ...]:
+def _whose(term: RewardTerm, config: RunConfig) -> str:
     if term.domain:
-        return "for", word(term.domain)
+        return f" for {word(term.domain)}"
     is_replaced = any(
         domain_term.domain and domain_term.label == term.label for domain_term in config.rewards
     )
-    return (OTHERS,) if is_replaced else ()
+    return OTHERS if is_replaced else ""
 
 
-def _brevity(name: Math) -> list[Math]:
-    brevity, group = symbol("brevity", "i"), symbol("tokens", "group")
-    longer = row(_TOKENS, "−", call("min", group))
-    share = fraction(longer, bracketed(row(call("max", group), "−", call("min", group))))
-    wrong = call("min", brevity, number(0))
+def _brevity(name: str) -> list[str]:
+    group = "tokens_group"
+    share = f"(tokensᵢ − min({group})) / (max({group}) − min({group}))"
     return [
-        row(name, "=", brevity, "where", _CORRECT, "=", ONE, ",", "else", wrong),
-        row(brevity, "=", number(0.5), "−", share, ",", number(0), "where all of", group, "are equal"),
+        f"{name} = brevityᵢ where correctᵢ = 1, else min(brevityᵢ, 0)",
+        f"brevityᵢ = 0.5 − {share}, 0 where all of {group} are equal",
     ]
 
 

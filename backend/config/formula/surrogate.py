@@ -4,137 +4,89 @@ import math
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.formula.mathml import (
-    Math,
-    bracketed,
-    call,
-    constant,
-    fraction,
-    number,
-    power,
-    product,
-    root,
-    row,
-    summed,
-    symbol,
-)
-from backend.config.formula.symbols import (
-    LIMIT,
-    ONE,
-    POLICY,
-    TOKEN,
-    advantage_of,
-    limited,
-    log_of,
-)
+from backend.config.formula.notation import fraction, number
+from backend.config.formula.symbols import LIMIT, POLICY, advantage_of, limited, log_of, ratio_of
 from backend.config.objective import Objective
 
-_X = symbol("x", "it")
-_KL = symbol("k", "it")
-_COV = symbol("cov", "it")
 _TINY = number(1e-8)
 
 
-def surrogate_term(objective: Objective) -> Math:
+def surrogate_term(objective: Objective) -> str:
     """Return the term that is averaged over tokens or completions."""
-    advantage, ratio = advantage_of(objective), _ratio(objective)
-    plain = product(ratio, advantage)
-    log_likelihood = product(advantage, row("log", POLICY))
-    rule = objective.surrogate
+    advantage, ratio, rule = advantage_of(objective), ratio_of(objective), objective.surrogate
+    plain = f"{ratio} {advantage}"
     match rule:
         case knobs.NoSurrogate():
-            return log_likelihood if objective.ratio.type == "none" else plain
+            return f"{advantage} (log {POLICY})" if objective.ratio.type == "none" else plain
         case knobs.PpoClip():
-            low, high = number(1 - rule.eps_low), number(1 + rule.eps_high)
-            return _pessimistic(plain, call("clip", ratio, low, high), advantage, rule.dual_clip)
+            return _pessimistic(objective, _clipped(ratio, rule.eps_low, rule.eps_high), rule.dual_clip)
         case knobs.BookSigned():
-            return product(call("min", ratio, number(1 + rule.eps_high)), advantage)
+            return f"min({ratio}, {number(1 + rule.eps_high)}) {advantage}"
         case knobs.WeightCap():
-            capped = constant(call("min", ratio, number(rule.cap)))
-            mask = [symbol("m", "it")] if rule.token_mask.type == "ppo" else []
-            return product(*mask, capped, *(advantage, row("log", POLICY)._replace(is_atom=True)))
+            mask = "mᵢₜ " if rule.token_mask.type == "ppo" else ""
+            return f"{mask}sg[min({ratio}, {number(rule.cap)})] {advantage} log {POLICY}"
         case knobs.DivergenceMask():
-            capped = constant(call("min", ratio, number(rule.cap)))
-            return product(symbol("m", "it"), capped, advantage, row("log", POLICY)._replace(is_atom=True))
+            return f"mᵢₜ sg[min({ratio}, {number(rule.cap)})] {advantage} log {POLICY}"
         case knobs.GeoToken():
             return plain
         case knobs.Sapo():
-            gate = call("σ", product(symbol("τ"), row(ratio, "−", ONE)))
-            return product(fraction(number(4), symbol("τ"))._replace(is_atom=True), gate, advantage)
+            return f"4/τ σ(τ ({ratio} − 1)) {advantage}"
         case knobs.ClipCov():
-            clipped = call("clip", ratio, number(1 - rule.eps_low), number(1 + rule.eps_high))
-            return product(symbol("m", "it"), _pessimistic(plain, clipped, advantage, 0))
+            return f"mᵢₜ {_pessimistic(objective, _clipped(ratio, rule.eps_low, rule.eps_high), 0)}"
         case knobs.Fipo():
-            clipped = call("clip", ratio, number(1 - rule.eps_low), number(1 + rule.eps_high))
-            weight = constant(symbol("f", "it"))
-            return product(weight, _pessimistic(plain, clipped, advantage, rule.dual_clip))
+            clipped = _clipped(ratio, rule.eps_low, rule.eps_high)
+            return f"sg[fᵢₜ] {_pessimistic(objective, clipped, rule.dual_clip)}"
         case knobs.KlCov():
-            moved = bracketed(row("log", ratio), "||")
-            return row(plain, "−", product(number(rule.coef), symbol("u", "it"), moved))
+            return f"{plain} − {number(rule.coef)} uᵢₜ |log {ratio}|"
         case knobs.Vespo():
-            return product(constant(symbol("φ", "i")), advantage, row("log", POLICY)._replace(is_atom=True))
+            return f"sg[φᵢ] {advantage} log {POLICY}"
         case knobs.DynamicClip():
-            clipped = call("clip", ratio, symbol("l", "it"), symbol("h", "it"))
-            return _pessimistic(plain, clipped, advantage, rule.dual_clip)
+            return _pessimistic(objective, f"clip({ratio}, lᵢₜ, hᵢₜ)", rule.dual_clip)
         case _:
             assert_never(rule)
 
 
-def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) -> Math:
-    smaller = call("min", plain, product(clipped, advantage))
-    if not dual_clip:
-        return smaller
-    return call("max", smaller, call("min", product(number(dual_clip), advantage), number(0)))
+def _clipped(ratio: str, eps_low: float, eps_high: float) -> str:
+    return f"clip({ratio}, {number(1 - eps_low)}, {number(1 + eps_high)})"
 
 
-def surrogate_definitions(objective: Objective) -> list[Math]:
+def _pessimistic(objective: Objective, clipped: str, dual_clip: float) -> str:
+    advantage = advantage_of(objective)
+    smaller = f"min({ratio_of(objective)} {advantage}, {clipped} {advantage})"
+    return f"max({smaller}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller
+
+
+def surrogate_definitions(objective: Objective) -> list[str]:
     """Return the gates, bounds and masks that the surrogate has symbols for."""
-    ratio, advantage, rule = _ratio(objective), advantage_of(objective), objective.surrogate
+    ratio, advantage, rule = ratio_of(objective), advantage_of(objective), objective.surrogate
     match rule:
         case knobs.Sapo():
-            positive = row(symbol("τ"), "=", number(rule.tau_pos), "where", advantage, ">", number(0))
-            return [row(positive, ",", "else", number(rule.tau_neg))]
+            return [f"τ = {number(rule.tau_pos)} where {advantage} > 0, else {number(rule.tau_neg)}"]
         case knobs.DynamicClip():
-            q = call("π_old", TOKEN)
-            half = number(0.5)
-            lower = root(call("max", row(ONE, "−", fraction(number(4 * rule.eps_low), q)), number(0)))
-            upper = root(row(ONE, "+", fraction(number(4 * rule.eps_high), q)))
+            low, high = (fraction(number(4 * eps), "π_old(oᵢₜ)") for eps in (rule.eps_low, rule.eps_high))
             return [
-                row(symbol("l", "it"), "=", half, "+", half, lower),
-                row(symbol("h", "it"), "=", call("min", row(half, "+", half, upper), number(rule.r_max))),
+                f"lᵢₜ = 0.5 + 0.5 √max(1 − {low}, 0)",
+                f"hᵢₜ = min(0.5 + 0.5 √(1 + {high}), {number(rule.r_max)})",
             ]
         case knobs.WeightCap(token_mask=knobs.PpoTokenMask() as mask):
-            above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
-            below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
-            return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
+            above = f"{advantage} > 0 and {ratio} > {number(1 + mask.eps_high)}"
+            below = f"{advantage} < 0 and {ratio} < {number(1 - mask.eps_low)}"
+            return [f"mᵢₜ = 0 where {above} or {below}, else 1"]
         case knobs.ClipCov():
-            low, high = number(rule.low), number(rule.high)
-            band = row(
-                "a share",
-                number(rule.share),
-                "of the tokens, at least one, drawn where",
-                low,
-                "<",
-                _COV,
-                "<",
-                high,
-            )
-            silent = row(symbol("m", "it"), "=", number(0), "for", band, ",", "else", ONE)
-            return [silent, _covariance(advantage)]
+            share = f"a share {number(rule.share)} of the tokens, at least one"
+            band = f"{number(rule.low)} < covᵢₜ < {number(rule.high)}"
+            return [f"mᵢₜ = 0 for {share}, drawn where {band}, else 1", _covariance(advantage)]
         case knobs.Fipo():
             return _influence(rule, ratio, advantage)
         case knobs.KlCov():
-            top = row("a share", number(rule.share), "of the tokens, at least one, that of highest", _COV)
-            held = row(symbol("u", "it"), "=", ONE, "for", top, ",", "else", number(0))
-            return [held, _covariance(advantage)]
+            share = f"a share {number(rule.share)} of the tokens, at least one"
+            return [f"uᵢₜ = 1 for {share}, that of highest covᵢₜ, else 0", _covariance(advantage)]
         case knobs.Vespo():
-            upwards = row("where", advantage, "≥", number(0), ",", "else")
-            positive, negative = (
-                _gamma(symbol("ω", "i"), rule.k_pos, rule.lambda_pos),
-                _gamma(symbol("ω", "i"), rule.k_neg, rule.lambda_neg),
-            )
-            limited = row(symbol("ω", "i"), "=", call("max", ratio, _TINY))
-            return [row(symbol("φ", "i"), "=", positive, upwards, negative), limited]
+            positive, negative = _gamma(rule.k_pos, rule.lambda_pos), _gamma(rule.k_neg, rule.lambda_neg)
+            return [
+                f"φᵢ = {positive} where {advantage} ≥ 0, else {negative}",
+                f"ωᵢ = max({ratio}, {_TINY})",
+            ]
         case knobs.DivergenceMask():
             return _divergence(rule, objective, advantage)
         case (
@@ -145,108 +97,88 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             assert_never(rule)
 
 
-def _covariance(advantage: Math) -> Math:
+def _covariance(advantage: str) -> str:
     """Return a token's part of the covariance of log-probability and advantage in the optimizer step."""
-    opened = row("log", call("π_old", TOKEN))._replace(is_atom=True)
-    centred = bracketed(row(opened, "−", call("mean", opened)))
-    return row(_COV, "=", product(centred, bracketed(row(advantage, "−", call("mean", advantage)))))
+    opened = "log π_old(oᵢₜ)"
+    return f"covᵢₜ = ({opened} − mean({opened})) ({advantage} − mean({advantage}))"
 
 
-def _influence(rule: knobs.Fipo, ratio: Math, advantage: Math) -> list[Math]:
+def _influence(rule: knobs.Fipo, ratio: str, advantage: str) -> list[str]:
     """Return the weight of a token by what has become of those after it."""
-    weight, future, later = symbol("f", "it"), symbol("F", "it"), symbol("r", "i,t+k")
-    decay = power(number(round(2 ** (-1 / rule.half_life), 12)), "k")
-    plain = call("clip", call("exp", future), number(rule.low), number(rule.high))
-    held = call("clip", plain, number(0.8), ONE)
-    unsafe = row("where", advantage, "<", number(0), "and", ratio, ">", number(rule.safety))
-    whose: list[Math | str] = ["without those above", number(rule.dual_clip)] if rule.dual_clip else []
+    decay = number(round(2 ** (-1 / rule.half_life), 12))
+    plain = f"clip(exp(Fᵢₜ), {number(rule.low)}, {number(rule.high)})"
+    whose = f" without those above {number(rule.dual_clip)}" if rule.dual_clip else ""
     return [
-        row(weight, "=", plain),
-        row(weight, "=", held, unsafe),
-        row(future, "=", summed("k", product(decay, row("log", later)._replace(is_atom=True))), *whose),
+        f"fᵢₜ = {plain}",
+        f"fᵢₜ = clip({plain}, 0.8, 1) where {advantage} < 0 and {ratio} > {number(rule.safety)}",
+        f"Fᵢₜ = ∑ₖ {decay}ᵏ log r_i,t+k{whose}",
     ]
 
 
-def _gamma(ratio: Math, k: float, rate: float) -> Math:
-    power_of_ratio = product(number(k), row("log", ratio)._replace(is_atom=True))
-    return call("exp", row(power_of_ratio, "+", product(number(rate), row(ONE, "−", ratio))))
+def _gamma(k: float, rate: float) -> str:
+    return f"exp({number(k)} log ωᵢ + {number(rate)} (1 − ωᵢ))"
 
 
-def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Math) -> list[Math]:
+def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: str) -> list[str]:
     """Which tokens have left the trust region, and how far they have moved."""
-    distance, new, old = symbol("D", "it"), symbol("p", "it"), symbol("q′", "it")
-    above = row(advantage, ">", number(0), ",", new, ">", old, "and", distance, ">", number(rule.high))
-    below = row(advantage, "<", number(0), ",", new, "<", old, "and", distance, ">", number(rule.low))
+    above = f"{advantage} > 0, pᵢₜ > q′ᵢₜ and Dᵢₜ > {number(rule.high)}"
+    below = f"{advantage} < 0, pᵢₜ < q′ᵢₜ and Dᵢₜ > {number(rule.low)}"
     if rule.measure == "tv":
-        measured = bracketed(row(new, "−", old), "||")
+        measured = "|pᵢₜ − q′ᵢₜ|"
     else:
-        drawn = product(old, row("log", bracketed(fraction(old, new)))._replace(is_atom=True))
-        odds = fraction(bracketed(row(ONE, "−", old, "+", _TINY)), bracketed(row(ONE, "−", new, "+", _TINY)))
-        of_other_tokens = product(
-            bracketed(row(ONE, "−", old)), row("log", bracketed(odds))._replace(is_atom=True)
-        )
-        measured = row(drawn, "+", of_other_tokens)
+        odds = f"(1 − q′ᵢₜ + {_TINY}) / (1 − pᵢₜ + {_TINY})"
+        measured = f"q′ᵢₜ log (q′ᵢₜ/pᵢₜ) + (1 − q′ᵢₜ) log ({odds})"
     return [
-        row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE),
-        row(distance, "=", measured),
-        row(new, "=", POLICY),
-        row(old, "=", _denominator(objective)),
+        f"mᵢₜ = 0 where {above} or {below}, else 1",
+        f"Dᵢₜ = {measured}",
+        f"pᵢₜ = {POLICY}",
+        f"q′ᵢₜ = {_denominator(objective)}",
     ]
 
 
-def _denominator(objective: Objective) -> Math:
+def _denominator(objective: Objective) -> str:
     """Return the probability that ratios divide by."""
     match getattr(objective.ratio, "old", "recompute"):
         case "sampler":
-            return call("π_sampler", TOKEN)
+            return "π_sampler(oᵢₜ)"
         case "current":
-            return constant(POLICY)
+            return f"sg[{POLICY}]"
         case _:
-            return call("π_old", TOKEN)
+            return "π_old(oᵢₜ)"
 
 
-def _ratio(objective: Objective) -> Math:
-    return symbol("r", "i" if objective.ratio.is_shared else "it")
-
-
-def kl_definitions(objective: Objective) -> list[Math]:
+def kl_definitions(objective: Objective) -> list[str]:
     """Return the estimate of the KL with its limits; nothing if the KL is not in the loss."""
     kl = objective.kl
     if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
         return []
-    distance = row(_X, "=", log_of("π", "π_old" if kl.to == "old" else "π_ref"))
+    distance = f"xᵢₜ = {log_of('π', 'π_old' if kl.to == 'old' else 'π_ref')}"
     match kl:
         case knobs.KlK1():
-            return [row(_KL, "=", limited(_X)), distance]
+            return [f"kᵢₜ = {limited('xᵢₜ')}", distance]
         case knobs.KlK2():
-            half = fraction(ONE, number(2))._replace(is_atom=True)
-            return [row(_KL, "=", product(half, power(limited(_X), "2"))), distance]
+            return [f"kᵢₜ = 1/2 {limited('xᵢₜ')}²", distance]
         case knobs.KlK3():
-            return [*_k3(_KL, kl.largest_k3), distance]
+            return [*_k3("kᵢₜ", kl.largest_k3), distance]
         case knobs.KlRatioK3():
-            estimate = symbol("κ", "it")
-            weighted = row(_KL, "=", product(_ratio(objective), estimate))
-            return [weighted, *_k3(estimate, kl.largest_k3), distance]
+            return [f"kᵢₜ = {ratio_of(objective)} κᵢₜ", *_k3("κᵢₜ", kl.largest_k3), distance]
         case knobs.KlRatioK1():
-            return [row(_KL, "=", product(_ratio(objective), limited(_X))), distance]
+            return [f"kᵢₜ = {ratio_of(objective)} {limited('xᵢₜ')}", distance]
         case _:
             assert_never(kl)
 
 
-def _k3(name: Math, largest: float) -> list[Math]:
+def _k3(name: str, largest: float) -> list[str]:
     """Return k3 up to its limit, and its tangent beyond, where exp would overflow."""
-    near = row(call("exp", row("−", _X, gap="")), "+", _X, "−", ONE)
-    rows = [row(name, "=", _at_most(near, largest))]
+    rows = [f"{name} = {_at_most('exp(−xᵢₜ) + xᵢₜ − 1', largest)}"]
     if largest <= math.expm1(LIMIT) - LIMIT:
         return rows
-    edge = call("exp", number(LIMIT))
-    slope = bracketed(row(edge, "−", ONE))
-    far = row(edge, "−", number(LIMIT + 1), "+", product(slope, row(number(-LIMIT), "−", _X)))
-    return [*rows, row(name, "=", _at_most(far, largest), "where", _X, "<", number(-LIMIT))]
+    far = f"exp({LIMIT}) − {LIMIT + 1} + (exp({LIMIT}) − 1) (−{LIMIT} − xᵢₜ)"
+    return [*rows, f"{name} = {_at_most(far, largest)} where xᵢₜ < −{LIMIT}"]
 
 
-def _at_most(value: Math, largest: float) -> Math:
-    return value if math.isinf(largest) else call("min", value, number(largest))
+def _at_most(value: str, largest: float) -> str:
+    return value if math.isinf(largest) else f"min({value}, {number(largest)})"
 
 
 MEANINGS = {

@@ -1,17 +1,8 @@
 """Symbols that several parts of the formula share."""
 
-from backend.config.formula.mathml import Math, bracketed, call, explained, fraction, number, row, symbol
 from backend.config.objective import Objective
 
-ADVANTAGE = symbol("A", "i")
-REWARD = symbol("R", "i")
-SUM = symbol("reward", "i")
-"""A completion's reward, if the KL or a critic still changes it."""
-COMPLETION = symbol("o", "i")
-TOKEN = symbol("o", "it")
-LENGTH = explained(bracketed(COMPLETION, "||"))
-POLICY = call("π", TOKEN)
-ONE = number(1)
+POLICY = "π(oᵢₜ)"
 LIMIT = 20
 """Nats; log-ratios and distances end there, as in worker/objective."""
 
@@ -21,24 +12,29 @@ def is_per_token(objective: Objective) -> bool:
     return objective.advantage.judges_tokens or objective.token_weight.varies
 
 
-def advantage_of(objective: Objective) -> Math:
+def advantage_of(objective: Objective) -> str:
     """Return the advantage, of a token or of a completion."""
-    return symbol("A", "it") if is_per_token(objective) else ADVANTAGE
+    return "Aᵢₜ" if is_per_token(objective) else "Aᵢ"
 
 
-def limited(log_ratio: Math) -> Math:
+def ratio_of(objective: Objective) -> str:
+    """Return the ratio, of a token or of a completion."""
+    return "rᵢ" if objective.ratio.is_shared else "rᵢₜ"
+
+
+def limited(log_ratio: str) -> str:
     """A logarithm of a ratio within its limits."""
-    return call("clip", log_ratio, number(-LIMIT), number(LIMIT))
+    return f"clip({log_ratio}, −{LIMIT}, {LIMIT})"
 
 
-def limited_ratio(ratio: Math) -> Math:
+def limited_ratio(ratio: str) -> str:
     """A ratio whose logarithm is within its limits."""
-    return call("clip", ratio, call("exp", number(-LIMIT)), call("exp", number(LIMIT)))
+    return f"clip({ratio}, exp(−{LIMIT}), exp({LIMIT}))"
 
 
-def log_of(above: str, below: str) -> Math:
+def log_of(above: str, below: str) -> str:
     """Return the logarithm of the ratio of a token's probabilities under two policies."""
-    return row("log", bracketed(fraction(call(above, TOKEN), call(below, TOKEN))))._replace(is_atom=True)
+    return f"log ({above}(oᵢₜ) / {below}(oᵢₜ))"
 
 
 def is_reward_intermediate(objective: Objective) -> bool:

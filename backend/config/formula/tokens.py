@@ -3,42 +3,36 @@
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.formula.mathml import Math, call, number, product, row, symbol
-
-_TOKEN = symbol("o", "it")
-_TRAINED = symbol("U", "it")
+from backend.config.formula.notation import factor, number
 
 
-def token_weighted(value: Math, knob: knobs.TokenWeight) -> Math:
+def token_weighted(value: str, knob: knobs.TokenWeight) -> str:
     """Definition of a token's advantage, from the completion's."""
     match knob:
         case knobs.NoTokenWeight() | knobs.Lopti():
             return value
         case knobs.AdvantageReweighting(alpha=alpha):
-            weight = row(product(number(alpha), call("π_old", _TOKEN)), "+", number(1 - alpha))
-            return product(value, weight)
+            return f"{factor(value)} ({number(alpha)} π_old(oᵢₜ) + {number(1 - alpha)})"
         case knobs.TopEntropy(q=q):
-            top = row(symbol("H", "sampler"), "in the highest", number(q), "of the step")
-            return row(product(value), "where", top, ",", "else", number(0))
+            return f"{factor(value)} where H_sampler in the highest {number(q)} of the step, else 0"
         case _:
             assert_never(knob)
 
 
-def trained(term: Math, knob: knobs.TokenWeight) -> Math:
+def trained(term: str, knob: knobs.TokenWeight) -> str:
     """Return a token's term, with U if an update trains only some tokens."""
-    return product(_TRAINED, term) if isinstance(knob, knobs.Lopti) else term
+    return f"Uᵢₜ {factor(term)}" if isinstance(knob, knobs.Lopti) else term
 
 
-def trained_definition(knob: knobs.TokenWeight) -> list[Math]:
+def trained_definition(knob: knobs.TokenWeight) -> list[str]:
     """Definition of U: the tokens that each update trains."""
     if not isinstance(knob, knobs.Lopti):
         return []
+    first, second = ("<", "≥") if knob.eta > 0 else ("≥", "<")
     bound = number(abs(knob.eta))
-    rare, common = (row(call("π_old", _TOKEN), sign, bound) for sign in ("<", "≥"))
-    first, second = (rare, common) if knob.eta > 0 else (common, rare)
     return [
-        row(_TRAINED, "=", number(1), "where", first, "in a first update,", "else", number(0)),
-        row(_TRAINED, "=", number(1), "where", second, "in a second one,", "else", number(0)),
+        f"Uᵢₜ = 1 where π_old(oᵢₜ) {first} {bound} in a first update, else 0",
+        f"Uᵢₜ = 1 where π_old(oᵢₜ) {second} {bound} in a second one, else 0",
     ]
 
 

@@ -1,75 +1,46 @@
 """Formulas of the update: the trust region of a natural-gradient step, limits and weight decay of AdamW."""
 
-from backend.config.formula.mathml import (
-    Math,
-    bracketed,
-    call,
-    fraction,
-    number,
-    power,
-    product,
-    root,
-    row,
-    symbol,
-)
+from backend.config.formula.notation import fraction, number
 from backend.config.run import RunConfig
 from backend.config.sections import TrustRegion
 
-_WEIGHTS = symbol("θ")
-_CRITICS = symbol("θ", "V")
-_STEP = symbol("s")
-_DIRECTION = symbol("x")
-_SLOPE = symbol("g")
-_DISTANCE = symbol("D")
-_TRY = symbol("m")
-_LOSS = symbol("L")
 
-
-def update_rows(config: RunConfig) -> list[Math]:
+def update_rows(config: RunConfig) -> list[str]:
     """Return the change that an optimizer step makes to the weights."""
     match config.updates.rule:
         case "natural_gradient":
             trained, rows = [], _trust_region(config.updates.trust)
         case "adam":
-            trained, rows = [_WEIGHTS], [_clipped(config.optimizer.max_grad_norm)]
-    critics = [_CRITICS] if config.objective.critic is not None else []
+            trained, rows = (
+                ["θ"],
+                [f"∇L ← ∇L min(1, {fraction(number(config.optimizer.max_grad_norm), '‖∇L‖')})"],
+            )
+    critics = ["θ_V"] if config.objective.critic is not None else []
     return [*rows, *_decay(config, [*trained, *critics])]
 
 
-def _clipped(most: float) -> Math:
-    slope, norm = symbol("∇L"), bracketed(symbol("∇L"), "‖‖")
-    return row(slope, "←", product(slope, call("min", number(1), fraction(number(most), norm))))
-
-
-def _decay(config: RunConfig, trained: list[Math]) -> list[Math]:
+def _decay(config: RunConfig, trained: list[str]) -> list[str]:
     decay = config.optimizer.weight_decay
     if not decay:
         return []
-    decay_factor = bracketed(row(number(1), "−", product(number(decay), symbol("lr"))))
     match config.optimizer.decayed:
         case "matrices":
             whose = "for weights of two or more dimensions"
         case "all":
             whose = "for all weights"
-    return [row(weights, "←", product(decay_factor, weights), whose) for weights in trained]
+    return [f"{weights} ← (1 − {number(decay)} lr) {weights} {whose}" for weights in trained]
 
 
-def _trust_region(trust: TrustRegion) -> list[Math]:
+def _trust_region(trust: TrustRegion) -> list[str]:
     """Return the longest of some lengths of the natural gradient that keeps to the region and improves."""
-    matrix = symbol("F")
-    damped = row(matrix, "+", product(number(trust.damping), symbol("I"))) if trust.damping else matrix
-    image = product(damped, _DIRECTION)
-    curvature = row(_DIRECTION, "·", image)
-    length = root(fraction(number(2 * trust.delta), curvature))
-    tries = row("the first of", number(0), "…", number(trust.backtracks - 1))
-    region = row(_DISTANCE, "≤", number(trust.delta), "and", _LOSS, "falls; without one", _WEIGHTS, "stays")
-    limit = row("after at most", number(trust.cg_iters), "conjugate-gradient iterations")
+    image = f"(F + {number(trust.damping)} I) x" if trust.damping else "F x"
+    region = f"D ≤ {number(trust.delta)} and L falls; without one θ stays"
     return [
-        row(_WEIGHTS, "←", _WEIGHTS, "+", product(power(number(trust.backtrack_factor), "m"), _STEP)),
-        row(_TRY, "=", tries, "where", region),
-        row(_STEP, "=", product(length, _DIRECTION)),
-        row(image, "≈", _SLOPE, limit),
-        row(_SLOPE, "=", "−", symbol("∇L")),
+        f"θ ← θ + {number(trust.backtrack_factor)}ᵐ s",
+        f"m = the first of 0 … {number(trust.backtracks - 1)} where {region}",
+        f"s = √({number(2 * trust.delta)} / (x · {image})) x",
+        f"{image} ≈ g after at most {number(trust.cg_iters)} conjugate-gradient iterations",
+        "g = − ∇L",
     ]
 
 

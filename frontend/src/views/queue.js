@@ -11,10 +11,11 @@ import { isEvaluation } from '../lib/runs/fields.js';
 import { waitingText } from '../lib/service/status.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/text/format.js';
 import { Confirm } from '../components/shared/overlay.js';
-import { Icon } from '../components/shared/icons.js';
+import { IconButton } from '../components/shared/icons.js';
 import { Progress, SandboxLayers, Status } from '../components/shared/marks.js';
 import { ForOperator } from '../components/shared/role.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
+import { Heads, numbers } from '../components/shared/data_table.js';
 
 const EVENTS = ['run', 'worker'];
 const MAX_WAITING = 200;
@@ -140,21 +141,12 @@ const nameCell = (/** @type {Run} */ run) => html`
   </td>
 `;
 
-const NAME_HEAD = html`
-  <th>run</th>
-  <th>variant</th>
-  <th class="number">seed</th>
-  <th>experiment</th>
-`;
+const NAMES = ['run', 'variant', ...numbers('seed'), 'experiment'];
+const ACTION = { title: html`<span class="visually-hidden">Action</span>` };
 
 /** @param {string} icon @param {string} title @param {() => void} onClick */
-const button = (
-  icon,
-  title,
-  onClick,
-) => html`<button class="button-icon" title=${title} aria-label=${title} onClick=${onClick}>
-  <${Icon} name=${icon} />
-</button>`;
+const button = (icon, title, onClick) =>
+  html`<${IconButton} icon=${icon} label=${title} title=${title} onClick=${onClick} />`;
 
 const pause = (/** @type {Run} */ { id }) => post(`/runs/${id}/pause`);
 const resume = (/** @type {Run} */ { id }) => post(`/runs/${id}/resume`);
@@ -167,19 +159,7 @@ const withPriority =
 function Training({ runs, act, stop }) {
   const slotOf = (/** @type {Run} */ run) => workers.value.items.find((slot) => runOn(slot) === run.id);
   return html`<table class="table">
-    <thead>
-      <tr>
-        ${NAME_HEAD}
-        <th>status</th>
-        <th>worker</th>
-        <th>device</th>
-        <th class="number">step</th>
-        <th class="number">time left</th>
-        <th>
-          <span class="visually-hidden">Action</span>
-        </th>
-      </tr>
-    </thead>
+    <${Heads} of=${[...NAMES, 'status', 'worker', 'device', ...numbers('step', 'time left'), ACTION]} />
     <tbody>
       ${runs.map((run) => {
         const slot = slotOf(run);
@@ -221,18 +201,7 @@ function Training({ runs, act, stop }) {
 /** @param {{items: Api.QueuedRun[], act: Act, stop: (run: Run) => void}} props */
 function Waiting({ items, act, stop }) {
   return html`<table class="table">
-    <thead>
-      <tr>
-        <th class="number">#</th>
-        ${NAME_HEAD}
-        <th>waiting for</th>
-        <th class="number">priority</th>
-        <th>since</th>
-        <th>
-          <span class="visually-hidden">Action</span>
-        </th>
-      </tr>
-    </thead>
+    <${Heads} of=${[...numbers('#'), ...NAMES, 'waiting for', ...numbers('priority'), 'since', ACTION]} />
     <tbody>
       ${items.map(
         (run) => html`<tr key=${run.id}>
@@ -276,22 +245,20 @@ function Workers() {
                 machine, start a worker there with the same database and broker addresses.
               </p>`
               : html`<table class="table">
-                <thead>
-                  <tr>
-                    <th>device</th>
-                    <th>host</th>
-                    <th class="number">pid</th>
-                    <th>state</th>
-                    <th class="number">CPU</th>
-                    <th>memory</th>
-                    ${gpus && html`<th>GPU</th>`}
-                    <th title="bytes per second read and written">disk</th>
-                    <th class="number">disk free</th>
-                    <th title="bytes per second received and sent">network</th>
-                    <th>sandbox</th>
-                    <th>last heartbeat</th>
-                  </tr>
-                </thead>
+                <${Heads} of=${[
+                  'device',
+                  'host',
+                  ...numbers('pid'),
+                  'state',
+                  ...numbers('CPU'),
+                  'memory',
+                  gpus && 'GPU',
+                  { title: 'disk', help: 'bytes per second read and written' },
+                  ...numbers('disk free'),
+                  { title: 'network', help: 'bytes per second received and sent' },
+                  'sandbox',
+                  'last heartbeat',
+                ]} />
                 <tbody>
                   ${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} gpus=${gpus} />`)}
                 </tbody>

@@ -7,6 +7,7 @@ import { VERDICTS, verdictText } from '../../lib/runs/verdicts.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { Select, Status } from '../shared/marks.js';
+import { Heads, numbers } from '../shared/data_table.js';
 
 /** @typedef {import('../../lib/runs/cells.js').Cell} Cell */
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
@@ -48,12 +49,12 @@ export function CellGrid({ groups, available, metric, onMetric }) {
 /** @param {import('../../lib/runs/cells.js').Matrix} props */
 function MatrixTable({ rows, columns, cells }) {
   return html`<table class="table cell-grid">
-    <thead>
-      <tr>
-        <th scope="col"><code>${rows.path}</code> \\ <code>${columns.path}</code></th>
-        ${columns.values.map((value) => html`<th scope="col" class="number">${formatField(value)}</th>`)}
-      </tr>
-    </thead>
+    <${Heads}
+      of=${[
+        { title: html`<code>${rows.path}</code> \\ <code>${columns.path}</code>` },
+        ...numbers(...columns.values.map(formatField)),
+      ]}
+    />
     <tbody>
       ${rows.values.map(
         (value, i) => html`<tr>
@@ -68,13 +69,7 @@ function MatrixTable({ rows, columns, cells }) {
 /** @param {import('../../lib/runs/cells.js').List} props */
 function ListTable({ paths, rows }) {
   return html`<table class="table cell-grid">
-    <thead>
-      <tr>
-        <th scope="col">variant</th>
-        ${paths.map((path) => html`<th scope="col" key=${path}>${path}</th>`)}
-        <th scope="col" class="number">cell</th>
-      </tr>
-    </thead>
+    <${Heads} of=${['variant', ...paths, ...numbers('cell')]} />
     <tbody>
       ${rows.map(
         ({ values, cell }) => html`<tr key=${cell.group.name}>

@@ -6,6 +6,7 @@ import { useLoad } from '../../data/resource.js';
 import { asMarkdown, configColumns, fieldRows, meaningRows, sameFields } from '../../lib/runs/differences.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
+import { DataTable } from '../shared/data_table.js';
 
 const MAX_COLUMNS = 24;
 const MAX_EXPLAINED = 12;
@@ -42,39 +43,36 @@ export function ConfigDifferences({ groups }) {
     ${
       rows.length === 0
         ? html`<p class="faint">All runs have the same config except for the seed.</p>`
-        : html`<div class="card table-scroll" tabindex="0" role="group" aria-label="Config differences">
-          <table class="table config-table">
-            <thead>
-              <tr>
-                <th>field</th>
-                ${heads.map((head) => html`<th key=${head}>${head}</th>`)}
-              </tr>
-            </thead>
-            <tbody>
-              ${rows.map(
-                ({ label, texts }) => html`<tr key=${label}>
-                  <td><code>${label}</code></td>
-                  ${texts.map((text, i) => html`<td key=${i} title=${text}>${text}</td>`)}
-                </tr>`,
-              )}
-              ${
-                meanings.length > 0 &&
-                html`<tr>
-                  <th colspan=${shown.length + 1}>
-                    in effect
-                    ${columns.length > MAX_EXPLAINED && ` (of the first ${MAX_EXPLAINED})`}
-                  </th>
-                </tr>`
-              }
-              ${meanings.map(
-                ({ label, texts }) => html`<tr key=${label} class="config-meaning">
-                  <td>${label}</td>
-                  ${texts.map((text, i) => html`<td key=${i}>${text}</td>`)}
-                </tr>`,
-              )}
-            </tbody>
-          </table>
-        </div>`
+        : html`<${DataTable}
+          name="Config differences"
+          frame="card table-scroll"
+          kind="table config-table"
+          heads=${['field', ...heads]}
+        >
+          <tbody>
+            ${rows.map(
+              ({ label, texts }) => html`<tr key=${label}>
+                <td><code>${label}</code></td>
+                ${texts.map((text, i) => html`<td key=${i} title=${text}>${text}</td>`)}
+              </tr>`,
+            )}
+            ${
+              meanings.length > 0 &&
+              html`<tr>
+                <th colspan=${shown.length + 1}>
+                  in effect
+                  ${columns.length > MAX_EXPLAINED && ` (of the first ${MAX_EXPLAINED})`}
+                </th>
+              </tr>`
+            }
+            ${meanings.map(
+              ({ label, texts }) => html`<tr key=${label} class="config-meaning">
+                <td>${label}</td>
+                ${texts.map((text, i) => html`<td key=${i}>${text}</td>`)}
+              </tr>`,
+            )}
+          </tbody>
+        <//>`
     }
     ${
       same.length > 0 &&

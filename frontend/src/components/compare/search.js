@@ -9,6 +9,7 @@ import { formatDuration, formatMoney, formatValue, plural } from '../../lib/text
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 import { Ago } from '../shared/states.js';
+import { DataTable, numbers } from '../shared/data_table.js';
 
 const LIVE = ['queued', 'running', 'paused'];
 const PLOT = { width: 640, height: 120, edge: 8 };
@@ -107,37 +108,28 @@ function Finalists({ search }) {
   return html`<p class="quiet">
       ${search.settings.metric} over the remaining seeds. The seed that chose them is left out: it favours them.
     </p>
-    <div class="table-scroll" tabindex="0" role="group" aria-label="Final comparison">
-    <table class="table">
-      <thead>
-        <tr>
-          <th>configuration</th>
-          <th class="number">mean</th>
-          <th class="number">95 % interval</th>
-          <th class="number">n</th>
-          <th class="number">difference from the first</th>
-          <th class="number">p (Holm, all pairs)</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${search.finalists.map(
-          (row) => html`<tr key=${row.number}>
-            <th scope="row">${row.variant}</th>
-            <td class="number">${formatValue(row.mean)}</td>
-            <td class="number">${interval(row.low, row.high)}</td>
-            <td class="number">
-              ${row.n}${row.waiting > 0 && html` <span class="faint">+ ${row.waiting} to come</span>`}
-            </td>
-            <td class="number">
-              ${formatValue(row.difference)} ${interval(row.difference_low, row.difference_high, '')}
-              ${row.paired !== null && html` <span class="faint">${row.paired ? 'paired' : 'unpaired'}</span>`}
-            </td>
-            <td class="number">${formatValue(row.p)}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+    <${DataTable}
+      name="Final comparison"
+      heads=${['configuration', ...numbers('mean', '95 % interval', 'n', 'difference from the first', 'p (Holm, all pairs)')]}
+    >
+    <tbody>
+      ${search.finalists.map(
+        (row) => html`<tr key=${row.number}>
+          <th scope="row">${row.variant}</th>
+          <td class="number">${formatValue(row.mean)}</td>
+          <td class="number">${interval(row.low, row.high)}</td>
+          <td class="number">
+            ${row.n}${row.waiting > 0 && html` <span class="faint">+ ${row.waiting} to come</span>`}
+          </td>
+          <td class="number">
+            ${formatValue(row.difference)} ${interval(row.difference_low, row.difference_high, '')}
+            ${row.paired !== null && html` <span class="faint">${row.paired ? 'paired' : 'unpaired'}</span>`}
+          </td>
+          <td class="number">${formatValue(row.p)}</td>
+        </tr>`,
+      )}
+    </tbody>
+    <//>`;
 }
 
 /** @param {number | null} low @param {number | null} high @param {string} [none] */
@@ -174,38 +166,30 @@ function BestSoFar({ search }) {
 
 /** @param {{search: Api.SearchItem}} props */
 function Trials({ search }) {
-  return html`<div class="table-scroll search-trials" tabindex="0" role="group" aria-label="Configurations">
-    <table class="table">
-      <thead>
-        <tr>
-          <th class="number">#</th>
-          ${search.knobs.map((path) => html`<th key=${path}>${path}</th>`)}
-          <th class="number">${search.settings.metric}</th>
-          <th class="number">step</th>
-          <th>state</th>
-          <th>reason</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${search.trials.map(
-          (trial) => html`<tr key=${trial.number} class=${trial.number === search.best ? 'search-is-best' : ''}>
-            <td class="number">${trial.number}</td>
-            ${trial.values.map((value, i) => html`<td key=${search.knobs[i]}>${formatField(value)}</td>`)}
-            <td class="number">${formatValue(trial.value)}</td>
-            <td class="number">${trial.step || '–'}</td>
-            <td>
-              ${
-                trial.run
-                  ? html`<a href=${`/run/${trial.run}`} title=${trial.run_name}>${stateText(trial)}</a>`
-                  : trial.state
-              }
-            </td>
-            <td class="search-reason">${trial.reason}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  return html`<${DataTable}
+    name="Configurations"
+    frame="table-scroll search-trials"
+    heads=${[...numbers('#'), ...search.knobs, ...numbers(search.settings.metric, 'step'), 'state', 'reason']}
+  >
+    <tbody>
+      ${search.trials.map(
+        (trial) => html`<tr key=${trial.number} class=${trial.number === search.best ? 'search-is-best' : ''}>
+          <td class="number">${trial.number}</td>
+          ${trial.values.map((value, i) => html`<td key=${search.knobs[i]}>${formatField(value)}</td>`)}
+          <td class="number">${formatValue(trial.value)}</td>
+          <td class="number">${trial.step || '–'}</td>
+          <td>
+            ${
+              trial.run
+                ? html`<a href=${`/run/${trial.run}`} title=${trial.run_name}>${stateText(trial)}</a>`
+                : trial.state
+            }
+          </td>
+          <td class="search-reason">${trial.reason}</td>
+        </tr>`,
+      )}
+    </tbody>
+  <//>`;
 }
 
 /** @param {Api.SearchTrialItem} trial */

@@ -14,7 +14,7 @@ import { filesOf } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
 import { Corner, Handle, dropHandlers } from './arrange.js';
 import { sizeOf, tunedTo, viewOf } from './tuning.js';
-import { Icon } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { useLines } from './lines.js';
 import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
 
@@ -165,12 +165,7 @@ export function Panel({
             <${Icon} name="question" />
           </a>`
         }
-        ${
-          onExpand &&
-          html`<button class="button-icon" title="Enlarge" aria-label="Enlarge" onClick=${onExpand}>
-            <${Icon} name="expand" />
-          </button>`
-        }
+        ${onExpand && html`<${IconButton} icon="expand" label="Enlarge" title="Enlarge" onClick=${onExpand} />`}
       </span>
     </header>
     <div class="panel-body">

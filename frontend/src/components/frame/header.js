@@ -6,7 +6,7 @@ import { connection } from '../../data/live.js';
 import { themeChoice, workers } from '../../app/state.js';
 import { summary } from '../../lib/service/workers.js';
 import { AccountMenu } from './account.js';
-import { Icon } from '../shared/icons.js';
+import { IconButton } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
 
 /** @type {Record<string, 'auto' | 'light' | 'dark'>} */
@@ -50,16 +50,14 @@ export function Header({ onHelp }) {
 
 function ThemeToggle() {
   const choice = themeChoice.value;
-  return html`<button
-    class="button-icon"
+  return html`<${IconButton}
+    icon=${choice}
+    label=${THEME_TITLE[choice]}
     title=${THEME_TITLE[choice]}
-    aria-label=${THEME_TITLE[choice]}
     onClick=${() => {
       themeChoice.value = NEXT_THEME[choice];
     }}
-  >
-    <${Icon} name=${choice} />
-  </button>`;
+  />`;
 }
 
 function WorkerStatus() {

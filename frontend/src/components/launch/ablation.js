@@ -5,6 +5,7 @@ import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
+import { DataTable } from '../shared/data_table.js';
 
 /** @typedef {import('../../lib/launch/form.js').Variant} Variant */
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
@@ -132,38 +133,30 @@ function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
   >
     <${Icon} name=${direction} size=${12} />
   </button>`;
-  return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
-    <table class="table ablation">
-      <thead>
-        <tr>
-          <th>
-            <span class="visually-hidden">Chosen</span>
-          </th>
-          <th>knob</th>
-          ${names.map((name) => html`<th key=${name}>${name}</th>`)}
-          ${onMove && html`<th>order</th>`}
-        </tr>
-      </thead>
-      <tbody>
-        ${knobs.map(
-          ({ path, before, after }, i) => html`<tr key=${path}>
-            <td>
-              <input
-                type="checkbox"
-                aria-label=${path}
-                checked=${chosen.has(path)}
-                onChange=${() => onToggle(path)}
-              />
-            </td>
-            <td>
-              <code>${path}</code>
-            </td>
-            <td>${shortValue(after)}</td>
-            <td>${shortValue(before)}</td>
-            ${onMove && html`<td class="ladder-order">${mover(i, i - 1, 'up')}${mover(i, i + 1, 'down')}</td>`}
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  return html`<${DataTable}
+    name="Knobs"
+    kind="table ablation"
+    heads=${[{ title: html`<span class="visually-hidden">Chosen</span>` }, 'knob', ...names, onMove && 'order']}
+  >
+    <tbody>
+      ${knobs.map(
+        ({ path, before, after }, i) => html`<tr key=${path}>
+          <td>
+            <input
+              type="checkbox"
+              aria-label=${path}
+              checked=${chosen.has(path)}
+              onChange=${() => onToggle(path)}
+            />
+          </td>
+          <td>
+            <code>${path}</code>
+          </td>
+          <td>${shortValue(after)}</td>
+          <td>${shortValue(before)}</td>
+          ${onMove && html`<td class="ladder-order">${mover(i, i - 1, 'up')}${mover(i, i + 1, 'down')}</td>`}
+        </tr>`,
+      )}
+    </tbody>
+  <//>`;
 }

@@ -12,6 +12,7 @@ import { ListField } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
 import { Errors, Sentence } from './row.js';
 import { lookup } from '../../lib/lookup.js';
+import { Heads } from '../shared/data_table.js';
 
 /** @typedef {import('./row.js').Layer} Layer */
 
@@ -119,12 +120,7 @@ function Preview({ problems, seed }) {
     ${
       data.items.length > 0 &&
       html`<table class="table">
-        <thead>
-          <tr>
-            <th>prompt</th>
-            <th>answer</th>
-          </tr>
-        </thead>
+        <${Heads} of=${['prompt', 'answer']} />
         <tbody>
           ${data.items.map(
             ({ prompt, answer }, i) => html`<tr key=${i}>

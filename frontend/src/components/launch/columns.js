@@ -1,6 +1,7 @@
 /** The columns of a file before it is uploaded: the ones recognised, to be changed, and three rows by them. */
 import { html, useId } from '../../dom.js';
 import { oneLine } from '../../lib/text/tokens.js';
+import { Heads } from '../shared/data_table.js';
 
 /** @typedef {Api.Mapped} Mapping */
 
@@ -56,12 +57,7 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
     ${
       rows.length > 0 &&
       html`<table class="table">
-        <thead>
-          <tr>
-            <th>prompt</th>
-            <th>answer</th>
-          </tr>
-        </thead>
+        <${Heads} of=${['prompt', 'answer']} />
         <tbody>
           ${rows.map(
             ({ prompt, answer, error, is_held_out: isHeldOut }, i) => html`<tr key=${i}>

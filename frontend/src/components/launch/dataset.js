@@ -8,7 +8,7 @@ import { Row } from './row.js';
 import { Repeats } from './repeats.js';
 import { Upload } from './upload.js';
 import { Confirm } from '../shared/overlay.js';
-import { Icon } from '../shared/icons.js';
+import { IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
 /** @typedef {Api.DatasetItem} Dataset */
@@ -98,15 +98,7 @@ function Delete({ dataset, onDone }) {
   const [asking, ask] = useState(false);
   const go = () => remove(`/datasets/${dataset.sha256}`).then(onDone, sayError);
   return html`
-    <button
-      type="button"
-      class="button-icon"
-      title="Delete this upload"
-      aria-label="Delete this upload"
-      onClick=${() => ask(true)}
-    >
-      <${Icon} name="trash" />
-    </button>
+    <${IconButton} icon="trash" label="Delete this upload" title="Delete this upload" onClick=${() => ask(true)} />
     ${
       asking &&
       html`<${Confirm}

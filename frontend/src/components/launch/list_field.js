@@ -3,7 +3,7 @@ import { html, useId, useState } from '../../dom.js';
 import { plural } from '../../lib/text/format.js';
 import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
-import { Icon } from '../shared/icons.js';
+import { IconButton } from '../shared/icons.js';
 import { Errors, Reset, Sentence } from './row.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -97,9 +97,7 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
           </button>`
           : null
       }
-      <button type="button" class="button-icon" aria-label=${`Remove ${name} (${path})`} onClick=${onRemove}>
-        <${Icon} name="cross" size=${12} />
-      </button>
+      <${IconButton} icon="cross" size=${12} label=${`Remove ${name} (${path})`} onClick=${onRemove} />
     </div>
     <${Errors}
       errors=${layer.errorsAt(path).concat(node.discriminator ? layer.errorsAt(`${path}.${tag}`) : [])}

@@ -9,7 +9,7 @@ import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib
 import { Errors } from './row.js';
 import { WholeNumber } from './number.js';
 import { SearchSettings } from './search_settings.js';
-import { Icon } from '../shared/icons.js';
+import { IconButton } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';
 
 const PAUSE_MS = 300;
@@ -107,15 +107,7 @@ function KnobRow({ knob, errors, onValues, onRemove }) {
         aria-invalid=${errors.length ? 'true' : undefined}
         aria-describedby=${errors.length ? `${id}-error` : undefined}
       />
-      <button
-        type="button"
-        class="button-icon"
-        title="Remove"
-        aria-label=${`Do not sweep ${knob.path}`}
-        onClick=${onRemove}
-      >
-        <${Icon} name="cross" />
-      </button>
+      <${IconButton} icon="cross" label=${`Do not sweep ${knob.path}`} title="Remove" onClick=${onRemove} />
     </span>
     <${Errors} errors=${errors.map(({ message }) => message)} id=${`${id}-error`} />
   </div>`;

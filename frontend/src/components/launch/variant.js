@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
 import { byFamily, sentences } from '../../lib/launch/offers.js';
-import { Icon } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { Formula } from '../shared/formula.js';
 import { KnobPanels, Knobs } from './knobs.js';
 import { OfferMenu } from './offer_menu.js';
@@ -113,24 +113,8 @@ export function VariantCard({
         >
           Ablations
         </button>
-        <button
-          type="button"
-          class="button-icon"
-          title="Duplicate"
-          aria-label=${`Duplicate ${variant.name}`}
-          onClick=${onDuplicate}
-        >
-          <${Icon} name="copy" />
-        </button>
-        <button
-          type="button"
-          class="button-icon"
-          title="Remove"
-          aria-label=${`Remove ${variant.name}`}
-          onClick=${onRemove}
-        >
-          <${Icon} name="cross" />
-        </button>
+        <${IconButton} icon="copy" label=${`Duplicate ${variant.name}`} title="Duplicate" onClick=${onDuplicate} />
+        <${IconButton} icon="cross" label=${`Remove ${variant.name}`} title="Remove" onClick=${onRemove} />
       </span>
     </header>
     <div class="variant-body">

@@ -11,6 +11,7 @@ import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 import { lookup } from '../../lib/lookup.js';
+import { Heads } from '../shared/data_table.js';
 
 const STATES = ['never', 'always', 'lost', 'learned', 'mixed', 'ungraded'];
 /** @type {Record<string, string>} */
@@ -61,13 +62,7 @@ export function PromptAtlas({ run, name }) {
         data.items.length
           ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts over time">
             <table>
-              <thead>
-                <tr>
-                  ${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time'].map(
-                    (title) => html`<th scope="col" key=${title}>${title}</th>`,
-                  )}
-                </tr>
-              </thead>
+              <${Heads} of=${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time']} />
               <tbody>${data.items.map((item) => html`<${Row} key=${item.id} item=${item} />`)}</tbody>
             </table>
           </div>`

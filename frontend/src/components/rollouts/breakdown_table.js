@@ -6,6 +6,13 @@ import { formatCount, formatPercent, formatValue } from '../../lib/text/format.j
 import { oneLine } from '../../lib/text/tokens.js';
 import { address } from '../../lib/url.js';
 import { Visible } from './text.js';
+import { DataTable, numbers } from '../shared/data_table.js';
+
+const PARTS = [
+  { title: 'by value', isNumber: true, help: 'Because the mean of its completions changed' },
+  { title: 'by share', isNumber: true, help: 'Because its share of the completions changed' },
+  ...numbers('mean before', 'mean after', 'share before', 'share after'),
+];
 
 /** Parts that are rounding of the sums. */
 const ROUNDING = 1e-12;
@@ -28,46 +35,31 @@ export function BreakdownTable({ answer }) {
       <span class="quiet">${' '}${formatCount(completions)} of ${formatCount(of)} completions are attributed.</span>
     </p>
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
-    <div class="table-scroll" tabindex="0" role="group" aria-label="Parts of the change">
-      <table class="table breakdown-table">
-        <thead>
-          <tr>
-            <th scope="col">${by}</th>
-            <th scope="col">part of the change</th>
-            <th scope="col" class="number">total</th>
-            <th scope="col">read</th>
-            ${
-              !isSum &&
-              html`<th scope="col" class="number" title="Because the mean of its completions changed">by value</th>
-                <th scope="col" class="number" title="Because its share of the completions changed">by share</th>
-                <th scope="col" class="number">mean before</th>
-                <th scope="col" class="number">mean after</th>
-                <th scope="col" class="number">share before</th>
-                <th scope="col" class="number">share after</th>`
-            }
-          </tr>
-        </thead>
-        <tbody>
-          ${rows.map(
-            (row, i) => html`<tr key=${i} class=${`is-${row.kind}`}>
-              <th scope="row"><${Label} row=${row} /></th>
-              <td><${Bar} share=${row.total / largest} /></td>
-              <td class="number">${signed(row.total)}</td>
-              <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
-              ${!isSum && html`<${Numbers} row=${row} />`}
-            </tr>`,
-          )}
-        </tbody>
-        <tfoot>
-          <tr>
-            <th scope="row">sum</th>
-            <td></td>
-            <td class="number">${signed(rows.reduce((sum, { total }) => sum + total, 0))}</td>
-            <td colspan=${isSum ? 1 : 7}></td>
-          </tr>
-        </tfoot>
-      </table>
-    </div>
+    <${DataTable}
+      name="Parts of the change"
+      kind="table breakdown-table"
+      heads=${[by, 'part of the change', ...numbers('total'), 'read', ...(isSum ? [] : PARTS)]}
+    >
+      <tbody>
+        ${rows.map(
+          (row, i) => html`<tr key=${i} class=${`is-${row.kind}`}>
+            <th scope="row"><${Label} row=${row} /></th>
+            <td><${Bar} share=${row.total / largest} /></td>
+            <td class="number">${signed(row.total)}</td>
+            <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+            ${!isSum && html`<${Numbers} row=${row} />`}
+          </tr>`,
+        )}
+      </tbody>
+      <tfoot>
+        <tr>
+          <th scope="row">sum</th>
+          <td></td>
+          <td class="number">${signed(rows.reduce((sum, { total }) => sum + total, 0))}</td>
+          <td colspan=${isSum ? 1 : 7}></td>
+        </tr>
+      </tfoot>
+    <//>
   </div>`;
 }
 

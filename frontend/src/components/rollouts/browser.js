@@ -18,7 +18,7 @@ import { plural } from '../../lib/text/format.js';
 import { CommittedInput } from '../shared/committed_input.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
-import { Icon } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { CURVES, StepBar } from './steps.js';
 import { CountStrip } from './strip.js';
 import { GroupList, GroupView } from './group.js';
@@ -183,16 +183,13 @@ function Step({ groups, steps, step, view, change }) {
   return html`
     <div class="toolbar rollout-tools">
       <div class="prompt-pick">
-        <button
-          type="button"
-          class="button-icon"
-          aria-label="Previous prompt"
+        <${IconButton}
+          icon="left"
+          label="Previous prompt"
           title="Previous prompt (p)"
           disabled=${at <= 0}
           onClick=${() => pick(at - 1)}
-        >
-          <${Icon} name="left" />
-        </button>
+        />
         <span>
           prompt ${at + 1} <span class="faint">of ${chosen.length}</span>
         </span>

@@ -5,6 +5,7 @@ import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Visible } from './text.js';
+import { Heads } from '../shared/data_table.js';
 
 const SETS = [
   { value: 'steps', label: 'two windows of steps' },
@@ -104,15 +105,13 @@ function Table({ title, items, data, change }) {
   if (!items.length) return html`<${Empty} title=${`${title}: no phrase`} />`;
   return html`<table class="lift-table">
     <caption>${title}</caption>
-    <thead>
-      <tr>
-        <th scope="col">phrase</th>
-        <th scope="col">A</th>
-        <th scope="col">B</th>
-        <th scope="col" title="Log-odds of B against A">log-odds</th>
-        <th scope="col" title="Log-odds over its standard deviation">z</th>
-      </tr>
-    </thead>
+    <${Heads} of=${[
+      'phrase',
+      'A',
+      'B',
+      { title: 'log-odds', help: 'Log-odds of B against A' },
+      { title: 'z', help: 'Log-odds over its standard deviation' },
+    ]} />
     <tbody>
       ${items.map(
         (item) => html`<tr key=${item.phrase}>

@@ -5,7 +5,7 @@ import { useGet } from '../../data/resource.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { nearestStep } from '../../lib/rollouts.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
-import { Icon } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { Select } from '../shared/marks.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -50,16 +50,13 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
   };
   return html`<div class="step-bar">
     <div class="step-pick">
-      <button
-        type="button"
-        class="button-icon"
-        aria-label="Previous step"
+      <${IconButton}
+        icon="left"
+        label="Previous step"
         title="Previous step (P, ←)"
         disabled=${at <= 0}
         onClick=${() => go(-1)}
-      >
-        <${Icon} name="left" />
-      </button>
+      />
       <label>
         step${' '}
         <input

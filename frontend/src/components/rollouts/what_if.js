@@ -11,6 +11,7 @@ import { Substituted } from './substituted.js';
 import { Formula } from '../shared/formula.js';
 import { Select } from '../shared/marks.js';
 import { lookup } from '../../lib/lookup.js';
+import { DataTable } from '../shared/data_table.js';
 
 const MOST = 7;
 
@@ -144,37 +145,33 @@ function Answer({ answer, group }) {
   const at = groups.indexOf(group);
   return html`
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
-    <div class="table-scroll" tabindex="0" role="group" aria-label="Objectives side by side">
-      <table class="what-if-table">
-        <thead>
-          <tr>
-            <th></th>
-            ${variants.map(({ name }, i) => html`<th key=${i} scope="col">${name}</th>`)}
-          </tr>
-        </thead>
-        <tbody>
-          <${Row} label="loss" cells=${variants.map((variant) => (variant.problem ? variant.problem : formatValue(variant.loss)))} />
-          ${rows.map(
-            (name) => html`<${Row}
-              key=${name}
-              label=${name.includes('/') ? name : `of it: ${name}`}
-              cells=${variants.map(({ terms = {}, metrics = {} }) => shown(lookup(terms, name) ?? lookup(metrics, name)))}
+    <${DataTable}
+      name="Objectives side by side"
+      kind="what-if-table"
+      heads=${[{ title: '' }, ...variants.map(({ name }) => ({ title: name }))]}
+    >
+      <tbody>
+        <${Row} label="loss" cells=${variants.map((variant) => (variant.problem ? variant.problem : formatValue(variant.loss)))} />
+        ${rows.map(
+          (name) => html`<${Row}
+            key=${name}
+            label=${name.includes('/') ? name : `of it: ${name}`}
+            cells=${variants.map(({ terms = {}, metrics = {} }) => shown(lookup(terms, name) ?? lookup(metrics, name)))}
+          />`,
+        )}
+        ${
+          at >= 0 &&
+          Array.from(
+            { length: Math.min(size, 64) },
+            (_, i) => html`<${Row}
+              key=${i}
+              label=${`completion ${i}: advantage · loss · |gradient| · clipped`}
+              cells=${variants.map(({ completions = [] }) => ofCompletion(completions[at * size + i]))}
             />`,
-          )}
-          ${
-            at >= 0 &&
-            Array.from(
-              { length: Math.min(size, 64) },
-              (_, i) => html`<${Row}
-                key=${i}
-                label=${`completion ${i}: advantage · loss · |gradient| · clipped`}
-                cells=${variants.map(({ completions = [] }) => ofCompletion(completions[at * size + i]))}
-              />`,
-            )
-          }
-        </tbody>
-      </table>
-    </div>
+          )
+        }
+      </tbody>
+    <//>
     ${variants.map(
       (variant, i) => html`<details class="more" key=${i}>
         <summary>${variant.name}: formula</summary>

@@ -9,7 +9,7 @@ import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, isSilent, originTitle } from '../../lib/runs/origin.js';
 import { waitingText } from '../../lib/service/status.js';
-import { Icon } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
 import { ForkLink } from './fork_link.js';
 import { ActionDialog, InTrash, MoreActions } from './more_actions.js';
@@ -124,15 +124,7 @@ function Name({ run, onChange }) {
     return html`
       <h1 class="run-name">${run.name}</h1>
       <${ForOperator}>
-        <button
-          type="button"
-          class="button-icon"
-          aria-label="Rename"
-          title="Rename"
-          onClick=${() => setEditing(true)}
-        >
-          <${Icon} name="pencil" size=${14} />
-        </button>
+        <${IconButton} icon="pencil" size=${14} label="Rename" title="Rename" onClick=${() => setEditing(true)} />
       <//>
     `;
   }

@@ -22,6 +22,7 @@ import { SignalBudget } from './signal_budget.js';
 import { address } from '../../lib/url.js';
 import { Empty } from '../shared/states.js';
 import { lookup } from '../../lib/lookup.js';
+import { DataTable, numbers } from '../shared/data_table.js';
 
 /**
  * What the address of a run's page says about its curves: `q` filters metrics, `panel` is the enlarged one.
@@ -245,48 +246,39 @@ function Attempts({ run, events }) {
     <h2>Attempts</h2>
     ${
       attempts.length
-        ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Attempts">
-          <table class="table">
-            <thead>
-              <tr>
-                <th class="number">#</th>
-                <th>from step</th>
-                <th>worker</th>
-                <th>started</th>
-                <th>duration</th>
-                <th>outcome</th>
-              </tr>
-            </thead>
-            <tbody>
-              ${attempts.map(
-                (attempt) => html`<tr key=${attempt.number}>
-                  <td class="number">${attempt.number}</td>
-                  <td>${beginning(attempt)}</td>
-                  <td>
-                    ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
-                    ${
-                      attempt.pid
-                        ? html`
-                          ${' '}
-                          <span class="faint">pid ${attempt.pid}</span>
-                        `
-                        : ''
-                    }
-                    ${
-                      attempt.versions?.sandbox &&
-                      html`<div class="faint">
-                        sandbox: <${SandboxLayers} layers=${attempt.versions.sandbox} />
-                      </div>`
-                    }
-                  </td>
-                  <td>${formatTime(attempt.started_at)}</td>
-                  <td>${formatDuration(duration(attempt))}</td>
-                  <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
-                </tr>`,
-              )}
-            </tbody>
-          </table>
-        </div>`
+        ? html`<${DataTable}
+          name="Attempts"
+          heads=${[...numbers('#'), 'from step', 'worker', 'started', 'duration', 'outcome']}
+        >
+          <tbody>
+            ${attempts.map(
+              (attempt) => html`<tr key=${attempt.number}>
+                <td class="number">${attempt.number}</td>
+                <td>${beginning(attempt)}</td>
+                <td>
+                  ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
+                  ${
+                    attempt.pid
+                      ? html`
+                        ${' '}
+                        <span class="faint">pid ${attempt.pid}</span>
+                      `
+                      : ''
+                  }
+                  ${
+                    attempt.versions?.sandbox &&
+                    html`<div class="faint">
+                      sandbox: <${SandboxLayers} layers=${attempt.versions.sandbox} />
+                    </div>`
+                  }
+                </td>
+                <td>${formatTime(attempt.started_at)}</td>
+                <td>${formatDuration(duration(attempt))}</td>
+                <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
+              </tr>`,
+            )}
+          </tbody>
+        <//>`
         : html`<p class="quiet">
           No worker has picked up this run yet. The <a href="/queue">queue</a> shows what it is waiting for.
         </p>`

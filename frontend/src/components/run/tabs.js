@@ -17,6 +17,7 @@ import { Restoration, manifestOf } from './restorations.js';
 import { Evaluate } from './evaluate.js';
 import { ArchiveLinks, ModelLink } from './exports.js';
 import { ForkLink } from './fork_link.js';
+import { DataTable, numbers } from '../shared/data_table.js';
 
 /** @param {Api.RunItem} run */
 const emptyText = (run) => (isForeign(run) ? 'The trainer logged no config.' : 'All fields have their default values.');
@@ -293,66 +294,55 @@ export function FilesTab({ run }) {
               Copy status unavailable: ${copies.error.message}
             </p>`
           }
-          <div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints">
-            <table class="table run-checkpoints">
-              <thead>
-                <tr>
-                  <th class="number">step</th>
-                  <th class="number">attempt</th>
-                  <th class="number">accuracy</th>
-                  <th class="number">size</th>
-                  <th>saved</th>
-                  <th>
-                    <span class="visually-hidden">Action</span>
-                  </th>
-                  <th>files</th>
-                </tr>
-              </thead>
-              <tbody>
-                ${items.map(
-                  (item) => html`<tr key=${item.id}>
-                    <td class="number" data-label="step">
-                      ${item.step}
-                    </td>
-                    <td class="number" data-label="attempt">
-                      ${item.attempt}
-                    </td>
-                    <td class="number" data-label="accuracy">
-                      ${formatValue(item.accuracy)}
-                    </td>
-                    <td class="number" data-label="size">
-                      ${formatBytes(item.bytes)}
-                    </td>
-                    <td data-label="saved">
-                      <${Ago} time=${item.created_at} />
-                      ${stored && html`<div class="faint run-copy">${copyStateText(stored.items, item.name)}</div>`}
-                      ${
-                        item.kept_for &&
-                        html`<div class="faint run-kept">
-                          kept: before the onset at step ${item.onset}${item.kept_for === 'warning' && ' (warning)'}
-                        </div>`
-                      }
-                    </td>
-                    <td class="run-checkpoint-actions">
-                      <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} steps=${[item.step]} />
-                      ${' '}<${ModelLink} run=${run} step=${item.step} />
-                    </td>
-                    <td class="run-files">
-                      <div>
-                        ${item.files.map(
-                          (file) => html`<${FileLink}
-                          key=${file.name}
-                          run=${run.id}
-                          name=${file.name}
-                          checkpoint=${item.name} />`,
-                        )}
-                      </div>
-                    </td>
-                  </tr>`,
-                )}
-              </tbody>
-            </table>
-          </div>
+          <${DataTable}
+            name="Checkpoints"
+            kind="table run-checkpoints"
+            heads=${[...numbers('step', 'attempt', 'accuracy', 'size'), 'saved', { title: html`<span class="visually-hidden">Action</span>` }, 'files']}
+          >
+            <tbody>
+              ${items.map(
+                (item) => html`<tr key=${item.id}>
+                  <td class="number" data-label="step">
+                    ${item.step}
+                  </td>
+                  <td class="number" data-label="attempt">
+                    ${item.attempt}
+                  </td>
+                  <td class="number" data-label="accuracy">
+                    ${formatValue(item.accuracy)}
+                  </td>
+                  <td class="number" data-label="size">
+                    ${formatBytes(item.bytes)}
+                  </td>
+                  <td data-label="saved">
+                    <${Ago} time=${item.created_at} />
+                    ${stored && html`<div class="faint run-copy">${copyStateText(stored.items, item.name)}</div>`}
+                    ${
+                      item.kept_for &&
+                      html`<div class="faint run-kept">
+                        kept: before the onset at step ${item.onset}${item.kept_for === 'warning' && ' (warning)'}
+                      </div>`
+                    }
+                  </td>
+                  <td class="run-checkpoint-actions">
+                    <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} steps=${[item.step]} />
+                    ${' '}<${ModelLink} run=${run} step=${item.step} />
+                  </td>
+                  <td class="run-files">
+                    <div>
+                      ${item.files.map(
+                        (file) => html`<${FileLink}
+                        key=${file.name}
+                        run=${run.id}
+                        name=${file.name}
+                        checkpoint=${item.name} />`,
+                      )}
+                    </div>
+                  </td>
+                </tr>`,
+              )}
+            </tbody>
+          <//>
         `}
       <//>
     </section>

@@ -2,9 +2,13 @@
 import { html } from '../../dom.js';
 import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from './icons.js';
+import { Heads, numbers } from './data_table.js';
 
 const ICONS = { good: 'check', warn: 'warn', bad: 'cross' };
 const LEVELS = { good: 'Good', warn: 'Warning', bad: 'Problem' };
+
+const USEFUL = 'With right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error';
+const SILENT = 'Pass rate below p* = 1 - 2^(-1/G): most groups of such a prompt are all wrong';
 
 /**
  * @typedef {(change: Api.ConfigChange) => void} Apply changes the form that was checked
@@ -81,17 +85,11 @@ function Signal({ report: { signal, group_size: groupSize } }) {
   if (!signal.length) return null;
   return html`<table class="table check-table">
     <caption>Expected signal by group size</caption>
-    <thead>
-      <tr>
-        <th class="number">G</th>
-        <th class="number" title="With right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error">
-          groups with signal
-        </th>
-        <th class="number" title="Pass rate below p* = 1 - 2^(-1/G): most groups of such a prompt are all wrong">
-          prompts without signal
-        </th>
-      </tr>
-    </thead>
+    <${Heads} of=${[
+      ...numbers('G'),
+      { title: 'groups with signal', isNumber: true, help: USEFUL },
+      { title: 'prompts without signal', isNumber: true, help: SILENT },
+    ]} />
     <tbody>
       ${signal.map(
         ({ group_size: size, useful, error, silent, silent_below: below }) => html`<tr key=${size}>
@@ -133,14 +131,12 @@ function Forms({ forms }) {
   const ownForm = forms.find(({ name }) => name === 'own');
   return html`<table class="table check-table">
       <caption>Forms of the prompt, a few completions each</caption>
-      <thead>
-        <tr>
-          <th>form</th>
-          <th class="number" title="Share of the completions with a boxed answer">boxed</th>
-          <th class="number" title="Share of the completions truncated at the length cap">truncated</th>
-          <th class="number" title="Mean length of a completion">tokens</th>
-        </tr>
-      </thead>
+      <${Heads} of=${[
+        'form',
+        { title: 'boxed', isNumber: true, help: 'Share of the completions with a boxed answer' },
+        { title: 'truncated', isNumber: true, help: 'Share of the completions truncated at the length cap' },
+        { title: 'tokens', isNumber: true, help: 'Mean length of a completion' },
+      ]} />
       <tbody>
         ${forms.map(
           ({ name, title, policy, answered, truncated, tokens, refusal }) => html`<tr key=${name}>

@@ -67,3 +67,14 @@ export function Icon({ name, size = 16, label }) {
     <path d=${PATHS[name]} />
   </svg>`;
 }
+
+/**
+ * A button with nothing but an icon; `label` is what a screen reader calls it.
+ * @param {{icon: keyof typeof PATHS, label: string, size?: number, title?: string, disabled?: boolean,
+ *   onClick: (event: MouseEvent) => void}} props
+ */
+export function IconButton({ icon, label, size, ...attributes }) {
+  return html`<button type="button" class="button-icon" aria-label=${label} ...${attributes}>
+    <${Icon} name=${icon} size=${size} />
+  </button>`;
+}

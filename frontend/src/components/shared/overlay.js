@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { dismiss, toasts } from '../../app/state.js';
 import { layers } from '../../app/keys.js';
-import { Icon } from './icons.js';
+import { Icon, IconButton } from './icons.js';
 import { lookup } from '../../lib/lookup.js';
 
 /**
@@ -27,9 +27,7 @@ export function Dialog({ title, onClose, children, wide = false, holdsText = fal
     <div class="dialog-body">
       <header>
         <h2>${title}</h2>
-        <button class="button-icon" onClick=${onClose} aria-label="Close">
-          <${Icon} name="cross" />
-        </button>
+        <${IconButton} icon="cross" label="Close" onClick=${onClose} />
       </header>
       ${children}
     </div>
@@ -144,9 +142,7 @@ export function Toasts() {
             ${action.label}
           </button>`
         }
-        <button class="button-icon" aria-label="Dismiss" onClick=${() => dismiss(id)}>
-          <${Icon} name="cross" size=${12} />
-        </button>
+        <${IconButton} icon="cross" size=${12} label="Dismiss" onClick=${() => dismiss(id)} />
       </div>`,
     )}
   </div>`;

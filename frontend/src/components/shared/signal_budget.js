@@ -2,6 +2,7 @@
 import { html } from '../../dom.js';
 import { formatCount, formatDuration, formatPercent } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
+import { DataTable, numbers } from './data_table.js';
 
 /** @typedef {'completions' | 'tokens' | 'seconds'} Unit */
 
@@ -95,42 +96,38 @@ const amount = (value, unit) => (unit === 'seconds' ? formatDuration(value) : fo
 export function BudgetTable({ budget }) {
   const units = UNITS.map(({ value }) => /** @type {Unit} */ (value)).filter((unit) => budget.totals[unit]);
   const shares = Object.fromEntries(units.map((unit) => [unit, sharesOf(budget.totals[unit])]));
-  return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Parts of the signal budget">
-    <table class="table budget-table">
-      <thead>
-        <tr>
-          <th scope="col">part</th>
-          ${units.map((unit) => html`<th key=${unit} scope="col" class="number">${unit}</th>`)}
-        </tr>
-      </thead>
-      <tbody>
-        ${budget.parts.map(
-          (part, i) => html`<tr key=${part}>
-            <th scope="row" title=${partMeaning(part)}>
-              <span class=${`budget-key is-${part}`}></span> ${partLabel(part)}
-            </th>
-            ${units.map(
-              (unit) => html`<td key=${unit} class="number">
-                ${formatPercent(shares[unit][i], 1)}
-                ${' '}<span class="faint">${amount(budget.totals[unit][i], unit)}</span>
-              </td>`,
-            )}
-          </tr>`,
-        )}
-      </tbody>
-      <tfoot>
-        <tr>
-          <th scope="row">all</th>
+  return html`<${DataTable}
+    name="Parts of the signal budget"
+    kind="table budget-table"
+    heads=${['part', ...numbers(...units)]}
+  >
+    <tbody>
+      ${budget.parts.map(
+        (part, i) => html`<tr key=${part}>
+          <th scope="row" title=${partMeaning(part)}>
+            <span class=${`budget-key is-${part}`}></span> ${partLabel(part)}
+          </th>
           ${units.map(
             (unit) => html`<td key=${unit} class="number">
-              ${formatPercent(sumOf(shares[unit]), 1)}
-              ${' '}<span class="faint">${amount(sumOf(budget.totals[unit]), unit)}</span>
+              ${formatPercent(shares[unit][i], 1)}
+              ${' '}<span class="faint">${amount(budget.totals[unit][i], unit)}</span>
             </td>`,
           )}
-        </tr>
-      </tfoot>
-    </table>
-  </div>`;
+        </tr>`,
+      )}
+    </tbody>
+    <tfoot>
+      <tr>
+        <th scope="row">all</th>
+        ${units.map(
+          (unit) => html`<td key=${unit} class="number">
+            ${formatPercent(sumOf(shares[unit]), 1)}
+            ${' '}<span class="faint">${amount(sumOf(budget.totals[unit]), unit)}</span>
+          </td>`,
+        )}
+      </tr>
+    </tfoot>
+  <//>`;
 }
 
 /** Parts by their colours. @param {{parts: string[]}} props */

@@ -5,6 +5,7 @@ import { changedFields } from '../../lib/trials.js';
 import { address } from '../../lib/url.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
+import { DataTable, numbers } from '../shared/data_table.js';
 
 /**
  * @param {{run?: string, experiment?: string, config?: Record<string, any> | null}} props whose trials; `config`: of
@@ -52,25 +53,14 @@ function Trial({ trial, isAlone, config }) {
     <//>
     <p><b>${summary}</b></p>
     ${sentences.map((words) => html`<p key=${words}>${words}</p>`)}
-    <div class="table-scroll" tabindex="0" role="group" aria-label="Arms of the trial">
-      <table class="table">
-        <thead>
-          <tr>
-            <th>arm</th>
-            <th>changes</th>
-            <th class="number">ended</th>
-            <th class="number">fell</th>
-            <th class="number">healthy</th>
-            <th class="number">not counted</th>
-            <th class="number">goal at end</th>
-            <th class="number">p</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} config=${config} />`)}
-        </tbody>
-      </table>
-    </div>
+    <${DataTable}
+      name="Arms of the trial"
+      heads=${['arm', 'changes', ...numbers('ended', 'fell', 'healthy', 'not counted', 'goal at end', 'p')]}
+    >
+      <tbody>
+        ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} config=${config} />`)}
+      </tbody>
+    <//>
     <p class="quiet">
       ${trial.fork.words} Every run ends at step ${trial.steps}.
       ${

@@ -8,7 +8,7 @@ import { useLoad } from '../../data/resource.js';
 import { changedFields, changesText, hasList, placedErrors, readChanges } from '../../lib/trials.js';
 import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
-import { Icon } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
 /** @typedef {{name: string, text: string}} Arm */
@@ -184,14 +184,12 @@ function Arms({ run, arms, errors, onChange }) {
     ${arms.map(
       (arm, i) => html`<div class="trial-arm" key=${arm.name}>
         <label for=${`trial-arm-${i}`}>${arm.name}</label>
-        <button
-          type="button"
-          class="button-icon"
-          aria-label=${`Remove ${arm.name}`}
+        <${IconButton}
+          icon="cross"
+          size=${12}
+          label=${`Remove ${arm.name}`}
           onClick=${() => onChange(arms.filter((_, at) => at !== i))}
-        >
-          <${Icon} name="cross" size=${12} />
-        </button>
+        />
         <${ArmText}
           id=${`trial-arm-${i}`}
           config=${run.config}

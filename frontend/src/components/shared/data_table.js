@@ -1,0 +1,35 @@
+/** Tables of numbers with a row of titles. */
+import { html } from '../../dom.js';
+
+/**
+ * @typedef {string | {title: any, isNumber?: boolean, help?: string}} Head the title of a column
+ */
+
+/** Titles of columns of numbers. @param {any[]} titles @returns {Head[]} */
+export const numbers = (...titles) => titles.map((title) => ({ title, isNumber: true }));
+
+/** The row of titles; what is not a title is left out. @param {{of: (Head | false | null | undefined)[]}} props */
+export function Heads({ of }) {
+  return html`<thead>
+    <tr>
+      ${of.map((head, i) => {
+        if (!head && head !== '') return null;
+        const { title, isNumber, help } = typeof head === 'string' ? { title: head } : head;
+        return html`<th key=${i} scope="col" class=${isNumber ? 'number' : undefined} title=${help}>${title}</th>`;
+      })}
+    </tr>
+  </thead>`;
+}
+
+/**
+ * A table in a frame that scrolls sideways and that a screen reader calls by `name`; its rows are the children.
+ * @param {{name: string, heads: (Head | false | null | undefined)[], frame?: string, kind?: string, children: any}} props
+ */
+export function DataTable({ name, heads, frame = 'table-scroll', kind = 'table', children }) {
+  return html`<div class=${frame} tabindex="0" role="group" aria-label=${name}>
+    <table class=${kind}>
+      <${Heads} of=${heads} />
+      ${children}
+    </table>
+  </div>`;
+}
