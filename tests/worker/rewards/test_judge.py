@@ -214,7 +214,7 @@ def test_a_completion_neither_leaves_its_marks_nor_speaks_the_templates_language
             (lambda _: (200, {"choices": []}, {}), "not a chat completion"),
             (lambda _: (200, [], {}), "not a chat completion"),
             (lambda _: (200, b"<html>", {}), "not JSON"),
-            (lambda _: (200, b" " * 2_000_000, {}), "cannot be reached"),
+            (lambda _: (200, b" " * 2_000_000, {}), "longer than 1,000,000 bytes"),
             (lambda _: (302, {}, {"location": "http://127.0.0.1:1/"}), "status 302"),
             (lambda _: (401, {"error": KEY}, {}), "status 401"),
             (lambda _: (500, {}, {}), "status 500"),

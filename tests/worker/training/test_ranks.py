@@ -99,6 +99,9 @@ class Files:
     def save(self, policy, parts, *, step, accuracy):  # noqa: ARG002
         save_checkpoint(self.directory, policy, parts, step=step)
 
+    def finish(self):
+        """Do nothing: there is no artifact store."""
+
 
 @pytest.mark.parametrize(
     "case", ["PPO with a critic", pytest.param("RSPO, mixture, replay", marks=pytest.mark.nightly)]
