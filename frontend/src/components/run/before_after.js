@@ -52,7 +52,7 @@ function Excerpt({ title, run, kind, step, marks, choice }) {
       <h4>${title}</h4>
       ${hasStep && html`<a href=${href}>step ${step}</a>`}
       ${example && html`<span>reward ${formatValue(example.completion.reward)}</span>`}
-      ${example && html`<span class="faint">${[rightText(example.completion), choice].filter(Boolean).join(', ')}</span>`}
+      ${example && html`<span class="faint">${[...new Set([rightText(example.completion), choice])].filter(Boolean).join(', ')}</span>`}
     </header>
     ${
       example
