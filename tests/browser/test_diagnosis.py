@@ -62,21 +62,47 @@ def page(request, service, browser):
     context.close()
 
 
-def test_a_collapse_is_named_with_onset_evidence_and_remedy(page, service):
+def test_a_collapse_is_told_with_its_onset_its_cause_and_what_to_do_next(page, service):
     page.goto(f"/run/{service.failed}")
     card = page.get_by_role("region", name="Diagnosis")
     expect(card.get_by_role("heading", name="Collapsed")).to_be_visible()
-    expect(card).to_contain_text("reward/accuracy fell from a best of about")
+    expect(card).to_contain_text("reward/accuracy was best at about step")
+    expect(card).to_contain_text("The fall began after step")
     expect(card).to_contain_text("First signal: policy/entropy, between steps")
     expect(card.get_by_role("heading", name="Entropy exploded")).to_be_visible()
-    expect(card).to_contain_text("Try: No entropy bonus; where there is none, a third of the learning rate")
+    expect(card).to_contain_text("No entropy bonus; where there is none, a third of the learning rate")
     expect(card).to_contain_text("optimizer.lr: 0.0003 → 0.0001")
+    expect(card.locator(".button-primary")).to_have_text("Try the remedy")
+    expect(card.get_by_role("region", name="Before the onset")).to_contain_text("right, typical of its group")
+    expect(card.get_by_role("region", name="After it")).to_contain_text("reward 0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
     barriers = page.evaluate("axe.run('.diagnosis')")["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
     card.get_by_role("link", name="How it works, and its error rates").click()
     expect(page.get_by_role("heading", name="Diagnosis", exact=True)).to_be_visible()
+
+
+def test_every_tab_shows_the_verdict_and_leads_to_the_diagnosis(page, service):
+    page.goto(f"/run/{service.failed}?tab=config")
+    page.get_by_role("link", name="Collapsed, onset between steps").click()
+    expect(page.get_by_role("region", name="Diagnosis")).to_be_visible()
+
+
+SHIFT = """
+window.shift = 0;
+new PerformanceObserver((list) => {
+  for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) window.shift += value;
+}).observe({ type: 'layout-shift', buffered: true });
+"""
+
+
+def test_nothing_jumps_while_the_overview_loads(page, service):
+    page.add_init_script(SHIFT)
+    page.goto(f"/run/{service.failed}")
+    expect(page.locator("[data-metric='reward/accuracy'] .scatterlayer .trace").first).to_be_attached()
+    expect(page.get_by_role("region", name="Signal budget")).to_be_attached()
+    assert page.evaluate("window.shift") < 0.02
 
 
 @pytest.mark.nightly

@@ -65,13 +65,14 @@ export const aroundOnset = ({ healthy, sick }) => ({
  * Address of the breakdown of a metric's change; `zoom`: the steps that a panel shows, which are compared with as many
  * before them.
  * @param {string} run @param {string} metric
- * @param {{zoom?: [number, number] | null, onset?: Onset | null}} [about]
+ * @param {{zoom?: [number, number] | null, onset?: Onset | null, split?: Api.BreakdownAnswer['by']}} [about]
  */
-export function breakdownAddress(run, metric, { zoom, onset } = {}) {
+export function breakdownAddress(run, metric, { zoom, onset, split } = {}) {
   const windows = zoom ? ofZoom(zoom) : onset ? aroundOnset(onset) : null;
   return address('/rollouts', {
     run,
     view: 'breakdown',
+    split,
     metric: isDecomposable(metric) ? metric : undefined,
     before: windows ? writeWindow(windows.before) : undefined,
     after: windows ? writeWindow(windows.after) : undefined,

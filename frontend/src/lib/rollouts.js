@@ -108,6 +108,23 @@ export const passes = ({ filter, least }, completion) =>
   filter.every((name) => lookup(TESTS, name)?.(completion) ?? true) &&
   (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
 
+/**
+ * A completion to show for a step: the first with all marks, else that of the first group nearest to the group's mean.
+ * @param {Group[]} groups @param {string[]} marks
+ * @returns {{group: Group, completion: Completion} | undefined}
+ */
+export function exampleOf(groups, marks) {
+  const pairs = groups.flatMap((group) => group.completions.map((completion) => ({ group, completion })));
+  const marked = pairs.find(({ completion }) => passes({ filter: marks, least: null }, completion));
+  if (marks.length && marked) return marked;
+  const mean = pairs.length ? (groupFacts(pairs[0].group).mean ?? 0) : 0;
+  const distance = (/** @type {typeof pairs[0]} */ { completion: { reward } }) =>
+    typeof reward === 'number' ? Math.abs(reward - mean) : Infinity;
+  return pairs
+    .filter(({ group }) => group === pairs[0].group)
+    .reduce((nearest, pair) => (distance(pair) < distance(nearest) ? pair : nearest), pairs[0]);
+}
+
 /** @param {Filter} filter */
 export const isFiltering = ({ filter, least }) => filter.length > 0 || least !== null;
 

@@ -31,7 +31,7 @@ import { Empty, Failure, Later, Skeleton, Stale } from '../components/shared/sta
 import { Panels } from '../components/curves/panels.js';
 import { Search } from '../components/compare/search.js';
 import { SignalBudgets } from '../components/compare/signal_budget.js';
-import { Trials } from '../components/trials/trials.js';
+import { TrialsOfExperiment } from '../components/trials/trials.js';
 import { openRollouts } from '../components/curves/panel.js';
 
 const SPEC = {
@@ -172,7 +172,7 @@ function Comparison({ runs, view, change, onRuns }) {
       views=${html`<${ComparisonViews} view=${view} runs=${ids} names=${Object.keys(SPEC)} />`}
       onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
-    ${isExperiment && html`<${Trials} experiment=${view.experiment} />`}
+    ${isExperiment && html`<${TrialsOfExperiment} experiment=${view.experiment} />`}
     ${isExperiment && html`<${Search} experiment=${view.experiment} runs=${runs.length} onRuns=${onRuns} />`}
     <${CompareControls}
       view=${view}

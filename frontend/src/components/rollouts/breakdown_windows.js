@@ -1,5 +1,6 @@
 /** A metric's curve with the two windows of steps that are compared; a dragged stretch moves the nearer one. */
 import { html, useRef, useState } from '../../dom.js';
+import { curveIn } from '../../lib/curve.js';
 import { formatValue } from '../../lib/text/format.js';
 import { redrawn } from '../../lib/breakdown.js';
 import { dragged } from '../shared/dragging.js';
@@ -20,10 +21,7 @@ export function Windows({ series, before, after, onset, onChange }) {
   const shown = draft ?? { before, after };
   const steps = series.steps;
   const [from, to] = [Math.min(steps[0], before.first), Math.max(steps[steps.length - 1], after.last, steps[0] + 1)];
-  const finite = series.values.filter(Number.isFinite);
-  const [low, high] = [Math.min(...finite), Math.max(...finite)];
-  const x = (/** @type {number} */ step) => ((step - from) / (to - from)) * WIDTH;
-  const y = (/** @type {number} */ value) => HEIGHT - ((value - low) / (high - low || 1)) * HEIGHT;
+  const { low, high, x, path } = curveIn(series, { from, to, width: WIDTH, height: HEIGHT });
   const stepAt = (/** @type {number} */ pixel, /** @type {SVGElement | null} */ svg) =>
     Math.max(from, Math.min(to, from + (pixel / (svg?.getBoundingClientRect().width || 1)) * (to - from)));
   const svg = useRef(/** @type {SVGElement | null} */ (null));
@@ -64,10 +62,7 @@ export function Windows({ series, before, after, onset, onChange }) {
       ${
         onset && html`<line class="breakdown-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`
       }
-      <path
-        class="breakdown-curve"
-        d=${`M${steps.map((step, i) => `${x(step).toFixed(1)} ${y(series.values[i]).toFixed(1)}`).join('L')}`}
-      />
+      <path class="breakdown-curve" d=${path} />
       <rect
         class="breakdown-grip"
         x="0"

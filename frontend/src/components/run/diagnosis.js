@@ -1,61 +1,78 @@
-/** The diagnosis of a run: its verdict, when it began, ranked causes with their evidence, and what to try. */
-import { html } from '../../dom.js';
+/** The diagnosis of a run as a story: what happened, the likely cause, what to do next. */
+import { html, useRef } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
-import { formatValue, plural } from '../../lib/text/format.js';
+import { arranged, storyOf } from '../../lib/runs/story.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
 import { changedFields } from '../../lib/trials.js';
+import { formatPercent, formatValue } from '../../lib/text/format.js';
 import { address } from '../../lib/url.js';
+import { Skeleton } from '../shared/states.js';
 import { Icon } from '../shared/icons.js';
-import { Trials } from '../trials/trials.js';
+import { Sparkline } from '../shared/sparkline.js';
+import { Trials, useTrials } from '../trials/trials.js';
 import { TryRemedy } from '../trials/try_remedy.js';
-import { lookup } from '../../lib/lookup.js';
+import { BeforeAfter } from './before_after.js';
+import { CompletionsLink } from './completions_link.js';
+import { useGlance } from './glance.js';
 
-/** @param {{run: Api.RunItem}} props */
-export function Diagnosis({ run }) {
-  const diagnosis = useGet(`/runs/${run.id}/diagnosis`, undefined, {
+/**
+ * What stands below waits until the height of the diagnosis is known: nothing jumps.
+ * @param {{run: Api.RunItem, children?: any}} props
+ */
+export function Diagnosis({ run, children }) {
+  const options = {
     live: ['run', 'points'],
-    concerns: (data) => data.id === run.id || data.run === run.id,
+    concerns: (/** @type {any} */ data) => data.id === run.id || data.run === run.id,
     every: 15000,
-  });
-  if (diagnosis.error) return html`<p class="quiet" role="alert">Diagnosis unavailable: ${diagnosis.error.message}</p>`;
-  return diagnosis.data ? html`<${DiagnosisReport} run=${run} diagnosis=${diagnosis.data} />` : null;
+  };
+  const diagnosis = useGet(`/runs/${run.id}/diagnosis`, undefined, options);
+  const evidence = useGet(run.onset ? '/rollouts/evidence' : null, { run: run.id }, options);
+  const trials = useTrials({ run: run.id });
+  const isDrawn = useRef(false);
+  isDrawn.current ||= [diagnosis, evidence, trials].every(({ loading }) => !loading);
+  if (!isDrawn.current) return html`<${Skeleton} rows=${12} label="Loading the diagnosis" />`;
+  return html`
+    ${diagnosis.error && html`<p class="quiet" role="alert">Diagnosis unavailable: ${diagnosis.error.message}</p>`}
+    ${
+      diagnosis.data &&
+      html`<${DiagnosisReport}
+        run=${run}
+        diagnosis=${diagnosis.data}
+        evidence=${evidence.data?.items ?? []}
+        trials=${trials}
+      />`
+    }
+    ${children}
+  `;
 }
 
-/** @param {{run: Api.RunItem, diagnosis: Api.DiagnosisItem}} props */
-function DiagnosisReport({ run, diagnosis }) {
-  const { verdict, causes, warnings, unjudged } = diagnosis;
+/**
+ * @typedef {{run: Api.RunItem, diagnosis: Api.DiagnosisItem, evidence: Api.EvidenceItem[]}} Report
+ * @param {Report & {trials: ReturnType<typeof useTrials>}} props
+ */
+function DiagnosisReport({ run, diagnosis, evidence, trials }) {
+  const { verdict, causes, warnings, unjudged, onset } = diagnosis;
   const { title, icon, tone } = VERDICTS[verdict];
-  const shown = useGet(
-    diagnosis.onset ? '/rollouts/evidence' : null,
-    { run: run.id },
-    { live: ['run', 'points'], concerns: (data) => data.id === run.id || data.run === run.id, every: 15000 },
-  );
-  const evidence = shown.data?.items ?? [];
-  const first = evidence.find(({ cause }) => cause === '');
-  const isOpen = !['healthy', 'inconclusive'].includes(verdict);
+  const isIll = !['healthy', 'inconclusive'].includes(verdict);
+  const isMarked = (/** @type {Api.EvidenceItem} */ { marks }) => marks.length > 0;
+  const shown = evidence.filter(isMarked).find(({ cause }) => cause === causes[0]?.cause);
+  const example = shown ?? evidence.find(isMarked) ?? evidence[0];
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
-    <h2><${Icon} name=${icon} /> ${title}</h2>
-    <p>${summaryOf(diagnosis)}</p>
+    <h2 class=${`verdict-${tone}`}><${Icon} name=${icon} /> ${title}</h2>
     ${
-      diagnosis.onset &&
-      first &&
-      html`<p>
-        <a class="button button-small" href=${address('/rollouts', { run: run.id, step: first.step })}>
-          First bad rollouts
-        </a>${' '}
-        <a
-          class="button button-small"
-          href=${breakdownAddress(run.id, diagnosis.goal, { onset: diagnosis.onset })}
-        >
-          Why did it change?
-        </a>
-      </p>`
+      isIll
+        ? html`<div class="diagnosis-story">
+          <${WhatHappened} run=${run} diagnosis=${diagnosis} />
+          <${LikelyCause} run=${run} causes=${causes} evidence=${evidence} />
+          <${Next} run=${run} diagnosis=${diagnosis} evidence=${evidence} />
+        </div>`
+        : html`<p>${storyOf(diagnosis, run).join(' ')}</p>`
     }
-    ${isOpen && html`<${Causes} run=${run} causes=${causes} evidence=${evidence} />`}
+    ${isIll && onset && example && html`<${BeforeAfter} run=${run.id} onset=${onset} shown=${example} />`}
     <${Warnings} warnings=${warnings} />
     ${
-      isOpen &&
+      isIll &&
       unjudged.length > 0 &&
       html`<details class="more">
         <summary>Could not be judged (${unjudged.length})</summary>
@@ -64,121 +81,127 @@ function DiagnosisReport({ run, diagnosis }) {
         </ul>
       </details>`
     }
-    <${Trials} run=${run.id} config=${run.config} />
+    <${Trials} trials=${trials} config=${run.config} />
     <p class="faint">
       Computed from the run's metrics. <a href="/help/diagnosis">How it works, and its error rates</a>
     </p>
   </section>`;
 }
 
-/** What happened to the goal, in a sentence or two. @param {Api.DiagnosisItem} diagnosis */
-function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset, first_signals: signals }) {
-  const numbers = `a best of about ${formatValue(best)} (step ${at})`;
-  const first = signals.length ? ` First signal: ${signals.join(', ')}, ${stepsText(onset)}.` : '';
-  const added = note ? ` Note: ${note}.` : '';
-  switch (verdict) {
-    case 'healthy':
-      return `${goal} reached ${numbers} and ended at ${formatValue(end)}.${added}`;
-    case 'inconclusive':
-      return `Too little to judge: ${note}.`;
-    case 'never_learned':
-      return `${goal} never rose above its noise; it ended at ${formatValue(end)}.${first}${added}`;
-    default:
-      return `${goal} fell from ${numbers} to ${formatValue(end)}, ${stepsText(fall)}.${first}${added}`;
-  }
+/** @param {{run: Api.RunItem, diagnosis: Api.DiagnosisItem}} props */
+function WhatHappened({ run, diagnosis }) {
+  const { goal, best, end, onset, fall } = diagnosis;
+  const series = useGlance(run.id, goal);
+  return html`<section>
+    <h3>What happened</h3>
+    ${storyOf(diagnosis, run).map((sentence) => html`<p key=${sentence}>${sentence}</p>`)}
+    ${
+      goal &&
+      html`<figure class="diagnosis-goal">
+        <${Sparkline} series=${series} band=${onset} at=${fall?.sick} label=${`${goal} over the steps`} />
+        <figcaption class="faint">
+          ${goal}${onset && '; band: onset'}${fall && '; line: the fall is certain'}. Smoothed, it went from
+          ${' '}${formatValue(best)} to ${formatValue(end)}.
+        </figcaption>
+      </figure>`
+    }
+  </section>`;
 }
 
 /** @param {{run: Api.RunItem, causes: Api.CauseItem[], evidence: Api.EvidenceItem[]}} props */
-function Causes({ run, causes, evidence }) {
-  const shownBy = new Map(evidence.map((item) => [item.cause, item]));
-  if (!causes.length)
-    return html`<p class="quiet">
-      No other metric changed before that. This log does not show the cause. <${TryRemedy} run=${run} />
-    </p>`;
-  const rootCauses = causes.filter((cause) => !cause.explained_by);
-  const explainedCauses = causes.filter((cause) => cause.explained_by);
+function LikelyCause({ run, causes, evidence }) {
+  const { rootCauses, consequences } = arranged(causes);
   const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
-  return html`<ol class="diagnosis-causes">
+  return html`<section>
+    <h3>Likely cause</h3>
+    ${!causes.length && html`<p>No other metric changed before that. This log does not show the cause.</p>`}
+    <ol class="diagnosis-causes">
       ${rootCauses.map(
-        (cause) => html`<${Cause}
-          key=${cause.cause}
-          run=${run}
-          cause=${cause}
-          alone=${rootCauses.length === 1}
-          shown=${shownBy.get(cause.cause)}
-        />`,
+        (cause) => html`<li key=${cause.cause}>
+          <h4>${cause.title}</h4>
+          <p class="faint">
+            ${cause.tier === 'specific' ? 'specific evidence' : 'consistent with the cause, no proof'}, ${stepsText(cause.onset)}
+            ${rootCauses.length > 1 && `, ${formatPercent(cause.share)} of the evidence`}
+          </p>
+          <ul>
+            ${cause.evidence.map((words) => html`<li key=${words}>${words}</li>`)}
+          </ul>
+        </li>`,
       )}
     </ol>
     ${
-      rootCauses.filter(({ remedy }) => Object.keys(remedy.changes).length > 0).length > 1 &&
-      html`<p>
-        <${TryRemedy} run=${run} cause=${rootCauses[0].cause} isSearch /> tries these remedies one by one until one
-        heals.
-      </p>`
-    }
-    ${
-      explainedCauses.length > 0 &&
+      consequences.length > 0 &&
       html`<details class="more">
-        <summary>Consequences (${explainedCauses.length})</summary>
+        <summary>Consequences (${consequences.length})</summary>
         <ul>
-          ${explainedCauses.map(
+          ${consequences.map(
             (cause) => html`<li key=${cause.cause}>
               ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
-              ${' '}${cause.evidence[0]}. <${CompletionsLink} run=${run.id} shown=${shownBy.get(cause.cause)} />
+              ${' '}${cause.evidence[0]}.${' '}
+              <${CompletionsLink} run=${run.id} shown=${evidence.find((item) => item.cause === cause.cause)} />
             </li>`,
           )}
         </ul>
       </details>`
-    }`;
+    }
+  </section>`;
 }
 
-/** Marks whose names are no adjectives. @type {Record<string, string>} */
-const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' };
-
-/**
- * Completions that show a cause, at the first stored step that has some.
- * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
- */
-function CompletionsLink({ run, shown }) {
-  if (!shown) return null;
-  const { step, kind, marks, completions } = shown;
-  const href = address('/rollouts', {
-    run,
-    step,
-    kind: kind === 'train' ? undefined : kind,
-    filter: marks.join() || undefined,
-  });
-  const words = marks.map((mark) => lookup(MARK_WORDS, mark) ?? mark).join(' and ');
-  return html`<a href=${href}>${`${plural(completions, `${words} completion`.trim())} of step ${step}`}</a>`;
-}
-
-/**
- * @param {{run: Api.RunItem, cause: Api.CauseItem, alone: boolean, shown: Api.EvidenceItem | undefined}} props
- */
-function Cause({ run, cause, alone, shown }) {
-  const { title, share, tier, onset, evidence, remedy } = cause;
-  return html`<li>
-    <h3>
-      ${title}${' '}
-      <span class="faint">${stepsText(onset)}${alone ? '' : `, ${Math.round(100 * share)} % of the evidence`}</span>
-    </h3>
-    <ul>
-      ${evidence.map((words, i) => html`<li key=${i}>${words}</li>`)}
-      ${shown && html`<li>Read <${CompletionsLink} run=${run.id} shown=${shown} /></li>`}
-      ${tier === 'consistent' && html`<li class="quiet">This is consistent with the cause and does not prove it.</li>`}
-    </ul>
-    <p>
-      <b>Try:</b> ${remedy.words} <span class="faint">(${remedy.source})</span>
+/** @param {Report} props */
+function Next({ run, diagnosis, evidence }) {
+  const { rootCauses, remedied, knobs } = arranged(diagnosis.causes);
+  const [first, ...others] = remedied;
+  const start = evidence.find(({ cause }) => cause === '');
+  return html`<section>
+    <h3>Next</h3>
+    ${first && html`<${RemedyText} run=${run} cause=${first} isNamed=${first !== rootCauses[0]} />`}
+    <p class="toolbar">
       ${
-        Object.keys(remedy.changes).length > 0 &&
-        html`${' '}
-          <code>
-            ${changedFields(run.config, remedy.changes).join(', ')}
-          </code>`
-      }${' '}
-      <${TryRemedy} run=${run} cause=${cause.cause} />
+        knobs > 0
+          ? html`<${TryRemedy} run=${run} cause=${first.cause} look="button button-primary" />`
+          : html`<${TryRemedy} run=${run} look="button" />`
+      }
+      ${knobs > 1 && html`<${TryRemedy} run=${run} cause=${first.cause} isSearch look="button" />`}
     </p>
-  </li>`;
+    ${
+      others.length > 0 &&
+      html`<details class="more">
+        <summary>Other remedies (${others.length})</summary>
+        ${others.map(
+          (cause, i) => html`
+            <${RemedyText} key=${cause.cause} run=${run} cause=${cause} isNamed />
+            ${i + 1 < knobs && html`<${TryRemedy} run=${run} cause=${cause.cause} />`}
+          `,
+        )}
+      </details>`
+    }
+    <ul class="diagnosis-links">
+      ${rootCauses.map((cause) => {
+        const shown = evidence.find((item) => item.cause === cause.cause && item.marks.length > 0);
+        return shown && html`<li key=${cause.cause}>Read <${CompletionsLink} run=${run.id} shown=${shown} /></li>`;
+      })}
+      ${
+        start &&
+        html`
+          <li><a href=${address('/rollouts', { run: run.id, step: start.step })}>First bad rollouts</a></li>
+          <li>
+            <a href=${breakdownAddress(run.id, diagnosis.goal, { onset: diagnosis.onset, split: 'flag' })}>
+              Why did it change?
+            </a>
+          </li>
+        `
+      }
+    </ul>
+  </section>`;
+}
+
+/** @param {{run: Api.RunItem, cause: Api.CauseItem, isNamed: boolean}} props `isNamed`: with the cause's name */
+function RemedyText({ run, cause: { title, remedy }, isNamed }) {
+  const changes = changedFields(run.config, remedy.changes);
+  return html`<p>
+    ${isNamed && html`<b>${title}:</b>${' '}`}${remedy.words} <span class="faint">(${remedy.source})</span>
+    ${changes.map((change) => html`<code class="diagnosis-change" key=${change}>${change}</code>`)}
+  </p>`;
 }
 
 /** @param {{warnings: Api.FindingItem[]}} props */

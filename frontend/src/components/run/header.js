@@ -8,6 +8,7 @@ import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, isSilent, originTitle } from '../../lib/runs/origin.js';
+import { VERDICTS, badgeText, verdictText } from '../../lib/runs/verdicts.js';
 import { waitingText } from '../../lib/service/status.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
@@ -28,6 +29,7 @@ export function RunHeader({ run, onChange, reload }) {
       <${Swatch} look=${runLook(run)} />
       <${Name} run=${run} onChange=${onChange} />
       <${Status} run=${run} />
+      <${VerdictBadge} run=${run} />
       <${Advance} run=${run} />
       <span class="spacer"></span>
       <${Moves} run=${run} onChange=${onChange} />
@@ -75,6 +77,16 @@ export function RunHeader({ run, onChange, reload }) {
     <${Waiting} run=${run.id} />
     <${Silent} run=${run} />
   `;
+}
+
+/** Verdict and onset, as the way to the diagnosis. @param {{run: Api.RunItem}} props */
+function VerdictBadge({ run }) {
+  if (!run.verdict) return null;
+  const { icon, tone } = VERDICTS[run.verdict];
+  return html`<a class=${`verdict-badge verdict-${tone}`} href=${`/run/${run.id}`} title=${verdictText(run)}>
+    <${Icon} name=${icon} size=${12} />
+    <span>${badgeText(run.verdict, run.onset)}</span>
+  </a>`;
 }
 
 /** While nothing is heard of the trainer that pushes the run. @param {{run: Api.RunItem}} props */

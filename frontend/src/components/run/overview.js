@@ -17,6 +17,7 @@ import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Diagnosis } from './diagnosis.js';
+import { Trend } from './glance.js';
 import { Restorations } from './restorations.js';
 import { SignalBudget } from './signal_budget.js';
 import { address } from '../../lib/url.js';
@@ -54,9 +55,7 @@ export function Overview({ run, view, change }) {
   const recorded = recordedMetrics(run);
   const keys = KEY_METRICS.filter((metric) => recorded.includes(metric));
   const metrics = keys.length || !isForeign(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
-  return html`
-    <h2 class="visually-hidden">Key figures and curves</h2>
-    ${!isEvaluation(run) && recorded.length > 0 && html`<${Diagnosis} run=${run} />`}
+  const body = html`
     ${
       run.check &&
       html`<section class="card run-part run-check" aria-label="Check before launch">
@@ -76,7 +75,6 @@ export function Overview({ run, view, change }) {
           ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
           : html`<${NothingYet} run=${run} />`
     }
-    ${!isEvaluation(run) && recorded.length > 0 && html`<${SignalBudget} run=${run.id} />`}
     <div class="run-pair section">
       ${
         isForeign(run)
@@ -87,6 +85,11 @@ export function Overview({ run, view, change }) {
           `
       }
     </div>
+    ${!isEvaluation(run) && recorded.length > 0 && html`<${SignalBudget} run=${run.id} />`}
+  `;
+  return html`
+    <h2 class="visually-hidden">Key figures and curves</h2>
+    ${!isEvaluation(run) && recorded.length > 0 ? html`<${Diagnosis} run=${run}>${body}<//>` : body}
   `;
 }
 
@@ -135,7 +138,7 @@ const FIGURES = [
 /** @type {Record<string, string>} */
 const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'truncated' };
 
-/** Figures that say nothing about a run that trains nothing. */
+/** Figures that only grow: they say nothing about a run that trains nothing, and their curves are straight lines. */
 const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
 
 /** Newest values, and the best one where that is known. @param {{run: Api.RunItem}} props */
@@ -168,6 +171,11 @@ function Figures({ run }) {
               ${' '}
               <span class="faint" title="Not recorded since then">of step ${lookup(older, metric)}</span>
             `
+          }
+          ${
+            !isEvaluation(run) &&
+            !ONLY_TRAINING.includes(metric) &&
+            html`<${Trend} run=${run.id} metric=${metric} format=${format} />`
           }
           ${
             lookup(best, metric) &&

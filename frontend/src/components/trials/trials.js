@@ -7,12 +7,9 @@ import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
-/**
- * @param {{run?: string, experiment?: string, config?: Record<string, any> | null}} props whose trials; `config`: of
- *   the run, if it is known: changes are shown with the replaced values
- */
-export function Trials({ run, experiment, config }) {
-  const trials = useGet(
+/** @param {{run?: string, experiment?: string}} about whose trials */
+export const useTrials = ({ run, experiment }) =>
+  useGet(
     '/trials',
     { run, experiment },
     {
@@ -21,17 +18,22 @@ export function Trials({ run, experiment, config }) {
       every: 3000,
     },
   );
+
+/**
+ * @param {{trials: ReturnType<typeof useTrials>, isAlone?: boolean, config?: Record<string, any> | null}} props
+ *   `isAlone`: on the page of an experiment; `config`: of the run, if it is known: changes are shown with the replaced
+ *   values
+ */
+export function Trials({ trials, isAlone = false, config }) {
   if (trials.error && !trials.data)
     return html`<p class="quiet" role="alert">Trials unavailable: ${trials.error.message}</p>`;
   return (trials.data?.items ?? []).map(
-    (trial) => html`<${Trial}
-      key=${trial.id}
-      trial=${trial}
-      config=${config}
-      isAlone=${Boolean(experiment)}
-    />`,
+    (trial) => html`<${Trial} key=${trial.id} trial=${trial} config=${config} isAlone=${isAlone} />`,
   );
 }
+
+/** @param {{experiment: string}} props */
+export const TrialsOfExperiment = ({ experiment }) => html`<${Trials} trials=${useTrials({ experiment })} isAlone />`;
 
 /**
  * @param {{trial: Api.TrialItem, isAlone: boolean, config?: Record<string, any> | null}} props

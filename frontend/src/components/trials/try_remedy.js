@@ -19,17 +19,17 @@ const MAX_ARMS = 4;
 const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
 
 /**
- * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean}} props without a cause the diagnosis has none;
- *   `isSearch`: the remedies of all causes are tried one by one
+ * @param {{run: Api.RunItem, cause?: string, isSearch?: boolean, look?: string}} props without a cause the diagnosis has
+ *   none; `isSearch`: the remedies of all causes are tried one by one; `look`: classes of the button
  */
-export function TryRemedy({ run, cause = '', isSearch = false }) {
+export function TryRemedy({ run, cause = '', isSearch = false, look = 'button button-small' }) {
   const title = isSearch ? 'Find a remedy' : cause ? 'Try the remedy' : 'Try a change';
   const [open, setOpen] = useState(false);
   if (run.origin) return null;
   return html`<${ForOperator}>
     <button
       type="button"
-      class="button button-small"
+      class=${look}
       onClick=${() => setOpen(true)}
       title=${
         isSearch

@@ -38,6 +38,10 @@ export function verdictText({ verdict, cause, onset }) {
   return about ? `${verdictTitle(verdict)}: ${about}` : verdictTitle(verdict);
 }
 
+/** Title of the verdict, with the onset of a fall. @param {Verdict} verdict @param {Api.Steps | null | undefined} onset */
+export const badgeText = (verdict, onset) =>
+  onset && FELL.includes(verdict) ? `${VERDICTS[verdict].title}, onset ${stepsText(onset)}` : VERDICTS[verdict].title;
+
 /**
  * Where the goal of these runs began to fall, as bands of a chart.
  * @typedef {{run: string, from: number, to: number, text: string}} Onset

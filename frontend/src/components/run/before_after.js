@@ -1,0 +1,72 @@
+/** Two completions beside a diagnosis: from the last stored step before the onset, and from the first after it. */
+import { html } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { exampleOf, isRight } from '../../lib/rollouts.js';
+import { startOf } from '../../lib/text/tokens.js';
+import { formatValue } from '../../lib/text/format.js';
+import { address } from '../../lib/url.js';
+import { Visible } from '../rollouts/text.js';
+import { marksText } from './completions_link.js';
+
+const GROUPS = 4;
+const PROMPT_CHARACTERS = 200;
+const TEXT_CHARACTERS = 700;
+
+/** @param {{run: string, onset: Api.Steps, shown: Api.EvidenceItem}} props `shown`: completions from after the onset */
+export function BeforeAfter({ run, onset, shown }) {
+  const steps = useGet('/rollouts/steps', { run });
+  const stepBefore = steps.data?.items
+    .filter(({ step, kind }) => kind === shown.kind && step <= onset.healthy)
+    .reduce((last, { step }) => Math.max(last, step), -1);
+  return html`<div class="before-after">
+    <${Excerpt}
+      title="Before the onset"
+      run=${run}
+      kind=${shown.kind}
+      step=${stepBefore}
+      marks=${[]}
+      choice="typical of its group"
+    />
+    <${Excerpt}
+      title="After it"
+      run=${run}
+      kind=${shown.kind}
+      step=${shown.step}
+      marks=${shown.marks}
+      choice=${marksText(shown) || 'typical of its group'}
+    />
+  </div>`;
+}
+
+/**
+ * @param {{title: string, run: string, kind: string, step: number | undefined, marks: string[], choice: string}} props
+ *   `step`: undefined while it is not known, negative if there is none; `choice`: why this completion
+ */
+function Excerpt({ title, run, kind, step, marks, choice }) {
+  const hasStep = step !== undefined && step >= 0;
+  const groups = useGet(hasStep ? '/rollouts' : null, { run, step, kind, limit: GROUPS });
+  const example = exampleOf(groups.data?.items ?? [], marks);
+  const href = address('/rollouts', { run, step, kind: kind === 'train' ? undefined : kind });
+  return html`<section class="excerpt" aria-label=${title}>
+    <header>
+      <h4>${title}</h4>
+      ${hasStep && html`<a href=${href}>step ${step}</a>`}
+      ${example && html`<span>reward ${formatValue(example.completion.reward)}</span>`}
+      ${example && html`<span class="faint">${[...new Set([rightText(example.completion), choice])].filter(Boolean).join(', ')}</span>`}
+    </header>
+    ${
+      example
+        ? html`
+          <div class="excerpt-prompt"><${Visible} text=${startOf(example.group.prompt, PROMPT_CHARACTERS)} /></div>
+          <div class="excerpt-text"><${Visible} text=${startOf(example.completion.text, TEXT_CHARACTERS)} /></div>
+        `
+        : html`<p class="faint">${step === -1 || groups.data || groups.error ? 'No completion is stored.' : 'Loading…'}</p>`
+    }
+  </section>`;
+}
+
+/** @param {import('../../lib/rollouts.js').Completion} completion */
+function rightText(completion) {
+  const right = isRight(completion);
+  return right === null ? '' : right ? 'right' : 'wrong';
+}

@@ -1,0 +1,28 @@
+/** The way to completions that show a cause. */
+import { html } from '../../dom.js';
+import { lookup } from '../../lib/lookup.js';
+import { plural } from '../../lib/text/format.js';
+import { address } from '../../lib/url.js';
+
+/** Marks whose names are no adjectives. @type {Record<string, string>} */
+const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' };
+
+/** @param {Api.EvidenceItem} shown */
+export const marksText = ({ marks }) => marks.map((mark) => lookup(MARK_WORDS, mark) ?? mark).join(' and ');
+
+/**
+ * Completions that show a cause, at the first stored step that has some.
+ * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
+ */
+export function CompletionsLink({ run, shown }) {
+  if (!shown) return null;
+  const { step, kind, marks, completions } = shown;
+  const href = address('/rollouts', {
+    run,
+    step,
+    kind: kind === 'train' ? undefined : kind,
+    filter: marks.join() || undefined,
+  });
+  const noun = `${marksText(shown)} completion`.trim();
+  return html`<a href=${href}>${`${plural(completions, noun)} of step ${step}`}</a>`;
+}

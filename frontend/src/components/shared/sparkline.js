@@ -1,0 +1,38 @@
+/** A curve without axes, in the colour of its surroundings; a band and a line mark steps. */
+import { html } from '../../dom.js';
+import { curveIn } from '../../lib/curve.js';
+
+const WIDTH = 200;
+const HEIGHT = 40;
+
+/**
+ * @param {{series: import('../../charts/figure.js').Series | undefined, band?: Api.Steps | null,
+ *   at?: number | null, label?: string}} props without a series it keeps its place; without a label it is an ornament
+ */
+export function Sparkline({ series, band, at, label }) {
+  const steps = series?.steps ?? [];
+  const { x, path } = curveIn(
+    { steps, values: series?.values ?? [] },
+    { from: steps[0] ?? 0, to: steps[steps.length - 1] ?? 1, width: WIDTH, height: HEIGHT },
+  );
+  const about = label ? { role: 'img', 'aria-label': label } : { 'aria-hidden': 'true' };
+  return html`<svg class="sparkline" viewBox=${`0 -2 ${WIDTH} ${HEIGHT + 4}`} preserveAspectRatio="none" ...${about}>
+    ${
+      path &&
+      band &&
+      html`<rect
+        class="sparkline-band"
+        x=${x(band.healthy)}
+        width=${Math.max(2, x(band.sick) - x(band.healthy))}
+        y="-2"
+        height=${HEIGHT + 4}
+      />`
+    }
+    ${
+      path &&
+      typeof at === 'number' &&
+      html`<line class="sparkline-at" x1=${x(at)} x2=${x(at)} y1="-2" y2=${HEIGHT + 2} />`
+    }
+    <path d=${path} />
+  </svg>`;
+}

@@ -1,0 +1,17 @@
+/** A curve as the path of an SVG. Pure. */
+
+/**
+ * Scales of a curve in a box, with its range; values that are not finite are left out.
+ * @param {{steps: number[], values: number[]}} series
+ * @param {{from: number, to: number, width: number, height: number}} box `from`, `to`: the steps at its sides
+ */
+export function curveIn({ steps, values }, { from, to, width, height }) {
+  const finite = values.filter(Number.isFinite);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  const x = (/** @type {number} */ step) => ((step - from) / (to - from || 1)) * width;
+  const y = (/** @type {number} */ value) => height - ((value - low) / (high - low || 1)) * height;
+  const points = steps.flatMap((step, i) =>
+    Number.isFinite(values[i]) ? [`${x(step).toFixed(1)} ${y(values[i]).toFixed(1)}`] : [],
+  );
+  return { low, high, x, y, path: points.length ? `M${points.join('L')}` : '' };
+}
