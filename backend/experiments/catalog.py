@@ -63,6 +63,15 @@ SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps",
 )  # fmt: skip
 """Fields that a form need not show at once."""
 
+SWITCHES = {
+    "updates.trust": ("updates.rule", ("natural_gradient",)),
+    "objective.value": ("objective.advantage.type", ("critic",)),
+    "data.similarity": ("data.near_duplicates", ("report", "drop")),
+    "data.ngram": ("data.contamination", ("report", "drop")),
+    "data.difficulty_field": ("data.curriculum", ("easy_first",)),
+}
+"""Fields that do nothing unless another one has one of these values, so that a form can hide them."""
+
 
 class PreviewRequest(Body):
     """Problem sources to look at."""
@@ -90,6 +99,9 @@ def _config_schema(servers: tuple[str, ...]) -> dict[str, Any]:
         "defaults": RunConfig().model_dump(mode="json"),
         "groups": [{"title": title, "fields": list(fields)} for title, fields in GROUPS],
         "secondary": list(SECONDARY),
+        "switches": {
+            path: {"path": switch, "values": list(values)} for path, (switch, values) in SWITCHES.items()
+        },
     }
 
 

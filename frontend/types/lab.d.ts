@@ -135,6 +135,7 @@ declare namespace Api {
     defaults: Config;
     groups: { title: string; fields: string[] }[];
     secondary: string[];
+    switches: Record<string, { path: string; values: string[] }>;
   }
 
   interface ProblemPreview {

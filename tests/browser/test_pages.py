@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -46,9 +47,17 @@ def test_an_error_stands_at_its_field_in_the_servers_words(page, service):
     expect(page.get_by_role("button", name="Launch 3 runs")).to_be_disabled()
 
 
-def test_only_what_differs_from_the_preset_is_shown_until_asked_for(page):
+def test_only_essentials_and_changes_are_shown_until_asked_for(page):
     launch_page(page)
-    expect(page.get_by_text("No changes from GRPO")).to_be_visible()
+    expect(field(page, "objective.kl.coef").locator("input")).to_have_value("0.04")
+    page.get_by_label("Search settings").fill("trust region")
+    expect(field(page, "updates.rule")).to_be_visible()
+    expect(field(page, "updates.trust")).to_have_count(0)
+    field(page, "updates.rule").locator("select").select_option("natural_gradient")
+    expect(field(page, "updates.trust.delta")).to_be_visible()
+    page.get_by_role("button", name=": updates.rule").first.click()
+    expect(field(page, "updates.trust")).to_have_count(0)
+    page.get_by_label("Search settings").fill("")
     expect(field(page, "objective.surrogate.eps_high")).to_have_count(0)
     page.get_by_role("button", name="Ratio and clip").first.click()
     field(page, "objective.surrogate.eps_high").locator("input").fill("0.28")
@@ -56,19 +65,33 @@ def test_only_what_differs_from_the_preset_is_shown_until_asked_for(page):
     expect(field(page, "objective.surrogate.eps_high").locator("input")).to_have_value("0.28")
 
 
-def test_the_form_launches_variants_times_seeds(page, service):
+def test_six_interactions_launch_three_methods_on_a_new_file_with_a_new_learning_rate(page, service):
+    page.set_viewport_size({"width": 390, "height": 844})
     launch_page(page)
-    page.get_by_role("button", name="DAPO", exact=True).click()
-    page.get_by_label("Seeds", exact=True).fill("0-2")
-    field(page, "steps").locator("input").fill("20")
-    page.get_by_label("Name of the experiment").fill("from the form")
-    page.get_by_role("button", name="Launch 6 runs").click()
+    rows = "\n".join(json.dumps({"prompt": f"{n}+1=?", "answer": n + 1}) for n in range(40))
+    file = {"name": "own.jsonl", "mimeType": "application/jsonl", "buffer": rows.encode()}
+
+    def press(name: str) -> Callable[[], None]:
+        return lambda: page.get_by_role("button", name=name, exact=True).click()
+
+    interactions = [
+        lambda: page.get_by_label("File to upload").set_input_files(file),
+        press("Upload this file"),
+        press("Dr. GRPO"),
+        press("DAPO"),
+        lambda: page.get_by_label("Learning rate").fill("1e-4"),
+        press("Launch 9 runs"),
+    ]
+    for interact in interactions:
+        expect(page.get_by_role("button", name=re.compile("^Launch"))).to_be_in_viewport()
+        interact()
     page.wait_for_url("**/compare?experiment=*")
     runs = service.get("/runs", experiment=page.url.rpartition("=")[2], include="config")["items"]
     assert sorted((run["variant"], run["seed"]) for run in runs) == [
-        (variant, seed) for variant in ("dapo", "grpo") for seed in (0, 1, 2)
+        (variant, seed) for variant in ("dapo", "dr_grpo", "grpo") for seed in (0, 1, 2)
     ]
-    assert {run["config"]["steps"] for run in runs} == {20}
+    assert {run["config"]["optimizer"]["lr"] for run in runs} == {1e-4}
+    assert {tuple(problem["name"] for problem in run["config"]["problems"]) for run in runs} == {("file",)}
     assert {run["config"]["preset"] for run in runs if run["variant"] == "dapo"} == {"dapo"}
 
 
@@ -77,6 +100,7 @@ def test_the_legend_explains_the_formula_of_a_variant(page):
         "/launch?" + urlencode({"variants": json.dumps([{"name": "magistral", "preset": "magistral"}])})
     )
     objective = page.get_by_role("complementary", name="Objective of magistral")
+    page.get_by_text("Objective and notes").click()
     expect(objective.get_by_text("judged before length_penalty")).to_be_visible()
     meaning = objective.get_by_text("what length takes off the reward")
     expect(meaning).to_be_hidden()
@@ -141,7 +165,7 @@ def test_notes_tags_and_trash_are_on_the_page_of_the_run(page, service):
 
 def test_a_stop_rule_by_diagnosis_is_put_together_in_the_form(page):
     launch_page(page)
-    page.get_by_text("Evaluation, checkpoints, recording, stop rules, memory").click()
+    page.get_by_label("Search settings").fill("stop_rules")
     page.get_by_label("Add to stop_rules").select_option("diagnosis")
     item = page.locator("[data-path='stop_rules'] .form-item").nth(1)
     item.get_by_role("button", name="more fields").click()
@@ -262,7 +286,7 @@ def test_a_filter_leaves_what_passes_it(page, service):
 @pytest.mark.nightly
 def test_the_pages_have_no_barrier_that_axe_finds(page, service):
     addresses = [
-        "/launch?open=0.Rewards,0.Budget,0.Ratio and clip",
+        "/launch?scope=0&open=Rewards,Budget,Ratio and clip",
         f"/run/{service.trained}",
         f"/run/{service.failed}",
         f"/run/{service.trained}?tab=files",

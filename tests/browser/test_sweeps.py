@@ -40,7 +40,6 @@ def finish(service, run_id, accuracy, end="finished"):
 
 def test_a_sweep_is_typed_planned_launched_and_its_cells_fill(page, service):
     launch_page(page, base=json.dumps({"steps": 5}))
-    page.get_by_role("button", name="Updates and optimizer").first.click()
     rate = page.locator('[data-path="optimizer.lr"] input').first
     rate.fill("1e-4, 3e-4, 1e-3")
     rate.press("Enter")

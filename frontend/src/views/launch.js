@@ -6,6 +6,7 @@ import { useLoad } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
 import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
+import { getAt } from '../lib/launch/layers.js';
 import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
 import {
   MAX_IN_NAME,
@@ -16,14 +17,17 @@ import {
   formFromConfig,
   parseSeeds,
   requestsOf,
+  shortValue,
   withChanges,
 } from '../lib/launch/form.js';
 import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
 import { layerOf, withPlainMessage } from '../components/launch/knobs.js';
-import { Variants, errorsOf, hasOwnPlace } from '../components/launch/variants.js';
-import { BudgetCard, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
+import { Variants, errorsOf } from '../components/launch/variants.js';
+import { PolicyCard, ProblemsCard } from '../components/launch/base_cards.js';
+import { EssentialsCard } from '../components/launch/essentials.js';
+import { SettingsCard } from '../components/launch/settings.js';
 import { useLaunch } from '../components/launch/launching.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
 import { SweepCard, usePlan } from '../components/launch/sweep.js';
@@ -48,6 +52,7 @@ const SPEC = {
   seeds: text('0,1,2'),
   sweep: json(NO_SWEEP, isSweep),
   open: list(),
+  scope: text(),
   from: text(),
   fork: text(),
   step: number(-1),
@@ -74,8 +79,9 @@ async function loadOffers(signal) {
       profiles: policies.items,
       presets: presets.items,
     },
-    groups: knobsFirst(schema.groups),
+    groups: schema.groups,
     secondary: schema.secondary,
+    switches: schema.switches,
     presets: presets.items,
     recipes: recipes.items,
     policies: policies.items,
@@ -83,11 +89,6 @@ async function loadOffers(signal) {
     dataRecipes: data.items,
   };
 }
-
-/** @typedef {import('../components/launch/knobs.js').KnobGroup} KnobGroup */
-
-/** The knobs of the method first; what all variants usually share comes last. @param {KnobGroup[]} groups */
-const knobsFirst = (groups) => [...groups.filter((group) => !hasOwnPlace(group)), ...groups.filter(hasOwnPlace)];
 
 export function View() {
   useTitle('Launch');
@@ -125,18 +126,26 @@ function Start({ offers }) {
 }
 
 /**
- * Full configs of base and variants, computed on the page so that fields answer at once.
+ * Full configs of base and variants, computed on the page so that fields answer at once. `shared` is the base where
+ * the first variant's preset counts: what a field of all variants holds if nothing is written.
  * @param {Offers['catalog']} catalog @param {Query['base']} base @param {Variant[]} variants
  */
 export function useLayers(catalog, base, variants) {
   return useMemo(() => {
     const below = belowBase(catalog, base);
+    const baseLayer = { below, full: laidOver(catalog, below, base) };
+    const variantLayers = variants.map((variant) => {
+      const fieldsBelow = belowVariant(catalog, base, variant);
+      return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, ownFields(variant)) };
+    });
+    const [first] = variants;
+    const { policy = {} } = /** @type {{policy?: object}} */ (base);
     return {
-      base: { below, full: laidOver(catalog, below, base) },
-      variants: variants.map((variant) => {
-        const fieldsBelow = belowVariant(catalog, base, variant);
-        return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, ownFields(variant)) };
-      }),
+      base: baseLayer,
+      variants: variantLayers,
+      shared: first
+        ? { below: belowVariant(catalog, { policy }, { preset: first.preset }), full: variantLayers[0].below }
+        : baseLayer,
     };
   }, [catalog, contentKey({ base, variants })]);
 }
@@ -149,6 +158,13 @@ const resolvedOf = (verdicts, fulls) =>
   verdicts.map(({ checking, valid, errors, problem }, i) =>
     valid && !checking && !problem && !errors.length ? valid.config : fulls[i],
   );
+
+/** What each variant has at a path where they differ. @param {Variant[]} variants @param {object[]} fulls @param {string} path */
+function differences(variants, fulls, path) {
+  const values = fulls.map((full) => getAt(full, path));
+  if (new Set(values.map(contentKey)).size < 2) return '';
+  return `differs: ${variants.map(({ name }, i) => `${name} ${shortValue(values[i])}`).join(' · ')}`;
+}
 
 /** @param {Query} query */
 const nameErrorsOf = ({ name: experimentName, variants }) => {
@@ -172,7 +188,7 @@ const nameErrorsOf = ({ name: experimentName, variants }) => {
  * @param {{offers: Offers, query: Query, change: (changes: object) => void, fork: Fork | null}} props
  */
 function LaunchForm({ offers, query, change, fork }) {
-  const { catalog, groups } = offers;
+  const { catalog } = offers;
   const { base, variants } = query;
   const seeds = parseSeeds(query.seeds);
   const layers = useLayers(catalog, base, variants);
@@ -200,6 +216,8 @@ function LaunchForm({ offers, query, change, fork }) {
   const baseProps = {
     root: catalog.schema,
     secondary: offers.secondary,
+    switches: offers.switches,
+    groups: offers.groups.filter(({ title }) => title !== 'Problems'),
     changes: base,
     ...layers.base,
     errors: errorsOf('base', verdicts, variants, base),
@@ -207,12 +225,23 @@ function LaunchForm({ offers, query, change, fork }) {
     onChanges: (/** @type {Query['base']} */ newBase) => change({ base: newBase }),
   };
   const layer = layerOf(baseProps);
-  const layerProps = {
-    root: catalog.schema,
-    groups,
-    secondary: offers.secondary,
-    presets: offers.presets,
-    ...sweeping,
+  const shared = {
+    ...baseProps,
+    ...layers.shared,
+    differsAt: (/** @type {string} */ path) => differences(variants, fulls, path),
+  };
+  const knobsOf = (/** @type {number} */ i) => ({
+    ...baseProps,
+    groups: offers.groups,
+    changes: variants[i],
+    ...layers.variants[i],
+    errors: errorsOf('variant', [verdicts[i]], [variants[i]], base),
+    onChanges: (/** @type {Variant} */ variant) =>
+      change({ variants: variants.map((old, at) => (at === i ? variant : old)) }),
+  });
+  const showSettings = (/** @type {number} */ i) => {
+    change({ scope: String(i) });
+    document.getElementById('launch-settings')?.scrollIntoView();
   };
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
@@ -253,13 +282,25 @@ function LaunchForm({ offers, query, change, fork }) {
           change=${change}
           layers=${layers}
           verdicts=${verdicts}
-          layerProps=${layerProps}
-          baseProps=${baseProps}
+          knobsOf=${knobsOf}
+          onSettings=${showSettings}
         />
-        <div class="launch-pair">
-          <${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
-          <${BudgetCard} layer=${layer} full=${layers.base.full} />
-        </div>
+        <${EssentialsCard}
+          layer=${layerOf(shared)}
+          full=${shared.full}
+          seeds=${query.seeds}
+          parsed=${seeds}
+          onSeeds=${(/** @type {string} */ value) => change({ seeds: value })}
+        />
+        <${SettingsCard}
+          names=${variants.map(({ name }) => name)}
+          scope=${query.scope}
+          shared=${shared}
+          knobsOf=${knobsOf}
+          open=${query.open ?? []}
+          onScope=${(/** @type {string} */ scope) => change({ scope })}
+          onOpen=${(/** @type {string[]} */ open) => change({ open: open.length ? open : null })}
+        />
         ${
           !fork &&
           html`<${SweepCard}

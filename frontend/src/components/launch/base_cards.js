@@ -1,16 +1,16 @@
-/** What all variants of an experiment share: policy, problems, seeds, budget. */
+/** What all variants of an experiment share: the policy and the problems. */
 import { html, useEffect, useState } from '../../dom.js';
-import { post } from '../../data/api.js';
+import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { fieldAt } from '../../lib/launch/schema.js';
-import { getAt } from '../../lib/launch/layers.js';
+import { fieldAt, newMember } from '../../lib/launch/schema.js';
 import { contentKey } from '../../lib/launch/form.js';
 import { oneLine } from '../../lib/text/tokens.js';
-import { plural } from '../../lib/text/format.js';
-import { Fields, FormField } from './field.js';
+import { FormField } from './field.js';
 import { ListField } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
-import { Errors, Sentence } from './row.js';
+import { Sentence } from './row.js';
+import { Upload } from './upload.js';
+import { ForOperator } from '../shared/role.js';
 import { lookup } from '../../lib/lookup.js';
 import { Heads } from '../shared/data_table.js';
 
@@ -83,25 +83,65 @@ function MoreFields({ title, fields, layer, full }) {
 /** @param {Layer} layer @param {string[]} paths */
 const hasErrors = (layer, paths) => paths.some((path) => layer.errorsAt(path).length > 0) || undefined;
 
-/** @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], recipes: Api.Offer[], seed: number}} props */
+/**
+ * What is chosen takes the place of the one problem there is, unless several are mixed on purpose.
+ * @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], recipes: Api.Offer[], seed: number}} props
+ */
 export function ProblemsCard({ layer, full, offers, recipes, seed }) {
-  const choose = (/** @type {Api.Offer} */ { config }) => layer.onChange('problems', config.problems);
+  const [mixing, setMixing] = useState(false);
+  const [uploaded, setUploaded] = useState('');
+  /** @type {{name: string}[]} */
+  const problems = Array.isArray(full.problems) ? full.problems : [];
+  const isMixing = mixing || problems.length > 1;
+  const problemsField = field(layer, full, 'problems');
+  const choose = (/** @type {object[]} */ chosen) =>
+    layer.onChange('problems', isMixing ? [...problems, ...chosen] : chosen);
+  const take = (/** @type {Api.DatasetItem} */ { path, mapping }) => {
+    setUploaded(path);
+    choose([{ ...newMember(layer.root, problemsField.node.items, 'file'), ...mapping, path }]);
+  };
   return html`<section class="card launch-card" aria-labelledby="launch-problems">
     <h2 id="launch-problems">
       <span class="launch-number">2</span> Problems
     </h2>
     <${ListField}
-      field=${field(layer, full, 'problems')}
+      field=${problemsField}
       value=${full.problems}
-      layer=${layer}
+      layer=${{ ...layer, uploaded }}
       FormField=${FormField}
       label="problems"
       bare
+      isSingle=${!isMixing}
       titles=${new Map(offers.map(({ name, title }) => [name, title]))}
-    />
-    <${OfferMenu} label="Known datasets" align="left" offers=${recipes} onChoose=${choose} />
+    >
+      ${!problems.some(({ name }) => name === 'file') && html`<${UploadProblems} onDone=${take} />`}
+      <${OfferMenu}
+        label="Known datasets"
+        align="left"
+        offers=${recipes}
+        onChoose=${(/** @type {Api.Offer} */ { config }) => choose(config.problems)}
+      />
+      ${
+        problems.length < 2 &&
+        html`<button
+          type="button"
+          class="button-quiet"
+          aria-pressed=${mixing}
+          title="Add what you choose to the problems, in place of replacing them"
+          onClick=${() => setMixing(!mixing)}
+        >
+          ${mixing ? 'Do not mix' : 'Mix'}
+        </button>`
+      }
+    <//>
     <${Preview} problems=${full.problems} seed=${seed} />
   </section>`;
+}
+
+/** @param {{onDone: (dataset: Api.DatasetItem) => void}} props */
+function UploadProblems({ onDone }) {
+  const datasets = useLoad('datasets', (signal) => get('/datasets', undefined, signal));
+  return html`<${ForOperator}><${Upload} most=${datasets.data?.most_bytes} onDone=${onDone} /><//>`;
 }
 
 /**
@@ -149,83 +189,8 @@ function useSettled(value, pause = 300) {
   return settled;
 }
 
-/** @param {{text: string, parsed: {seeds: number[], error: string}, onChange: (text: string) => void}} props */
-export function SeedsCard({ text, parsed, onChange }) {
-  return html`<section class="card launch-card" aria-labelledby="launch-seeds">
-    <h2 id="launch-seeds">
-      <span class="launch-number">4</span> Seeds
-    </h2>
-    <input
-      class="field"
-      aria-label="Seeds"
-      value=${text}
-      onInput=${(event) => onChange(event.target.value)}
-      spellcheck=${false}
-      autocomplete="off"
-      aria-invalid=${parsed.error ? 'true' : undefined}
-      aria-describedby="launch-seeds-help"
-    />
-    <p class="form-help" id="launch-seeds-help">
-      Each variant runs once per seed. List them (<code>0,1,2</code>) or give a range (<code>0-4</code>).${' '}
-      ${parsed.error ? '' : `${plural(parsed.seeds.length, 'seed')}.`}
-    </p>
-    <${Errors} errors=${parsed.error ? [parsed.error] : []} id="launch-seeds-error" />
-  </section>`;
-}
-
-const FIRST = ['evaluation.every', 'checkpointing.every'];
-const PARTS = [
-  ['evaluation', 'Evaluation'],
-  ['checkpointing', 'Checkpoints'],
-  ['recording', 'Recording'],
-  ['resources', 'Memory'],
-];
-
-/** @param {{layer: Layer, full: Full}} props */
-export function BudgetCard({ layer, full }) {
-  return html`<section class="card launch-card" aria-labelledby="launch-budget">
-    <h2 id="launch-budget">
-      <span class="launch-number">5</span> Budget
-    </h2>
-    <div class="form-grid">
-      <${FormField} field=${field(layer, full, 'steps')} value=${full.steps} layer=${layer} />
-      ${FIRST.map(
-        (path) => html`<${FormField}
-          key=${path}
-          field=${field(layer, full, path)}
-          value=${getAt(full, path)}
-          layer=${layer}
-          label=${path}
-        />`,
-      )}
-    </div>
-    <details class="more">
-      <summary>Evaluation, checkpoints, recording, stop rules, memory</summary>
-      ${PARTS.map(
-        ([path, title]) => html`<section key=${path} class="budget-part">
-          <h3>${title}</h3>
-          <${Fields}
-            node=${field(layer, full, path).node}
-            value=${getAt(full, path)}
-            path=${path}
-            layer=${layer}
-            without=${FIRST}
-          />
-        </section>`,
-      )}
-      <${ListField}
-        field=${field(layer, full, 'stop_rules')}
-        value=${full.stop_rules}
-        layer=${layer}
-        FormField=${FormField}
-        label="stop_rules"
-      />
-    </details>
-  </section>`;
-}
-
-/** Paths of the base that have a place of their own on the page; the other ones are knobs. */
-export const OWN_PLACE = [
+/** Fields whose errors belong to all variants unless one of them writes the field. */
+export const SHARED = [
   'policy',
   'problems',
   'steps',

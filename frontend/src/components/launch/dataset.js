@@ -27,12 +27,13 @@ export function DatasetField({ field, value, layer, label }) {
   const list = useLoad('datasets', (signal) => get('/datasets', undefined, signal));
   const items = list.data?.items ?? [];
   const chosen = items.find(({ path }) => path === value);
-  const [uploaded, setUploaded] = useState('');
+  const [uploaded, setUploaded] = useState(layer.uploaded ?? '');
   const source = layer.item?.problem ?? layer.item;
   const put = (/** @type {string} */ path, /** @type {Mapping | null | undefined} */ mapping) =>
     layer.onChange(field.path.replace(/\.path$/, ''), { ...source, ...mapping, path });
   const choose = (/** @type {string} */ path) => put(path, items.find((item) => item.path === path)?.mapping);
-  return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
+  const errorsAt = value ? layer.errorsAt : () => [];
+  return html`<${Row} field=${field} layer=${{ ...layer, errorsAt }} label=${label} id=${id} wide>
     <div class="dataset">
       <span class="select">
         <select

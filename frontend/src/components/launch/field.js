@@ -8,7 +8,7 @@ import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
 import { PassRatesField } from './pass_rates.js';
-import { Errors, Reset, Row, Sentence, described } from './row.js';
+import { Differs, Errors, Reset, Row, Sentence, described } from './row.js';
 import { SuitesField } from './suites_field.js';
 import { SweepKnob } from './sweep_knob.js';
 import { lookup } from '../../lib/lookup.js';
@@ -156,6 +156,7 @@ function CheckField({ field, value, layer, label }) {
       <${Reset} field=${field} layer=${layer} />
       <${SweepKnob} field=${field} value=${value} layer=${layer} />
     </div>
+    <${Differs} field=${field} layer=${layer} />
     <p class="form-help" id=${`${id}-help`}>
       <${Sentence} text=${field.node.description ?? ''} />
     </p>
@@ -193,10 +194,10 @@ function TupleField({ field, value, layer, label }) {
 
 /**
  * Fields of a section or of a union's member, side by side; secondary ones on request.
- * @param {{node: Field['node'], value: any, path: string, layer: Layer, without?: string[]}} props
+ * @param {{node: Field['node'], value: any, path: string, layer: Layer}} props
  */
-export function Fields({ node, value, path, layer, without = [] }) {
-  const fields = fieldsOf(layer.root, node, value, path).filter((field) => !without.includes(field.path));
+function Fields({ node, value, path, layer }) {
+  const fields = fieldsOf(layer.root, node, value, path).filter((field) => !layer.isOff?.(field.path));
   const secondary = fields.filter(
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
@@ -257,6 +258,7 @@ function UnionField({ field, value, layer, label }) {
         <${Sentence} text=${member?.description ?? field.node.description ?? ''} />
       </p>
     </div>
+    <${Differs} field=${field} layer=${layer} />
     <${Errors} errors=${errors} id=${`${id}-error`} />
     <${Fields} node=${field.node} value=${value} path=${field.path} layer=${layer} />
   </fieldset>`;

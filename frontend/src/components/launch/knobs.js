@@ -1,6 +1,7 @@
-/** Knobs of one layer: changed knobs are always in view, all others open group by group. */
+/** Knobs of one layer: the changed ones, and all others by group or by what is searched for. */
 import { html } from '../../dom.js';
 import { fieldAt, isList } from '../../lib/launch/schema.js';
+import { isOff, pathsMatching } from '../../lib/launch/settings.js';
 import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
 import { FormField } from './field.js';
 import { Errors } from './row.js';
@@ -14,13 +15,29 @@ import { Errors } from './row.js';
 
 /**
  * The functions by which fields read and write one layer.
- * @param {{root: Node, secondary?: string[], changes: Fields, below: Fields, full: Fields, errors: FieldError[],
- *   onChanges: (changes: any) => void, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} parts
+ * @param {{root: Node, secondary?: string[], switches?: import('../../lib/launch/settings.js').Switches,
+ *   changes: Fields, below: Fields, full: Fields, errors: FieldError[], onChanges: (changes: any) => void,
+ *   onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>,
+ *   differsAt?: import('./row.js').Layer['differsAt']}} parts
  * @returns {import('./row.js').Layer}
  */
-export const layerOf = ({ root, secondary, changes, below, full, errors, onChanges, onSweep, swept }) => ({
+export const layerOf = ({
   root,
   secondary,
+  switches = {},
+  changes,
+  below,
+  full,
+  errors,
+  onChanges,
+  onSweep,
+  swept,
+  differsAt,
+}) => ({
+  root,
+  secondary,
+  differsAt,
+  isOff: (path) => isOff(switches, path, full) && !writes(changes, path),
   isOwn: (path) => writes(changes, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
   belowAt: (path) => getAt(below, path),
   errorsAt: (path) =>
@@ -82,28 +99,21 @@ const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
 /** @param {string[]} paths */
 const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => outer !== path && covers(outer, path)));
 
-/**
- * Paths that this layer writes or that have errors, without those in open groups.
- * @param {KnobProps} props @param {string[]} hidden @param {string[]} openPaths
- */
-function pathsToShow({ root, changes, below, full, errors }, hidden, openPaths) {
+/** Paths that this layer writes or that have errors. @param {Parameters<typeof ChangedKnobs>[0]} props */
+function pathsToShow({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
+  const shown = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
   const errorPaths = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
   const paths = [...new Set([...writtenPaths(changes, below), ...errorPaths])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
-  return withoutInner(paths).filter(
-    (path) => !hidden.some((outer) => covers(outer, path)) && !openPaths.some((outer) => covers(outer, path)),
-  );
+  return withoutInner(paths).filter((path) => !shown.some((outer) => covers(outer, path)));
 }
 
 const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '');
 
 /**
- * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], changes: Fields, below: Fields, full: Fields,
- *   errors: FieldError[],
- *   onChanges: (changes: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
- *   string, onSweep?: import('./row.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
- *   `hidden`: paths that have a card of their own; `nothing`: the text that says that the layer changes nothing
+ * @typedef {Parameters<typeof layerOf>[0] & {groups: KnobGroup[], hidden?: string[]}} KnobProps
+ *   `hidden`: paths that are shown elsewhere
  */
 
 /** A function that renders the field at a path. @param {KnobProps} props */
@@ -124,61 +134,69 @@ const fieldRenderer = (props) => {
   };
 };
 
-/** What the layer changes, and a button for each group of knobs. @param {KnobProps} props */
-export function Knobs(props) {
-  const { root, groups, changes, below, full, errors, open, onOpen, hidden = [], nothing } = props;
-  const opened = groups.filter(({ title }) => open.includes(title));
-  const shownPaths = pathsToShow(
-    props,
-    hidden,
-    opened.flatMap(({ fields }) => fields),
-  );
-  const toggle = (/** @type {string} */ title) =>
-    onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
+/**
+ * What the layer changes or has errors in, apart from what is shown elsewhere and in open groups.
+ * @param {KnobProps & {open?: string[]}} props
+ */
+export function ChangedKnobs(props) {
+  const { root, full, errors } = props;
+  const paths = pathsToShow(props);
   const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
-  const written = writtenPaths(changes, below);
+  if (!paths.length && !fieldless.length) return null;
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
-    ${
-      shownPaths.length > 0
-        ? html`<div class="form-grid">${shownPaths.map(fieldRenderer(props))}</div>`
-        : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`
-    }
-    <div class="knob-groups" role="group" aria-label="Knobs">
-      ${groups.map(({ title, fields }) => {
-        const changed = written.filter((path) => fields.some((field) => covers(field, path))).length;
-        return html`<button
-          type="button"
-          class="knob-group"
-          key=${title}
-          aria-pressed=${open.includes(title)}
-          onClick=${() => toggle(title)}
-        >
-          ${title}
-          ${
-            changed > 0 &&
-            html`<span class="knob-count" title=${`${changed} changed`}>
-              ${changed}
-            </span>`
-          }
-        </button>`;
-      })}
-    </div>
+    <div class="form-grid">${paths.map(fieldRenderer(props))}</div>
   </div>`;
 }
 
-/** All fields of the groups that are open. @param {KnobProps} props */
-export function KnobPanels(props) {
-  const opened = props.groups.filter(({ title }) => props.open.includes(title));
-  return (
-    opened.length > 0 &&
-    html`<div class="knob-panels">
-      ${opened.map(
-        ({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
-          <h3>${title}</h3>
-          ${fields.map(fieldRenderer(props))}
-        </section>`,
-      )}
-    </div>`
-  );
+/** A button for each group of knobs. @param {KnobProps & {open: string[], onOpen: (open: string[]) => void}} props */
+export function KnobGroups({ groups, changes, below, open, onOpen }) {
+  const written = writtenPaths(changes, below);
+  const toggle = (/** @type {string} */ title) =>
+    onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
+  return html`<div class="knob-groups" role="group" aria-label="Knobs">
+    ${groups.map(({ title, fields }) => {
+      const changed = written.filter((path) => fields.some((field) => covers(field, path))).length;
+      return html`<button
+        type="button"
+        class="knob-group"
+        key=${title}
+        aria-pressed=${open.includes(title)}
+        onClick=${() => toggle(title)}
+      >
+        ${title}
+        ${
+          changed > 0 &&
+          html`<span class="knob-count" title=${`${changed} changed`}>
+            ${changed}
+          </span>`
+        }
+      </button>`;
+    })}
+  </div>`;
+}
+
+/**
+ * The fields of the open groups; while something is searched for, the fields of all groups that match.
+ * @param {KnobProps & {open: string[], search: string}} props
+ */
+export function KnobPanels({ open, search, ...props }) {
+  const { root, full, groups } = props;
+  const { isOff: isFieldOff } = layerOf(props);
+  const panels = groups
+    .map(({ title, fields }) => {
+      const isWhole = search ? title.toLowerCase().includes(search.toLowerCase()) : open.includes(title);
+      const paths = isWhole ? fields : search ? pathsMatching(root, full, fields, search) : [];
+      return { title, paths: paths.filter((path) => !isFieldOff?.(path)) };
+    })
+    .filter(({ paths }) => paths.length);
+  if (!panels.length) return search && html`<p class="quiet knobs">No setting is called or described so.</p>`;
+  return html`<div class="knob-panels">
+    ${panels.map(
+      ({ title, paths }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
+        <h3>${title}</h3>
+        <div class="form-grid">${paths.map(fieldRenderer(props))}</div>
+      </section>`,
+    )}
+  </div>`;
 }

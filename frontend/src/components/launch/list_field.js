@@ -16,16 +16,28 @@ import { lookup } from '../../lib/lookup.js';
 
 /**
  * Items that are members of a union: add, change, remove.
- * @param {ListProps & {titles?: Map<string, string>, bare?: boolean}} props
+ * @param {ListProps & {titles?: Map<string, string>, bare?: boolean, isSingle?: boolean, children?: any}} props
+ *   `isSingle`: a new item takes the place of the one there is; `children`: further ways to add an item
  */
-export function ListField({ field, value, layer, label, FormField, titles = new Map(), bare = false }) {
+export function ListField({
+  field,
+  value,
+  layer,
+  label,
+  FormField,
+  titles = new Map(),
+  bare = false,
+  isSingle = false,
+  children,
+}) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const node = field.node.items;
   const names = memberNames(layer.root, node);
   const put = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (event) => {
-    if (event.target.value) put([...items, newMember(layer.root, node, event.target.value)]);
+    const item = event.target.value && newMember(layer.root, node, event.target.value);
+    if (item) put(isSingle ? [item] : [...items, item]);
     event.target.value = '';
   };
   return html`<fieldset
@@ -52,23 +64,26 @@ export function ListField({ field, value, layer, label, FormField, titles = new 
         FormField=${FormField}
         titles=${titles}
         alone=${items.length === 1}
-        onRemove=${() => put(items.filter((_, at) => at !== i))}
+        onRemove=${isSingle ? null : () => put(items.filter((_, at) => at !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
-    <span class="select form-add">
-      <select aria-label=${`Add to ${label}`} onChange=${add}>
-        <option value="">Add …</option>
-        ${names.map((name) => html`<option value=${name}>${titles.get(name) ?? name}</option>`)}
-      </select>
-    </span>
+    <div class="form-add">
+      <span class="select">
+        <select aria-label=${isSingle ? `Replace ${label}` : `Add to ${label}`} onChange=${add}>
+          <option value="">${isSingle ? 'Replace …' : 'Add …'}</option>
+          ${names.map((name) => html`<option value=${name}>${titles.get(name) ?? name}</option>`)}
+        </select>
+      </span>
+      ${children}
+    </div>
   </fieldset>`;
 }
 
 /**
  * One item; its fields beyond the default are shown at once, the rest on request.
  * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any,
- *   titles: Map<string, string>, alone: boolean, shown?: string[], onRemove: () => void}} props `shown`: fields that
+ *   titles: Map<string, string>, alone: boolean, shown?: string[], onRemove: (() => void) | null}} props `shown`: fields that
  *   are shown in any case
  */
 export function ListItem({ item, path, node, layer, FormField, titles, alone, shown = [], onRemove }) {
@@ -97,7 +112,10 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
           </button>`
           : null
       }
-      <${IconButton} icon="cross" size=${12} label=${`Remove ${name} (${path})`} onClick=${onRemove} />
+      ${
+        onRemove &&
+        html`<${IconButton} icon="cross" size=${12} label=${`Remove ${name} (${path})`} onClick=${onRemove} />`
+      }
     </div>
     <${Errors}
       errors=${layer.errorsAt(path).concat(node.discriminator ? layer.errorsAt(`${path}.${tag}`) : [])}

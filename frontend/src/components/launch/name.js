@@ -1,11 +1,15 @@
-/** The name of a field in the form, with a link to the help where the field is a knob. */
+/** The name of a field in the form, words before the key, with a link to the help where the field is a knob. */
 import { html } from '../../dom.js';
+import { wordsOf } from '../../lib/launch/settings.js';
 
 const EXPLAINED = /^(objective|filters|length|updates)\./;
 
 /** @param {{id: string, field: import('../../lib/launch/schema.js').Field, label: string, title?: string}} props */
 export function Name({ id, field, label, title = field.path }) {
-  return html`<label for=${id} title=${title}>${label}</label>
+  const words = wordsOf(field.path);
+  return html`<label for=${id} title=${title}>
+      ${words && html`<span class="form-words">${words}</span> `}<span class=${words ? 'faint' : ''}>${label}</span>
+    </label>
     ${
       EXPLAINED.test(field.path) &&
       html`<a

@@ -49,6 +49,7 @@ export function LaunchBox({
   const gaps = sandboxGaps(workers.value.items);
   const blocked = launching || wrong > 0 || count === 0 || planned?.checking === true;
   return html`<section class="card launch-box" aria-label="Launch">
+    <div class="launch-bar">
     <${ForOperator}>
       <button
         class="button button-primary launch-go"
@@ -59,6 +60,11 @@ export function LaunchBox({
         ${launching ? 'Launching…' : planned?.plan?.search ? 'Launch search' : `Launch ${plural(count, 'run')}`}
       </button>
     <//>
+    <p class="quiet" id="launch-state" role="status">
+      ${stateText(form, seeds, wrong, checking, planned)}
+    </p>
+    <${Totals} verdicts=${variantVerdicts} seeds=${seeds.seeds.length} planned=${planned} />
+    </div>
     ${
       !mayChange.value &&
       html`<p role="note">
@@ -66,9 +72,6 @@ export function LaunchBox({
         open the link below and launch it.
       </p>`
     }
-    <p class="quiet" id="launch-state" role="status">
-      ${stateText(form, seeds, wrong, checking, planned)}
-    </p>
     ${children}
     ${
       gaps &&
@@ -76,6 +79,7 @@ export function LaunchBox({
         <${Icon} name="warn" size=${12} /> ${gaps}
       </p>`
     }
+    <${Warnings} form=${form} verdicts=${variantVerdicts} />
     <${ErrorList} form=${form} verdicts=${verdicts} nameErrors=${nameErrors} seeds=${seeds} />
     ${
       failure &&
@@ -94,13 +98,57 @@ export function LaunchBox({
         }
       </div>`
     }
-    ${
-      !planned &&
-      html`<${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
-        <${MemoryEstimates} names=${form.variants.map(({ name }) => name)} verdicts=${verdicts} onApply=${onApply} />`
-    }
+    ${!planned && html`<${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />`}
+    <${MemoryEstimates} names=${form.variants.map(({ name }) => name)} verdicts=${variantVerdicts} onApply=${onApply} />
   </section>`;
 }
+
+/** Each warning with the indexes of the variants that it concerns. @param {Verdict[]} verdicts */
+function warningsOf(verdicts) {
+  /** @type {Map<string, number[]>} */
+  const warnings = new Map();
+  verdicts.forEach(({ valid }, i) => {
+    for (const warning of valid?.warnings ?? []) warnings.set(warning, [...(warnings.get(warning) ?? []), i]);
+  });
+  return [...warnings];
+}
+
+/**
+ * What all runs take together, and the most memory that one takes.
+ * @param {{verdicts: Verdict[], seeds: number, planned: Planned | null}} props
+ */
+function Totals({ verdicts, seeds, planned }) {
+  const sum = (/** @type {'seconds_low' | 'seconds_high'} */ key) =>
+    planned
+      ? planned.plan?.[key]
+      : verdicts.reduce((total, { valid }) => total + (valid?.estimates?.[key] ?? Number.NaN), 0) * seeds;
+  const [low, high] = [sum('seconds_low'), sum('seconds_high')];
+  const peaks = verdicts.flatMap(({ valid }) => valid?.memory?.peak_bytes ?? []);
+  return html`<dl class="launch-totals">
+    <div>
+      <dt>total time</dt>
+      <dd>${low && high ? formatDurationRange(low, high) : '–'}</dd>
+    </div>
+    <div>
+      <dt>memory</dt>
+      <dd>${peaks.length ? formatBytes(Math.max(...peaks)) : '–'}</dd>
+    </div>
+    <div>
+      <dt>warnings</dt>
+      <dd>${warningsOf(verdicts).length}</dd>
+    </div>
+  </dl>`;
+}
+
+/** @param {{form: Form, verdicts: Verdict[]}} props */
+const Warnings = ({ form, verdicts }) =>
+  warningsOf(verdicts).map(
+    ([warning, indexes]) => html`<p class="formula-warning" key=${warning}>
+      <${Icon} name="warn" size=${12} />${' '}
+      ${form.variants.length > 1 && html`<strong>${indexes.map((i) => form.variants[i]?.name).join(', ')}:</strong> `}
+      ${warning}
+    </p>`,
+  );
 
 /**
  * @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking
@@ -210,29 +258,29 @@ function Estimates({ form, verdicts, seeds }) {
         <thead>
           <tr>
             <th>per run</th>
+            ${hasTotal && html`<th class="number estimates-total">all ${rows.length * seeds} runs</th>`}
             ${rows.map(
               ({ name }) => html`<th class="number" key=${name} title=${name}>
                 ${name}
               </th>`,
             )}
-            ${hasTotal && html`<th class="number estimates-total">all ${rows.length * seeds} runs</th>`}
           </tr>
         </thead>
         <tbody>
           ${costs.map(
             (cost) => html`<tr key=${cost.key} class=${cost.key === 'seconds_low' ? 'estimates-range' : ''}>
               <th scope="row">${cost.title}</th>
-              ${rows.map(
-                ({ name, estimates }) => html`<td class="number" key=${name}>
-                  ${cost.text((key) => lookup(estimates, key))}
-                </td>`,
-              )}
               ${
                 hasTotal &&
                 html`<td class="number estimates-total">
                   ${isWhole(cost) ? cost.text(total) : ''}
                 </td>`
               }
+              ${rows.map(
+                ({ name, estimates }) => html`<td class="number" key=${name}>
+                  ${cost.text((key) => lookup(estimates, key))}
+                </td>`,
+              )}
             </tr>`,
           )}
         </tbody>

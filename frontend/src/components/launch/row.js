@@ -14,8 +14,10 @@ import { Icon } from '../shared/icons.js';
  *   errorsAt: (path: string) => string[],
  *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
  *   onSweep?: (path: string, values: string) => void, sweptAt?: (path: string) => string | undefined,
- *   secondary?: string[], item?: any}} Layer `secondary`: paths of fields that are shown on request only; `item`:
- *   the item of a list whose fields these are; `sweptAt`: the values of a knob of the sweep
+ *   secondary?: string[], isOff?: (path: string) => boolean, differsAt?: (path: string) => string,
+ *   item?: any, uploaded?: string}} Layer `secondary`: paths of fields that are shown on request only; `isOff`:
+ *   whether a field does nothing now; `differsAt`: the values of variants that differ in a field; `item`: the item of
+ *   a list whose fields these are; `uploaded`: a file of this visit; `sweptAt`: the values of a knob of the sweep
  * @typedef {import('../../lib/launch/schema.js').Field} Field
  */
 
@@ -42,11 +44,18 @@ export function Row({ field, layer, label, id, wide = false, value, children }) 
       <${SweepKnob} field=${field} value=${value} layer=${layer} />
     </div>
     ${children}
+    <${Differs} field=${field} layer=${layer} />
     <p class="form-help" id=${`${id}-help`}>
       <${Sentence} text=${field.node.description ?? ''} /> <span class="form-range">${rangeText(field.node)}</span>
     </p>
     <${Errors} errors=${errors} id=${`${id}-error`} />
   </div>`;
+}
+
+/** What the variants have where they differ. @param {{field: Field, layer: Layer}} props */
+export function Differs({ field, layer }) {
+  const values = layer.differsAt?.(field.path);
+  return values && html`<p class="form-differs">${values}</p>`;
 }
 
 /** The button that resets a field to the value of the layer below. @param {{field: Field, layer: Layer}} props */

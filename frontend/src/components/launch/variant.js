@@ -1,10 +1,10 @@
-/** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
+/** Variants of an experiment: one card each, with its method, what it changes, and its formula on request. */
 import { html, useState } from '../../dom.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
-import { byFamily, sentences } from '../../lib/launch/offers.js';
+import { byFamily } from '../../lib/launch/offers.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Formula } from '../shared/formula.js';
-import { KnobPanels, Knobs } from './knobs.js';
+import { ChangedKnobs } from './knobs.js';
 import { OfferMenu } from './offer_menu.js';
 import { Ablation } from './ablation.js';
 
@@ -39,55 +39,29 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
 /**
  * @typedef {import('../../lib/launch/form.js').Variant} Variant
  * @typedef {import('../../lib/launch/layers.js').Fields} Fields
- * @param {{variant: Variant, index: number, below: Fields, full: Fields, root: Fields,
- *   groups: import('./knobs.js').KnobGroup[], secondary: string[], presets: Offer[],
- *   verdict: import('./validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain:
- *   import('./ablation.js').Plain[], start: Fields,
- *   onSweep?: import('./row.js').Layer['onSweep'], swept: Map<string, string>,
- *   onChange: (variant: Variant) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
- *   void, onAdd: (variants: Variant[]) => void}} props
+ * @param {{variant: Variant, index: number, knobs: import('./knobs.js').KnobProps, presets: Offer[],
+ *   verdict: import('./validation.js').Verdict, plain: import('./ablation.js').Plain[], start: Fields,
+ *   onChange: (variant: Variant) => void, onSettings: () => void, onDuplicate: () => void, onRemove: () => void,
+ *   onAdd: (variants: Variant[]) => void}} props
  */
 export function VariantCard({
   variant,
   index,
-  below,
-  full,
-  root,
-  groups,
-  secondary,
+  knobs,
   presets,
   verdict,
-  errors,
-  open,
   plain,
   start,
-  onSweep,
-  swept,
   onChange,
-  onOpen,
+  onSettings,
   onDuplicate,
   onRemove,
   onAdd,
 }) {
   const [ablation, setAblation] = useState(false);
   const preset = presets.find(({ name }) => name === (variant.preset ?? ''));
-  const knobs = {
-    root,
-    groups,
-    secondary,
-    changes: variant,
-    below,
-    full,
-    errors,
-    onChanges: onChange,
-    open,
-    onOpen,
-    onSweep,
-    swept,
-    nothing: `No changes from ${preset ? preset.title : 'the defaults'}`,
-  };
   return html`<article
-    class=${errors.length ? 'card variant is-wrong' : 'card variant'}
+    class=${knobs.errors.length ? 'card variant is-wrong' : 'card variant'}
     aria-label=${`Variant ${variant.name}`}
   >
     <header class="card-head variant-head">
@@ -105,6 +79,9 @@ export function VariantCard({
       />
       ${preset?.source && html`<span class="faint variant-source">${preset.source}</span>`}
       <span class="variant-actions">
+        <button type="button" class="button-quiet" onClick=${onSettings} title="Settings of this variant alone">
+          Settings
+        </button>
         <button
           type="button"
           class="button-quiet"
@@ -117,19 +94,18 @@ export function VariantCard({
         <${IconButton} icon="cross" label=${`Remove ${variant.name}`} title="Remove" onClick=${onRemove} />
       </span>
     </header>
-    <div class="variant-body">
-      <div>
-        <${PresetAbout} preset=${preset} start=${start} below=${below} />
-        <${Knobs} ...${knobs} />
-      </div>
+    <${PresetAbout} preset=${preset} start=${start} below=${knobs.below} />
+    <${ChangedKnobs} ...${knobs} />
+    <details class="more variant-objective">
+      <summary>Objective and notes</summary>
+      ${preset && html`<p class="quiet">${preset.note}</p>`}
       <${Objective} name=${variant.name} verdict=${verdict} />
-    </div>
-    <${KnobPanels} ...${knobs} />
+    </details>
     ${
       ablation &&
       html`<${Ablation}
         variant=${variant}
-        full=${full}
+        full=${knobs.full}
         plain=${plain}
         onAdd=${onAdd}
         onClose=${() => setAblation(false)}
@@ -177,34 +153,20 @@ function PresetSelect({ value, presets, index, onChange }) {
 }
 
 /**
- * What the preset is, and which knobs it sets.
+ * Which knobs the preset sets.
  * @param {{preset: Offer | undefined, start: Fields, below: Fields}} props
  */
 function PresetAbout({ preset, start, below }) {
-  if (!preset) return null;
-  const [summary, ...details] = sentences(preset.note);
-  const sets = methodDifferences(start, below);
-  return html`<div class="variant-about">
-    <p>${summary}</p>
-    ${
-      sets.length > 0 &&
-      html`<p class="preset-sets">
-        <span class="faint">sets</span>${' '}
-        ${sets.map(
-          ({ path, after }) => html`<span key=${path} title=${path}>
-            <code>${shortName(path)}</code> ${shortValue(after)}
-          </span>`,
-        )}
-      </p>`
-    }
-    ${
-      details.length > 0 &&
-      html`<details class="more">
-        <summary>Notes and the paper's settings</summary>
-        <p class="quiet">${details.join(' ')}</p>
-      </details>`
-    }
-  </div>`;
+  const sets = preset ? methodDifferences(start, below) : [];
+  if (!sets.length) return null;
+  return html`<p class="variant-about preset-sets">
+    <span class="faint">sets</span>${' '}
+    ${sets.map(
+      ({ path, after }) => html`<span key=${path} title=${path}>
+        <code>${shortName(path)}</code> ${shortValue(after)}
+      </span>`,
+    )}
+  </p>`;
 }
 
 /**
@@ -218,24 +180,10 @@ function Objective({ name, verdict: { valid, checking, errors } }) {
   >
     ${
       valid
-        ? html`<${Formula} valid=${valid} />`
+        ? html`<${Formula} valid=${{ ...valid, warnings: [] }} />`
         : html`<p class="faint">
             ${errors.length ? 'Fix the errors to see the objective.' : 'Loading…'}
           </p>`
     }
   </aside>`;
-}
-
-/** Fields that all variants share. @param {import('./knobs.js').KnobProps & {variants: number}} props */
-export function CommonCard({ variants, ...knobs }) {
-  return html`<article class="card variant variant-common" aria-label="All variants">
-    <header class="card-head">
-      <h3>All variants</h3>
-      <span class="quiet">
-        Settings shared by all variants. A variant can override them.
-      </span>
-    </header>
-    <${Knobs} ...${knobs} nothing="No changes from the policy's profile" />
-    <${KnobPanels} ...${knobs} />
-  </article>`;
 }

@@ -1,42 +1,26 @@
-/** The variants of a launch as cards: what each changes, and what all of them share. */
+/** The variants of a launch as cards, and which errors belong to which of them. */
 import { html } from '../../dom.js';
 import { freeName, ownerOf, variantOfRecipe } from '../../lib/launch/form.js';
-import { OWN_PLACE } from './base_cards.js';
-import { AddVariant, CommonCard, VariantCard } from './variant.js';
+import { SHARED } from './base_cards.js';
+import { AddVariant, VariantCard } from './variant.js';
 
 /** @typedef {import('../../lib/launch/form.js').Variant} Variant */
 /** @typedef {import('./validation.js').Verdict} Verdict */
 /** @typedef {import('./knobs.js').FieldError} FieldError */
-/** @typedef {import('./knobs.js').KnobGroup} KnobGroup */
 /** @typedef {import('../../views/launch.js').Offers} Offers */
 /** @typedef {import('../../views/launch.js').Query} Query */
 /** @typedef {ReturnType<typeof import('../../views/launch.js').useLayers>} Layers */
 
-/** Whether a group of fields has a separate place on the page. @param {KnobGroup} group */
-export const hasOwnPlace = ({ fields }) => fields.every((path) => OWN_PLACE.includes(path));
-
 /**
- * The variants as cards, and what all of them share.
+ * The variants as cards.
  * @param {{offers: Offers, query: Query, change: (changes: object) => void, layers: Layers, verdicts: Verdict[],
- *   layerProps: Record<string, any>, baseProps: Record<string, any>}} props
- *   `layerProps`: of every card; `baseProps`: of the card of what variants share
+ *   knobsOf: (index: number) => import('./knobs.js').KnobProps, onSettings: (index: number) => void}} props
  */
-export function Variants({ offers, query, change, layers, verdicts, layerProps, baseProps }) {
+export function Variants({ offers, query, change, layers, verdicts, knobsOf, onSettings }) {
   const { base, variants } = query;
-  const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
-    change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
   const add = (/** @type {Variant[]} */ added) =>
     change({
       variants: withFreeNames(variants, added),
-    });
-  const openOf = (/** @type {string | number} */ card) =>
-    (query.open ?? []).filter((name) => name.startsWith(`${card}.`)).map((name) => name.slice(`${card}.`.length));
-  const setOpen = (/** @type {string | number} */ card) => (/** @type {string[]} */ titles) =>
-    change({
-      open: emptyAsNull([
-        ...(query.open ?? []).filter((name) => !name.startsWith(`${card}.`)),
-        ...titles.map((title) => `${card}.${title}`),
-      ]),
     });
   const plainFor = (/** @type {number} */ index) => [
     { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isThere: false },
@@ -44,10 +28,6 @@ export function Variants({ offers, query, change, layers, verdicts, layerProps, 
       .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isThere: true }))
       .filter((_, i) => i !== index),
   ];
-
-  const ownErrors = baseProps.errors.filter(
-    (/** @type {FieldError} */ { path }) => !OWN_PLACE.includes(path.split('.')[0]),
-  );
   return html`<section aria-labelledby="launch-variants">
     <div class="launch-section-head">
       <h2 id="launch-variants">
@@ -69,31 +49,20 @@ export function Variants({ offers, query, change, layers, verdicts, layerProps, 
     ${variants.map(
       (variant, i) => html`<${VariantCard}
         key=${i}
-        ...${layerProps}
         variant=${variant}
         index=${i}
-        ...${layers.variants[i]}
+        knobs=${knobsOf(i)}
+        presets=${offers.presets}
         verdict=${verdicts[i]}
-        errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
-        open=${openOf(i)}
-        onOpen=${setOpen(i)}
+        onSettings=${() => onSettings(i)}
         start=${layers.base.full}
         plain=${plainFor(i)}
-        onChange=${putVariant(i)}
+        onChange=${knobsOf(i).onChanges}
         onDuplicate=${() => add([variant])}
-        onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
+        onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), scope: '' })}
         onAdd=${add}
       />`,
     )}
-    <${CommonCard}
-      ...${baseProps}
-      groups=${offers.groups.filter((group) => !hasOwnPlace(group))}
-      hidden=${OWN_PLACE}
-      errors=${ownErrors}
-      open=${openOf('all')}
-      onOpen=${setOpen('all')}
-      variants=${variants.length}
-    />
   </section>`;
 }
 
@@ -103,8 +72,6 @@ function withFreeNames(variants, added) {
   for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
   return all;
 }
-
-const emptyAsNull = (/** @type {string[]} */ names) => (names.length ? names : null);
 
 /**
  * Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it
@@ -117,8 +84,8 @@ export function errorsOf(owner, verdicts, variants, base) {
     errors.filter(({ path }) => {
       const layer = ownerOf(path, variants[i], base);
       return owner === 'base'
-        ? layer === 'base' || (layer === 'below' && OWN_PLACE.includes(path.split('.')[0]))
-        : layer === 'variant' || (layer === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
+        ? layer === 'base' || (layer === 'below' && SHARED.includes(path.split('.')[0]))
+        : layer === 'variant' || (layer === 'below' && !SHARED.includes(path.split('.')[0]));
     }),
   );
   return [...new Map(ownedErrors.map((error) => [`${error.path}\n${error.message}`, error])).values()];

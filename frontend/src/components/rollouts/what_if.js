@@ -6,7 +6,7 @@ import { useQuery } from '../../app/router.js';
 import { laidOver } from '../../lib/launch/merge.js';
 import { formatValue } from '../../lib/text/format.js';
 import { list, text } from '../../lib/url.js';
-import { Knobs, KnobPanels } from '../launch/knobs.js';
+import { ChangedKnobs, KnobGroups, KnobPanels } from '../launch/knobs.js';
 import { Substituted } from './substituted.js';
 import { Formula } from '../shared/formula.js';
 import { Select } from '../shared/marks.js';
@@ -109,6 +109,7 @@ function OwnKnobs({ run, written, errors, onCompute }) {
     root: catalog.schema,
     groups: config.data.groups.filter(({ fields }) => fields.every((path) => path.startsWith('objective.'))),
     secondary: config.data.secondary,
+    switches: config.data.switches,
     changes: variant,
     below,
     full: laidOver(catalog, below, variant),
@@ -116,7 +117,7 @@ function OwnKnobs({ run, written, errors, onCompute }) {
     onChanges: (/** @type {Fields} */ { objective = {} }) => setKnobs(objective),
     open: groups,
     onOpen: setGroups,
-    nothing: 'No knob of the run’s objective is changed',
+    search: '',
   };
   const spelled = (/** @type {Fields} */ fields) => (Object.keys(fields).length ? JSON.stringify(fields) : '');
   const changed = spelled(knobs);
@@ -127,7 +128,8 @@ function OwnKnobs({ run, written, errors, onCompute }) {
       onCompute(changed);
     }}
   >
-    <${Knobs} ...${parts} />
+    <${ChangedKnobs} ...${parts} />
+    <${KnobGroups} ...${parts} />
     <${KnobPanels} ...${parts} />
     ${
       changed !== spelled(readKnobs(written)) &&

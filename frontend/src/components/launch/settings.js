@@ -1,0 +1,46 @@
+/** All settings of all variants or of one: by group, or by what is searched for. */
+import { html, useState } from '../../dom.js';
+import { ESSENTIALS } from '../../lib/launch/settings.js';
+import { ChangedKnobs, KnobGroups, KnobPanels } from './knobs.js';
+
+/** @typedef {import('./knobs.js').KnobProps} KnobProps */
+
+/** Settings that all variants share have these elsewhere on the page. */
+const SHOWN = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
+
+/**
+ * @param {{names: string[], scope: string, shared: KnobProps, knobsOf: (index: number) => KnobProps, open: string[],
+ *   onScope: (scope: string) => void, onOpen: (open: string[]) => void}} props
+ *   `scope`: the index of the variant whose settings these are; '' for what all share
+ */
+export function SettingsCard({ names, scope, shared, knobsOf, open, onScope, onOpen }) {
+  const [search, setSearch] = useState('');
+  const isShared = names[Number(scope)] === undefined || scope === '';
+  const knobs = isShared ? shared : knobsOf(Number(scope));
+  const panels = { ...knobs, open, onOpen, search: search.trim() };
+  return html`<section class="card" id="launch-settings" aria-labelledby="launch-settings-title">
+    <header class="card-head settings-head">
+      <h2 id="launch-settings-title"><span class="launch-number">5</span> All settings</h2>
+      <label class="settings-scope">
+        <span>of</span>
+        <span class="select">
+          <select aria-label="Settings of" value=${isShared ? '' : scope} onChange=${(event) => onScope(event.target.value)}>
+            <option value="" selected=${isShared}>all variants</option>
+            ${names.map((name, i) => html`<option key=${i} value=${i} selected=${!isShared && Number(scope) === i}>${name}</option>`)}
+          </select>
+        </span>
+      </label>
+      <input
+        class="field settings-search"
+        type="search"
+        aria-label="Search settings"
+        placeholder="Search: weight decay, top_p, LoRA …"
+        value=${search}
+        onInput=${(event) => setSearch(event.target.value)}
+      />
+    </header>
+    ${isShared && html`<${ChangedKnobs} ...${shared} open=${search ? [] : open} hidden=${SHOWN} />`}
+    <div class="knobs"><${KnobGroups} ...${panels} /></div>
+    <${KnobPanels} ...${panels} />
+  </section>`;
+}
