@@ -109,7 +109,7 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     late = 0 if sign.is_setting else SMOOTHED // 2  # of the running median
     # A change that gathers pace is beyond doubt once it has gone a quarter of its way.
     is_quarter = np.abs(smooth - middle) >= QUARTER * abs(float(smooth[farthest]) - middle)
-    bad = good + 1 + int(np.argmax(is_quarter[good + 1 : farthest + 1]))
+    bad = good + 1 + (0 if sign.is_setting else int(np.argmax(is_quarter[good + 1 : farthest + 1])))
     return Change(
         metric=sign.metric,
         healthy=middle,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.analysis.diagnosis.first_steps import changed_at_once
 from backend.analysis.diagnosis.held_out_outcome import evaluation_error, unit_of
 from backend.analysis.diagnosis.log import Floats, Log, Series
 from backend.analysis.diagnosis.outcome import DECLINED, FALLEN, STILL_FALLEN, SURE, Interval, Outcome
@@ -115,10 +116,13 @@ def _dead_early(name: str, series: Series, place: int) -> Outcome:
 def _early_death(values: Floats, error: float, log: Log) -> int | None:
     """Return the place from which on a goal that had a value at first has surely lost half of it for ever.
 
-    A first value can only be trusted if the config says of how many completions it is the mean.
+    A first value can only be trusted if the config says of how many completions it is the mean, or if the
+    policy's behaviour changed at once as well.
     """
     later = trailing_mean(values, 3)[4:]
-    if not log.config or not error or not len(later) or values[0] - float(later.max()) < 4 * error:
+    if not error or not len(later) or values[0] - float(later.max()) < 4 * error:
+        return None
+    if not log.config and changed_at_once(log) is None:
         return None
     if float(later.max()) >= FALLEN * float(values[0]):
         return None

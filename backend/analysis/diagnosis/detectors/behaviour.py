@@ -139,7 +139,7 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
 
 def _truncated(log: Log, outcome: Outcome) -> Answer:
     always = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED)
-    if always is not None:
+    if always is not None and log.series["length/truncated_frac"].finite().values[0] > ALL_TRUNCATED / 2:
         words = (
             "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
         )

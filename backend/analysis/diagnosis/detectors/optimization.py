@@ -6,6 +6,7 @@ import numpy as np
 
 from backend.analysis.diagnosis.changes import Sign
 from backend.analysis.diagnosis.findings import Finding
+from backend.analysis.diagnosis.first_steps import changed_at_once
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.signs import (
@@ -89,22 +90,23 @@ def _large_from_the_start(log: Log, outcome: Outcome) -> Answer:
 
 
 def _changed_at_once(log: Log) -> Answer:
-    """Entropy, length or probability that the first few updates took far from the policy that came."""
-    factors = {"policy/entropy": 2.0, "length/mean": 1.4, "policy/token_prob_mean": 1.2}
-    for metric, factor in factors.items():
-        series = log.series.get(metric)
-        finite = series.finite() if series is not None else None
-        if finite is None or len(finite) < 4 or finite.steps[0] > 1 or finite.values[0] <= 0:
-            continue
-        first, soon = float(finite.values[0]), float(np.median(finite.values[1:4]))
-        if 1 / factor < soon / first < factor:
-            continue
-        words = f"{metric} went from {first:.3g} at step 1 to {soon:.3g} within {int(finite.steps[3])} steps"
-        onset = Interval(int(finite.steps[0]), int(finite.steps[1]))
-        return Finding(
-            "update_size", TITLES["update_size"], onset, "consistent", 0.8, 1.0, (words,), (metric,)
-        )
-    return None
+    changed = changed_at_once(log)
+    if changed is None:
+        return None
+    words = (
+        f"{changed.metric} went from {changed.first:.3g} at step {changed.onset.healthy} to "
+        f"{changed.soon:.3g} within {changed.last} steps"
+    )
+    return Finding(
+        "update_size",
+        TITLES["update_size"],
+        changed.onset,
+        "consistent",
+        0.8,
+        1.0,
+        (words,),
+        (changed.metric,),
+    )
 
 
 def dead_run(log: Log, outcome: Outcome) -> Answer:
@@ -120,6 +122,8 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     for name, series in logged:
         values = series.values[len(series) // 10 :]
         still = float(np.mean(values <= limits[name]))
+        if name == "optim/grad_norm" and series.values[:3].any():
+            continue  # the first updates moved the weights; later ones had no signal
         is_rounded = name == "optim/lr" and not log.config and not values.any() and not same_evaluations
         if is_rounded:
             return unjudged("dead_run", "a learning rate with more digits: every value is printed as 0")
