@@ -154,7 +154,9 @@ def _work(config: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
-    """How often a critic sees each step's completions (a word: as the policy does); None without a critic."""
+    """Return how often a critic sees each step's completions (a word: as the policy does); None without a
+    critic.
+    """
     return objective["value"]["epochs"] if objective["advantage"]["type"] == "critic" else None
 
 

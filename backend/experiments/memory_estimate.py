@@ -167,7 +167,7 @@ def _is_gpu(slot: Worker) -> bool:
 
 
 def _distinct(slots: list[Worker]) -> list[tuple[Worker, int]]:
-    """One slot of each kind and host, and how many are like it."""
+    """Return one slot of each kind and host, and how many are like it."""
     kinds: dict[tuple[object, ...], Worker] = {}
     counts: Counter[tuple[object, ...]] = Counter()
     for slot in slots:

@@ -61,7 +61,7 @@ def _answer(name: str) -> Response:
 
 @cache
 def sources() -> dict[str, Path]:
-    """Every page by its name, as found at the start: a request never becomes a path."""
+    """Return every page by its name, as found at the start: a request never becomes a path."""
     page_paths = sorted(DOCS.glob("*.md")) + sorted((DOCS / "decisions").glob("*.md"))
     named = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in page_paths}
     return {name.removesuffix(f"/{INDEX}"): path for name, path in named.items()}
@@ -69,7 +69,7 @@ def sources() -> dict[str, Path]:
 
 @cache
 def pictures() -> dict[str, Path]:
-    """Every picture of a page that is here, by the name of its file."""
+    """Return every picture of a page that is here, by the name of its file."""
     shown = [path for name in sources() for path in _rendered(name).pictures]
     return {path.name: path for path in shown if path.is_file()}
 

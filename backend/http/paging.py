@@ -34,7 +34,7 @@ def page_of(
     *,
     order: str = "",
 ) -> dict[str, Any]:
-    """A page from `limit` + 1 rows: the one too many says that there is a next page."""
+    """Return a page from `limit` + 1 rows: the one too many says that there is a next page."""
     items = [shown(row) for row in rows[:limit]]
     has_more = len(rows) > limit
     return {"items": items, "next": write_cursor(key_of(rows[limit - 1]), order=order) if has_more else None}

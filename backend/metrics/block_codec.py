@@ -79,7 +79,7 @@ def decode(data: bytes) -> Columns:
 def decode_row(
     data: bytes, *, points: int, first: int, last: int, reader: zstandard.ZstdDecompressor | None = None
 ) -> Columns:
-    """The points of a block. Raises BlockDamaged if they are not as its row says.
+    """Return the points of a block. Raises BlockDamaged if they are not as its row says.
 
     The row says how many they are, that none is before the step `first`, and that the newest is at `last`.
     """

@@ -59,8 +59,8 @@ class Stored:
         )
 
     def of_run(self, number: int) -> "Stored":
-        """The same points as those of the given generation of a fork: newer than those of every run before
-        it.
+        """Return the same points as those of the given generation of a fork: newer than those of every run
+        before it.
         """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
@@ -89,7 +89,9 @@ class Packed:
     reached: Reached = field(default_factory=dict)
 
     def with_tail(self, rows: Stored) -> Stored:
-        """All points; of the rows, which were read before the blocks, those that are not sealed by now."""
+        """Return all points; of the rows, which were read before the blocks, those that are not sealed by
+        now.
+        """
         if not len(rows.steps):
             return self.points
         is_row = np.ones(len(rows.steps), dtype=bool)
@@ -123,7 +125,9 @@ class Outlined:
 
 
 def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
-    """The points that are rows; to be read before the blocks, lest what is sealed in between be missed."""
+    """Return the points that are rows; to be read before the blocks, lest what is sealed in between be
+    missed.
+    """
     open_ones = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
     if reached and not open_ones:
         return NOTHING
@@ -142,7 +146,8 @@ def read_blocks(
     *,
     numbers: tuple[int, int] | None = None,
 ) -> dict[tuple[str, int], Packed]:
-    """The sealed points of each (run, key of a metric), of all blocks or of those from one to another number.
+    """Return the sealed points of each (run, key of a metric), of all blocks or of those from one to another
+    number.
 
     One statement: how far an attempt is sealed is never of another moment than its blocks.
     """
@@ -213,7 +218,7 @@ def _in_order(blocks: list[Any]) -> list[Any]:
 
 
 def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Iterator[bytes]:
-    """The content of each block that is not damaged, whose row is added to `rows`."""
+    """Yield the content of each block that is not damaged, whose row is added to `rows`."""
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
@@ -238,7 +243,7 @@ def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> by
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
-    """All points of a block whose outline is damaged; None if it is the block itself."""
+    """Return all points of a block whose outline is damaged; None if it is the block itself."""
     run, key, attempt, number, *_ = row
     conditions = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
     query = select(MetricBlock.data).where(*conditions, MetricBlock.number == number)

@@ -144,7 +144,9 @@ def _places(x: Floats, picture: Picture) -> Ints:
 
 
 def _read_at(curve: Curve, x: Floats) -> Floats:
-    """The curve at each x, on the line between its points; NaN outside, and beside what is not finite."""
+    """Return the curve at each x, on the line between its points; NaN outside, and next to what is not
+    finite.
+    """
     finite_values = np.where(np.isfinite(curve.values), curve.values, np.nan)
     read: Floats = np.interp(x, curve.x, finite_values, left=np.nan, right=np.nan)
     return read

@@ -353,7 +353,8 @@ def _outline(points: Stored) -> bytes:
 
 
 def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> int:
-    """The step up to which points belong into the blocks of an attempt that writes some at these steps.
+    """Return the step up to which points belong into the blocks of an attempt that writes some at these
+    steps.
 
     Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
     committed. A run that goes on behind its newest block writes rows again.

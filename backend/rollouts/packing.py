@@ -125,7 +125,9 @@ def _encoded(text: str) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> list[Tokens]:
-    """The tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer one."""
+    """Return the tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer
+    one.
+    """
     with _as_damage():
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _header(raw)

@@ -43,7 +43,9 @@ def kind_of(name: str) -> Kind:
 
 
 def alternative_names(rank: int) -> tuple[str, str]:
-    """The names of the ids and of the log-probabilities of the tokens of a rank; 0 is the likeliest."""
+    """Return the names of the ids and of the log-probabilities of the tokens of a rank; 0 is the most
+    likely.
+    """
     return f"{ALTERNATIVE}{rank}_id", f"{ALTERNATIVE}{rank}_logprob"
 
 

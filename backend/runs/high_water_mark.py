@@ -90,7 +90,7 @@ def raise_mark(settings: Settings, session: Session) -> None:
 
 
 def find_older(settings: Settings, session: Session) -> Older | None:
-    """Whether the database lacks what the state directory proves."""
+    """Return what the state directory proves and the database lacks; None if it lacks nothing."""
     mark = read_mark(settings)
     missing = max(mark.event - _last_number(session), 0) if mark else 0
     ahead = list(_ahead(settings, session))

@@ -144,7 +144,7 @@ def _next_claimable(lost: Collection[Lease], most: int, nodes: int) -> Any:
 
 
 def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:
-    """The attempt continues behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
+    """Begin an attempt behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
     fence(session, run_id, attempt, last_step=max(from_step, 0))
     # It has no point yet: up to there none is missing in its blocks.
     nothing = case((Attempt.packed_step < from_step, from_step), else_=Attempt.packed_step)
@@ -164,7 +164,7 @@ def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> N
 def finish_run(
     session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, obeyed: str = ""
 ) -> None:
-    """The run ends, or pauses, by the word of the attempt that owns it.
+    """End or pause a run by the word of the attempt that owns it.
 
     `obeyed` is the wish for which it ends. It has saved a checkpoint since; if the user has changed the wish
     meanwhile, the new one counts.
@@ -185,7 +185,9 @@ def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -
 def fail_attempt(
     session: Session, run_id: str, attempt: int, reason: str, *, limit: int = FAILURE_LIMIT
 ) -> str:
-    """The trainer ended by its own fault: to the queue's end; failed after `limit` such ends in a row."""
+    """Requeue a run whose trainer ended by its own fault, at the end; fail it after `limit` such ends in a
+    row.
+    """
     fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
     run = locked_run(session, run_id)
     if run.own_failures >= limit:

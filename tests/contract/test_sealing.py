@@ -54,7 +54,7 @@ def seal(database):
 
 
 def everything(database, run):
-    """All that readers see of a run, to the last bit."""
+    """Return all that readers see of a run, to the last bit."""
     with database.sessions() as session:
         names = names_of_metrics(session, [run.id])
         curves = read_points(session, [run.id], names)

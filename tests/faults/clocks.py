@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def find_faketime() -> str:
-    """The library that a process is started with."""
+    """Return the library that a process is started with."""
     for pattern in LIBRARIES:
         for library in sorted(Path("/").glob(pattern[1:])):
             return str(library)

@@ -35,7 +35,7 @@ END_SECONDS = 120.0
 
 
 def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
-    """One run through so many ends, each way in turn, beside one that nothing interrupts."""
+    """End one run so many times, each way in turn, alongside one that nothing interrupts."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
@@ -88,7 +88,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
 
 
 def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
-    """Whether an attempt after the one that ended has trained a step, or none is left to train."""
+    """Return whether an attempt after the one that ended has trained a step, or none is left to train."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         attempt = session.get(Attempt, (run_id, run.attempt))
@@ -109,7 +109,9 @@ def _ask(lab: Lab, *, twice: bool) -> float:
 
 
 def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
-    """What is wrong with a run that was asked to end: it waits again, and asked once, all of it is saved."""
+    """Return what is wrong with a run that was asked to end: it waits again, and asked once, all of it is
+    saved.
+    """
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)

@@ -50,7 +50,7 @@ def trained(sessions, settings, queued, train):
 
 
 def restored(trainer):
-    """The step that it continues from, 0 when none is whole, and a sum over all of its state."""
+    """Return the step that it continues from, 0 when none is whole, and a sum over all of its state."""
     try:
         step = trainer.checkpoints.restore(trainer.policy, trainer.parts)
     except BadCheckpoint as error:

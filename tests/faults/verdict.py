@@ -23,7 +23,9 @@ Record = dict[tuple[Any, ...], Any]
 
 
 def record_of(session: Session, run_id: str) -> Record:
-    """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
+    """Return all that a run recorded and that counts: metrics but for the clocks, completions with their
+    rewards.
+    """
     limits = limits_of(session, [run_id]).get(run_id, ())
     (segment,) = run_points_of(session, [Stretch(run_id)])
     groups = {
@@ -67,7 +69,7 @@ class Witness:
                     self.steps.setdefault(run_id, set()).add((point.step, point.attempt))
 
     def lost(self, session: Session, run_id: str) -> int:
-        """How many of the steps that were seen committed have no row, or no valid row, now."""
+        """Return how many of the steps that were seen committed have no row, or no valid row, now."""
         seen = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])

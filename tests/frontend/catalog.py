@@ -16,5 +16,5 @@ CATALOG: dict[str, Any] = {
 
 
 def written(config: Any) -> Any:
-    """A config as JSON holds it: lists for tuples."""
+    """Return a config as JSON holds it: lists for tuples."""
     return json.loads(json.dumps(config))

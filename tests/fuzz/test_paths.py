@@ -182,7 +182,7 @@ def requests_of(document, run):
 
 
 def as_typed(text):
-    """In an address as an attacker sends it: percent signs and slashes stay."""
+    """Return an address as an attacker sends it: percent signs and slashes stay."""
     return quote(text, safe="/%.;=:@&+$,~!*'()-_")
 
 
@@ -191,7 +191,7 @@ def dumped(body):
 
 
 def call(app, method, address, headers, body):
-    """One request as the server hands it on; what is sent back."""
+    """Make one request as the server hands it on; return what is sent back."""
     raw, _, query = address.partition("?")
     sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
 

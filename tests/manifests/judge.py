@@ -30,7 +30,7 @@ def skypilot(task: dict[str, Any]) -> None:
 
 
 def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name: str) -> Iterator[str]:
-    """What is wrong with manifests; a manifest with a misspelt field has to be refused, too."""
+    """Yield what is wrong with manifests; a manifest with a misspelt field has to be refused, too."""
     for number, manifest in enumerate(manifests):
         if reason := refusal(judge, manifest):
             yield f"{name} {number}: {reason}"
@@ -39,7 +39,7 @@ def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name
 
 
 def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
-    """Why a manifest is refused; empty if it is valid."""
+    """Return why a manifest is refused; empty if it is valid."""
     try:
         judge(manifest)
     except Exception as error:  # noqa: BLE001 - each library has classes of its own

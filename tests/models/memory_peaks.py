@@ -64,7 +64,7 @@ def config_of(
     packing: str = "auto",
     quantization: str = "none",
 ) -> RunConfig:
-    """The run whose learning step is measured."""
+    """Return the run whose learning step is measured."""
     lora = {
         "type": "lora",
         "rank": RANK,
@@ -102,7 +102,7 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
 def compared(
     model: Any, shape: ModelShape, config: RunConfig, *, base: str, device: str = "cpu"
 ) -> tuple[int, float]:
-    """The same of a model and the shape that its files have."""
+    """Return the same of a model and the shape that its files have."""
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
     on_cpu = device == "cpu"
     memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
@@ -123,7 +123,7 @@ def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
 
 
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
-    """The same of a model and the shape that its files have."""
+    """Return the same of a model and the shape that its files have."""
     longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
     memory = phases_of(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     held = ("context", "weights", "optimizer")
@@ -132,7 +132,7 @@ def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, floa
 
 
 def shape_of(model: Any) -> ModelShape:
-    """The shape that the files of a model would have."""
+    """Return the shape that the files of a model would have."""
     weights = [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()]
     return ModelShape.of(model.config.to_dict(), weights)
 

@@ -59,7 +59,7 @@ MIDDLE = SEVEN_B | {
 
 
 def sized(sizes):
-    """A Qwen2.5 of some sizes with random weights, made on the GPU."""
+    """Return a Qwen2.5 of some sizes with random weights, made on the GPU."""
     torch.manual_seed(0)
     with torch.device(DEVICE):
         model = AutoModelForCausalLM.from_config(

@@ -16,7 +16,7 @@ def lines_of(**written):
 
 
 def defined(*names, **written):
-    """The lines that define these symbols, in order."""
+    """Return the lines that define these symbols, in order."""
     starts = tuple(f"{name} " for name in names)
     return [line for line in lines_of(**written) if line.startswith(starts)]
 
@@ -96,7 +96,7 @@ def test_the_terms_of_gdpo_add_up_to_that_too():
 
 
 def computed(written):
-    """The group as the worker scores and shapes it."""
+    """Return the group as the worker scores and shapes it."""
     config = resolve(written)
     prompt = Sums(seed=0).sample(0, "train")
     scorer = Scorer(config.rewards)

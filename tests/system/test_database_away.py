@@ -46,7 +46,7 @@ def is_back(client):
 
 
 def paths_of(client):
-    """Every GET of the interface that reads SQL, with an id where one is asked for."""
+    """Return every GET of the interface that reads SQL, with an id where one is asked for."""
     paths = []
     for path, operations in client.app.openapi()["paths"].items():
         if "get" not in operations or path in QUIET:
@@ -133,7 +133,7 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
 
 
 def claimed_run(sessions):
-    """The id of a run that this process owns."""
+    """Return the id of a run that this process owns."""
     with sessions.begin() as session:
         run = Run(name="r", variant="", seed=0, config={}, config_hash="", steps=9, status="queued")
         session.add(run)

@@ -174,7 +174,7 @@ class TrainerProcess:
         return self._memory
 
     def is_running(self) -> bool:
-        """Whether the trainer is running."""
+        """Return whether the trainer is running."""
         return self._process.poll() is None
 
     def assign(

@@ -57,15 +57,15 @@ class PolicyBatch:
     """Whether the answer is right; None when the objective does not ask."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "PolicyBatch":
-        """The batch reduced to some of its rows: a minibatch or a micro-batch."""
+        """Return the batch reduced to some of its rows: a minibatch or a micro-batch."""
         return self._map_tensors(lambda values: values[index])
 
     def columns(self, length: int) -> "PolicyBatch":
-        """The batch cut to its first `length` token columns, when all later ones are padding."""
+        """Return the batch cut to its first `length` token columns, when all later ones are padding."""
         return self._map_tensors(lambda values: values if values.ndim == 1 else values[:, :length])
 
     def to(self, device: torch.device | str) -> "PolicyBatch":
-        """The batch on another device."""
+        """Return the batch on another device."""
         return self._map_tensors(lambda values: values.to(device, non_blocking=True))
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":

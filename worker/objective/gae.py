@@ -58,7 +58,7 @@ def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[
 
 
 def on_last_token(rewards: Float[Tensor, "B"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """A completion's reward on its last token that counts, 0 on all others; nothing without tokens."""
+    """Return a completion's reward on its last token that counts, 0 on all others; nothing without tokens."""
     following = mask.flip(1).cumsum(dim=1).flip(1)  # tokens from here on
     return rewards.unsqueeze(1) * (mask & (following == 1))
 

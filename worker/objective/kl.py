@@ -45,7 +45,7 @@ def k3(x: Float[Tensor, "B T"], *, limit: float = math.inf) -> Float[Tensor, "B 
 
 
 def dual_descent(coef: float, kl: float, *, target: float) -> float:
-    """The next coefficient: doubled where KL > 1.5 target, halved where KL < target / 1.5.
+    """Return the next coefficient: doubled where KL > 1.5 target, halved where KL < target / 1.5.
 
     Source: PPO's adaptive penalty, arXiv:1707.06347, section 4.
     """
@@ -55,7 +55,7 @@ def dual_descent(coef: float, kl: float, *, target: float) -> float:
 
 
 def horizon_control(coef: float, kl: float, *, target: float, completions: int, horizon: int) -> float:
-    """The next coefficient, proportional to how far the KL is from its target.
+    """Return the next coefficient, proportional to how far the KL is from its target.
 
         coef (1 + clip(KL / target - 1, -0.2, 0.2) completions / horizon)
 

@@ -97,5 +97,5 @@ def number_of(value: Any) -> float | None:
 
 
 def within(rates: Sequence[float | None], data: DataConfig) -> list[bool]:
-    """Whether each pass rate is known and inside the limits."""
+    """Return whether each pass rate is known and inside the limits."""
     return [rate is not None and data.min_pass_rate <= rate <= data.max_pass_rate for rate in rates]

@@ -288,7 +288,7 @@ class Sampler:
 
 
 def is_cut(sampling: SamplingLike) -> bool:
-    """Whether top-p or top-k excludes some tokens."""
+    """Return whether top-p or top-k excludes some tokens."""
     return sampling.top_p < 1 or sampling.top_k > 0
 
 

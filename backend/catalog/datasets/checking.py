@@ -73,7 +73,7 @@ def preview_upload(
 
 
 def _pieces(packed: Draft, kind: str, most_bytes: int) -> Iterator[bytes]:
-    """The content as JSONL."""
+    """Return the content as JSONL."""
     packed.file.seek(0)
     if kind not in TABLES:
         return unpacked(packed.file, kind, most_bytes=most_bytes)

@@ -76,7 +76,8 @@ def memory_of(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> Memory:
-    """The memory of a run; `adapter` is the config's, read from its directory if it is a continued one.
+    """Return the memory of a run; `adapter` is the config's, read from its directory if it is a continued
+    one.
 
     `engine_bytes` is what vLLM beside the trainer takes while it samples.
     """
@@ -295,7 +296,9 @@ class _Sizes:
         return kept_bytes(self.shape, run)
 
     def begin_of_backward(self) -> Parts:
-        """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
+        """Return the parts when the last backward pass begins: what it keeps, and gradients of the passes
+        before.
+        """
         kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
         again = max(0.0, kept_by_pass.again(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch

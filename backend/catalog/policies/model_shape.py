@@ -139,7 +139,9 @@ class ModelShape:
 
 
 def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
-    """The weights with one in place of all routed experts of a layer, of which there may be thousands."""
+    """Return the weights with one in place of all routed experts of a layer, of which there may be
+    thousands.
+    """
     without_experts: list[Weight] = []
     experts: dict[int | None, int] = {}
     for weight in weights:

@@ -43,7 +43,7 @@ def exact_name(name: str) -> str:
 
 
 def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    """The values that count, in the order of metric and step."""
+    """Write the values that count, in the order of metric and step."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -177,7 +177,9 @@ def _tried(session: Session, settings: Settings, state: SearchState) -> Step | N
 
 
 def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
-    """The values to try next with their cell, or the reason why they make none; None: all were tried."""
+    """Return the values to try next with their cell, or the reason why they make none; None: all were
+    tried.
+    """
     from backend.experiments.searches.study import next_point  # likewise slow
 
     search, trials = state.search, state.trials

@@ -28,7 +28,9 @@ class Spent(NamedTuple):
 
 
 def spent(session: Session, experiment_id: str) -> Spent:
-    """The time and money of a search's runs: also of those that train, are in the trash or were deleted."""
+    """Return the time and money of a search's runs: also of those that train, are in the trash or were
+    deleted.
+    """
     now = session.scalar(select(db_now())) or 0.0
     conditions = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
     of_it = Attempt.run_id.in_(select(Run.id).where(*conditions))

@@ -18,7 +18,8 @@ Reports = dict[int, float]
 
 
 def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
-    """The values of a run of this many steps: one at each evaluation, or at every tenth step of training.
+    """Return the values of a run of this many steps: one at each evaluation, or at every tenth step of
+    training.
 
     The last one is the value of the run. The evaluation before the first step says nothing about it.
     """

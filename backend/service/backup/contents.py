@@ -145,7 +145,9 @@ def verify(directory: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def draft_of(directory: Path) -> Iterator[Path]:
-    """A directory beside `directory` that takes its name at the end; nothing stays of it after an error."""
+    """Yield a directory beside `directory` that takes its name at the end; nothing stays of it after an
+    error.
+    """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} already exists: name a directory that does not exist yet")
     draft = directory.with_name(f".{directory.name}.draft")

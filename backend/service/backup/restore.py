@@ -197,7 +197,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
 
 
 def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """A dataset, complete under its name, in place of none that is there."""
+    """Put a complete dataset under its name, if none is there."""
     if target.exists() or target.is_symlink():
         return
     draft = target.with_name(f".{target.name}.restored")

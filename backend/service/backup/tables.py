@@ -29,7 +29,9 @@ def ordered_tables() -> list[Table]:
 def save_tables(
     connection: Connection, directory: Path, *, without: Collection[str]
 ) -> dict[str, SavedTable]:
-    """Every row of every table but the checkpoints `without`, as the connection's transaction sees them."""
+    """Save every row of every table but the checkpoints `without`, as the connection's transaction sees
+    them.
+    """
     directory.mkdir(parents=True)
     saved = {}
     for table in ordered_tables():

@@ -64,7 +64,9 @@ class Parcel(NamedTuple):
     """Whether the message reports that event; other messages may be sent twice."""
 
     def is_told(self, told: int) -> bool:
-        """Whether a page that knows the events up to `told` knows this; its place would lead it back."""
+        """Return whether a page that knows the events up to `told` knows this; its place would lead it
+        back.
+        """
         return 0 <= self.event < told or (self.is_event and self.event == told)
 
 

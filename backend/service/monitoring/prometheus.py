@@ -123,7 +123,7 @@ class Gauges:
 
 
 def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
-    """The values that come from the database."""
+    """Yield the values that come from the database."""
     counted: Any = session.execute(
         select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
     )
@@ -151,7 +151,7 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
 
 
 def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
-    """The newest reading of each machine and of each slot's GPU."""
+    """Yield the newest reading of each machine and of each slot's GPU."""
     newest: dict[tuple[str, tuple[str, ...]], float] = {}
     for slot in sorted(slots, key=lambda slot: slot.seen_at):
         for reading_name, gauge in OF_MACHINES.items():

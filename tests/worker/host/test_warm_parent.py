@@ -33,7 +33,7 @@ def settings(state_dir, sqlite_url, monkeypatch):
 
 @contextmanager
 def started_parent(settings):
-    """A parent that has imported everything."""
+    """Yield a parent that has imported everything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("GRPOLAB_TOKEN", "a secret of the worker")

@@ -16,7 +16,7 @@ class Taker:
         self._thread.start()
 
     def has_taken(self):
-        """Whether it takes before the lull that would never come."""
+        """Return whether it takes before the lull that would never come."""
         self._thread.join(60)
         return not self._thread.is_alive()
 

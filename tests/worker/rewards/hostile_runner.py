@@ -135,13 +135,13 @@ class Subject(NamedTuple):
 
 
 def task_subject(task: str) -> Subject:
-    """A task's own score at one of its entries."""
+    """Return a task's own score at one of its entries."""
     entry = entry_at(task, {}, 7, 1)
     return Subject(lambda answer: score_at(task, {}, 7, 1, answer=answer), SHORT, (str(entry["answer"]), "0"))
 
 
 def reward_subjects() -> dict[str, Subject]:
-    """The built-in rewards; what is read by the trainer itself gets the long answers too."""
+    """Return the built-in rewards; what is read by the trainer itself gets the long answers too."""
     from worker.rewards.mathematics import is_equal
 
     _import_all_of(
@@ -167,7 +167,7 @@ def reward_subjects() -> dict[str, Subject]:
 
 
 def _import_all_of(*packages: str) -> None:
-    """What sympy imports when it first needs it, so that what remains is of an answer."""
+    """Import what sympy imports when it first needs it, so that what remains is of an answer."""
     for package in map(importlib.import_module, packages):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if not {"tests", "benchmarks"} & set(module.name.split(".")):
@@ -215,7 +215,7 @@ def main(names: list[str]) -> None:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """What the hostile answers did: events, grades that changed, limits that were reached."""
+    """Return what the hostile answers did: events, grades that changed, limits that were reached."""
     before = [_judged(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
     changed, killed, judged, start = False, [], 0, 0

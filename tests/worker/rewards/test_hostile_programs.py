@@ -51,7 +51,7 @@ HONEST = [
 
 
 def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
-    """Each program with its test: with all forms of test, or with one after the other."""
+    """Return each program with its test: with all forms of test, or with one after the other."""
     pairs = []
     for number, hostile in enumerate(programs):
         forms = (
@@ -78,7 +78,7 @@ def sources() -> dict[Path, tuple[int, int]]:
 
 
 def has_no_program_left(pid: int | None) -> bool:
-    """Whether bubblewrap and the process that forks are soon alone."""
+    """Return whether bubblewrap and the process that forks are soon alone."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if pid is None or len(psutil.Process(pid).children(recursive=True)) <= 2:

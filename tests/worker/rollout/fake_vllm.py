@@ -76,7 +76,7 @@ class Server(ThreadingMixIn, UnixStreamServer):
             file.write(json.dumps(call) + "\n")
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-        """The answer to a request; None if there is no such route."""
+        """Return the answer to a request; None if there is no such route."""
         match method, path:
             case "GET", "/health":
                 return {}

@@ -39,7 +39,7 @@ def tiny():
 
 @contextmanager
 def started():
-    """A server's process and its address."""
+    """Yield a server's process and its address."""
     argv = [sys.executable, "-m", "tests.worker.rollout.openenv_server"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -61,7 +61,7 @@ def served(settings, address, monkeypatch):
 
 
 def with_servers(settings, address):
-    """The settings with an environment for each way to misbehave."""
+    """Return the settings with an environment for each way to misbehave."""
     pairs = ",".join(f"{how.lower()}={address}/{how}" for how in HOW)
     return settings.model_copy(update={"openenv_urls": pairs})
 
@@ -73,7 +73,7 @@ def seen(address):
 
 
 def number_of(prompt):
-    """The number that the server draws for a prompt."""
+    """Return the number that the server draws for a prompt."""
     return random.Random(episode_seed(prompt.id)).randint(1, 9)
 
 

@@ -52,7 +52,7 @@ def isolation(request, monkeypatch):
 
 
 def processes_of(directory):
-    """Every process that has a file of this directory in its arguments or variables."""
+    """Return every process that has a file of this directory in its arguments or variables."""
     pids = []
     for process in psutil.process_iter():
         try:

@@ -384,7 +384,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
 
 
 def break_the_loss(monkeypatch, *, step, value):
-    """The loss of that step (None: of every step) is multiplied by `value`, and so is its gradient."""
+    """Multiply the loss of that step (None: of every step) by `value`, and so its gradient."""
     learn, now = Learner.learn, []
 
     def learning(self, collected, generator, update_stats, **kwargs):

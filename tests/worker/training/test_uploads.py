@@ -62,7 +62,7 @@ def flip_last_bit(path):
 
 
 def leave_machine(settings):
-    """All that the next attempt finds is the database and the store."""
+    """Leave the next attempt nothing but the database and the store."""
     shutil.rmtree(settings.state / "runs")
 
 

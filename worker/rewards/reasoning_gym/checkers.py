@@ -116,7 +116,7 @@ def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def _uses_each_once(answer: str, entry: Entry) -> bool:
-    """Whether an answer's numbers are the given ones.
+    """Return whether an answer's numbers are the given ones.
 
     The library searches only for whole numbers: it misses `543e0`, reads `4.8` as two numbers, and counts
     unused numbers after a `#`.

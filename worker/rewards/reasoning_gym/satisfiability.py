@@ -72,7 +72,9 @@ class _Search:
         return added
 
     def _forced_by(self, literal: int) -> list[int] | None:
-        """The last open literal of each clause that `literal` shortened to one; None if one became empty."""
+        """Return the last open literal of each clause that `literal` shortened to one; None if one became
+        empty.
+        """
         if -literal in self.holds:
             return None
         forced = []
