@@ -17,7 +17,7 @@ FILLED = {
     "name:path": "x/y",
     "path:path": "x",
 }
-"""What stands for a path's parameters."""
+"""Values of a path's parameters."""
 
 
 def operations(app: FastAPI) -> set[str]:

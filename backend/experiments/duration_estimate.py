@@ -18,7 +18,7 @@ LOOKED_AT = 300
 """Number of newest runs whose step time is read."""
 
 SPREAD = 1.25
-"""How far a step's time may lie from that of the same sizes seen before, as a factor either way."""
+"""The factor, either way, by which a step's time may differ from that of the same sizes seen before."""
 
 SCALED_SPREAD = 2.0
 """Number of newest runs of other sizes whose step time is read."""

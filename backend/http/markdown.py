@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
-"""Where a generated table begins and ends; GitHub hides it as a comment."""
+"""The comment at which a generated table begins or ends; GitHub hides it."""
 BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
@@ -35,7 +35,7 @@ class Rendered:
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known while the tokens of a page are walked through."""
+    """The state of a walk through the tokens of a page."""
 
     path: Path
     address_of: Callable[[Path], str | None]

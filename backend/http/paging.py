@@ -1,4 +1,4 @@
-"""Times as text, pages of a list and their cursors."""
+"""Formatted times, pages of a list and their cursors."""
 
 import base64
 import binascii

@@ -27,7 +27,7 @@ STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
 FIRST_STEP = struct.Struct("<i")
 
 MAX_POINTS = 2**16
-"""No block has more: a limit for bytes that somebody else made."""
+"""The most points of a block: a limit for bytes that somebody else made."""
 
 LEVEL = 3
 

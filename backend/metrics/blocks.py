@@ -78,7 +78,7 @@ NOTHING = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 Reached = Mapping[int, int]
-"""How far each attempt of a run is sealed: no point of it up to there is a row."""
+"""The last sealed step of each attempt of a run: no point of it up to there is a row."""
 
 
 @dataclass(frozen=True, slots=True)

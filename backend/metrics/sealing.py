@@ -110,7 +110,7 @@ class Task:
     run: str
     attempt: int
     packed: int
-    """How far it is sealed."""
+    """The last step that is sealed."""
     first: int
     last: int
     """Last step for which no more points are expected; ALL_PACKED if the attempt has ended."""

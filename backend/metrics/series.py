@@ -20,7 +20,7 @@ class Points:
     steps: Ints
     values: Floats
     weights: Ints | None = None
-    """As a curve's."""
+    """The weights of the points, like a curve's."""
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -175,7 +175,7 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
 
 
 MAX_STEPS = 2**31
-"""No run has more."""
+"""The most steps that a run can have."""
 
 
 def _staleness(session: Session, run_id: str, step: int) -> int:

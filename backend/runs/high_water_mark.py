@@ -37,12 +37,12 @@ class Mark(NamedTuple):
     """The newest state that this installation has seen."""
 
     database: str
-    """Which one: another DATABASE_URL has another history."""
+    """The database's identity: another DATABASE_URL has another history."""
     event: int
     at: float
     """Seconds since 1970, by this machine's clock."""
     older_since: float = 0.0
-    """When the database was last found to be older than its mark; 0: never."""
+    """The time since when the database has been older than its mark; 0: it is not."""
 
 
 class Older(NamedTuple):
@@ -51,7 +51,7 @@ class Older(NamedTuple):
     events: int
     """Smallest possible number of missing history lines; 0 if only files prove the loss."""
     at: float
-    """When the database was seen with them."""
+    """The time at which the database was seen with them."""
     ahead: list[str]
     """Checkpoints, as `<run>/<name>`, of steps that it does not know."""
 

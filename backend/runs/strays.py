@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
     statuses: dict[str, str]
     checkpoints: dict[str, dict[str, int]]
-    """For each run, the step by name of the checkpoint's directory."""
+    """The steps of each run by the name of the checkpoint's directory."""
 
     def owns(self, run_id: str) -> bool:
         """Return whether the run is known, or may be one of another database that used this directory

@@ -28,7 +28,7 @@ AFTER_WISH = {"": "queued", "stop": "stopped", "pause": "paused"}
 
 
 class Model:
-    """What a run should be: status, wish, whether it lies in the trash, attempt, own failures."""
+    """The expected state of a run: status, wish, whether it lies in the trash, attempt, own failures."""
 
     def __init__(self):
         self.status, self.wish, self.trashed, self.attempt, self.failures = "queued", "", False, 0, 0

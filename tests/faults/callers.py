@@ -25,7 +25,7 @@ from tests.system.lab import QUICK, TOKEN
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 PIECES = 20
-"""Of an upload, sent one by one."""
+"""Number of pieces of an upload, sent one by one."""
 
 BEHIND_SECONDS = 120.0
 """A stream that has not told everything by then has lost something."""
@@ -36,7 +36,7 @@ SEEDS = [0, 1]
 
 @dataclass(frozen=True)
 class Target:
-    """Where they call, and what is there."""
+    """The service that they call, and what is there."""
 
     url: str
     sessions: Sessions
@@ -44,9 +44,9 @@ class Target:
     run_id: str
     """A run with a curve and a checkpoint."""
     step: int
-    """Of the checkpoint."""
+    """The checkpoint's step."""
     file: str
-    """Of the checkpoint, as the interface names it."""
+    """The checkpoint's file, as the interface names it."""
     content: bytes
 
 
@@ -71,7 +71,7 @@ class Caller(ABC):
 
     @property
     def name(self) -> str:
-        """For the ledger."""
+        """The caller's name in the ledger."""
         return type(self).__name__.lower()
 
     def work(self) -> None:

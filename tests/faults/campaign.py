@@ -66,7 +66,7 @@ def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Reco
 
 @dataclass(frozen=True)
 class Round:
-    """What happened to one set of runs."""
+    """The outcome of one set of runs."""
 
     kind: Kind
     seed: int
@@ -74,7 +74,7 @@ class Round:
     verdict: Verdict
     seconds: float
     measured: dict[str, Any] = field(default_factory=dict)
-    """What else the ledger keeps."""
+    """Other figures that the ledger keeps."""
 
     @property
     def is_clean(self) -> bool:

@@ -30,13 +30,13 @@ WEIGHTS = {
     "frozen_past_lease": 3,
     "checkpoint_damaged": 6,
 }
-"""How often each fault is drawn where it applies."""
+"""Relative frequency of each fault where it applies."""
 
 FROZEN_SECONDS = 3.0
 """A broker or a database stands still for so long: longer than a lease."""
 
 WAYS = ("flip", "cut", "file", "directory", "swap")
-"""How a checkpoint is damaged."""
+"""Ways to damage a checkpoint."""
 
 
 def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[str]:

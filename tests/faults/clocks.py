@@ -36,7 +36,7 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a process that shows it."""
+        """The environment of a process that shows this clock."""
         return {
             "LD_PRELOAD": self._library,
             "FAKETIME_TIMESTAMP_FILE": str(self._file),

@@ -21,10 +21,10 @@ BATCHES = 12
 """So often runs are queued for points that no process came to before."""
 
 MAX_KILLS = 100
-"""Of trainers, so that their supervisors come to what they do then."""
+"""The most kills of trainers, so that their supervisors come to what they do then."""
 
 Points = dict[str, list[str]]
-"""By role, "trainer" and "worker": the points in order of their first visit."""
+"""The points by role, "trainer" and "worker", in order of their first visit."""
 
 
 def discover(kind: Kind, warm: Path) -> Points:

@@ -38,7 +38,7 @@ POLL_SECONDS = 0.5
 
 
 class Kind(NamedTuple):
-    """What an installation is made of."""
+    """The parts of an installation."""
 
     database: str = "sqlite"
     """"sqlite" or "postgres"."""
@@ -54,7 +54,7 @@ class Trainer(NamedTuple):
     run_id: str
     attempt: int
     pid: int
-    """Of the process that trains."""
+    """The id of the process that trains."""
     worker_pid: int
     began_at: int
     """Step it continued from."""
@@ -81,7 +81,7 @@ class Plant:
     reconciles: bool = True
     """Whether the harness looks after the queue; otherwise a service of the test does."""
     artifacts_url: str = ""
-    """Where checkpoints are copied to."""
+    """The store to which checkpoints are copied; empty: none."""
     crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
     """Checkpoints that were damaged on purpose, as `<run id>/<name>`. One that is not the newest any more is
@@ -170,7 +170,7 @@ class Plant:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of every process of this installation."""
+        """The environment of every process of this installation."""
         return {
             **os.environ,
             "PYTHONPATH": str(ROOT),

@@ -58,7 +58,7 @@ SEEN_IN = ("launching", "training", "sealing", "deleting")
 
 @dataclass(frozen=True)
 class Cut:
-    """What was there when the power was cut."""
+    """The state at the moment when the power was cut."""
 
     point: str
     images: dict[str, Path]

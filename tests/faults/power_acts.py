@@ -49,11 +49,11 @@ class Installation:
     root: Path
     database: str
     url: str
-    """Of the database; empty: SQLite in the state directory."""
+    """The database's URL; empty: SQLite in the state directory."""
 
     @property
     def settings(self) -> Settings:
-        """Of the installation."""
+        """The installation's settings."""
         return Settings(
             state_dir=self.root / "state/lab",
             datasets_dir=self.root / "state/datasets",

@@ -40,7 +40,7 @@ from tests.stored_points import stored_points
 from worker.train import Assignment, train_run
 
 ATTEMPTS = 3
-"""In so many a run must end: nothing hurts it any more."""
+"""The most attempts in which a run must end: nothing hurts it any more."""
 
 Row = tuple[Any, ...]
 Acknowledged = Sequence[Sequence[Any]]

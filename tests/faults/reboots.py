@@ -31,7 +31,7 @@ from tests.waiting import wait_for
 CONFIG = BASE | VARIANTS[0] | {"seed": 5, "steps": 12}
 
 END_SECONDS = 120.0
-"""No end takes longer: a trainer has 30 s, its worker 45 s, the rest of the tree less."""
+"""The most seconds that an end takes: a trainer has 30 s, its worker 45 s, the rest of the tree less."""
 
 
 def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:

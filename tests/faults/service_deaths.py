@@ -30,7 +30,7 @@ from tests.waiting import wait_for
 
 STEPS = 300
 CONTENT = bytes(range(256)) * 8192
-"""Of the checkpoint that is downloaded: 2 MB."""
+"""The content of the checkpoint that is downloaded: 2 MB."""
 
 SECONDS = (0.05, 0.8)
 """The service dies a time between these after its clients have begun."""

@@ -19,7 +19,7 @@ from worker.recording.recorder import Recorder
 from worker.training.trainer import Trainer
 
 TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
-"""So many checkpoints are damaged; 200 take a minute."""
+"""Number of checkpoints that are damaged; 200 take a minute."""
 
 
 @pytest.fixture

@@ -56,10 +56,10 @@ def record_of(session: Session, run_id: str) -> Record:
 
 @dataclass
 class Witness:
-    """What was committed before each fault, read from SQL, to be found again at the end."""
+    """The commits before each fault, read from SQL, to be found again at the end."""
 
     steps: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
-    """Of each run: (step, attempt) that were seen committed."""
+    """Pairs (step, attempt) of each run that were seen committed."""
 
     def look(self, session: Session, run_ids: Iterable[str]) -> None:
         """Remember what is committed now."""
@@ -81,7 +81,7 @@ class Witness:
 
 @dataclass
 class Verdict:
-    """Of one or more runs that were hurt."""
+    """The verdict on one or more runs that were hurt."""
 
     runs: int = 0
     attempts: int = 0
@@ -97,7 +97,7 @@ class Verdict:
     double: int = 0
     """Runs that two attempts trained at the same time: see I2 of the audit."""
     sentences: list[str] = field(default_factory=list)
-    """What the audit found, and the first differences."""
+    """Findings of the audit, and the first differences."""
 
     @property
     def is_clean(self) -> bool:

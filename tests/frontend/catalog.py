@@ -1,4 +1,4 @@
-"""What the launch form loads before anything is chosen, as the service sends it."""
+"""The catalog that the launch form loads before anything is chosen, as the service sends it."""
 
 import json
 from typing import Any

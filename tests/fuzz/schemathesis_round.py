@@ -33,7 +33,7 @@ ENDLESS = "/api/v1/stream"
 
 
 class Round(NamedTuple):
-    """What the service answered and what schemathesis objected to."""
+    """Answers of the service and objections of schemathesis."""
 
     statuses: Counter[str]
     violations: dict[str, list[str]]

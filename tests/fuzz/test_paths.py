@@ -35,7 +35,7 @@ OTHER_EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.
 
 
 class Watch:
-    """What the interpreter does with files, processes and the network while it is switched on."""
+    """A record of what the interpreter does with files, processes and the network while it is switched on."""
 
     def __init__(self):
         self.is_on = False

@@ -118,7 +118,7 @@ HARMLESS = {
     "magiccube.cube.Cube",  # a table of moves; an unknown one is refused
 }
 USE_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
-"""Whose checker here asks the library's."""
+"""Tasks whose checker here asks the library's."""
 FORBIDDEN_METHODS = {
     *("eval", "exec", "system", "popen", "parse_expr", "sympify", "lambdify", "load_module", "import_module"),
     *("format", "format_map", "__import__", "literal_eval", "run", "Popen", "check_output", "urlopen"),

@@ -35,7 +35,7 @@ MACHINES = [
     for python, patch in (("3.11", 0), ("3.11", 9), ("3.12", 1), ("3.13", 1), ("3.14", 0))
     for machine in ("x86_64", "aarch64", "arm64")
 ]
-"""On which the locks are to install."""
+"""The machines on which the locks are to install."""
 PARTS = {
     "anyio": "fastapi",
     "huggingface-hub": "transformers",

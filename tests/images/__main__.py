@@ -32,7 +32,7 @@ AS_IN_PYTHONS_IMAGE = """
 ln -sf python3 /usr/bin/python
 rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 """
-"""What `python:3-slim` has and Debian has not: the command's name, and a pip that installs for all."""
+"""Differences of `python:3-slim` from Debian: the command's name, and a pip that installs for all."""
 
 
 def main() -> int:

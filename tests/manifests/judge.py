@@ -13,17 +13,17 @@ import sky
 from sky.utils import schemas
 
 VERSIONS = ("1.30", "1.34", "1.37")
-"""Of Kubernetes."""
+"""Versions of Kubernetes."""
 
 
 def kubernetes(job: dict[str, Any]) -> None:
-    """Raise where a version of Kubernetes knows a field not, or not so."""
+    """Raise if a version of Kubernetes does not know a field or its form."""
     for number in VERSIONS:
         kubernetes_validate.validate(job, number, strict=True)
 
 
 def skypilot(task: dict[str, Any]) -> None:
-    """Raise where SkyPilot cannot read a task."""
+    """Raise if SkyPilot cannot read a task."""
     jsonschema.validate(task, schemas.get_task_schema())
     values = [(name, "x") for name in task.get("secrets", {})]
     sky.Task.from_yaml_config(copy.deepcopy(task) | {"workdir": "."}, secrets_overrides=values or None)

@@ -32,7 +32,7 @@ from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
 SAMPLED = {"group_size": 8, "max_new_tokens": 112}
-"""What sampling has instead: so many tokens that its cache counts."""
+"""Sizes for sampling: so many tokens that its cache counts."""
 
 QWEN_7M: dict[str, Any] = {
     "vocab_size": 2048,

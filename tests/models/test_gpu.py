@@ -1,4 +1,6 @@
-"""What only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that runs out."""
+"""Properties that only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that
+runs out.
+"""
 
 import copy
 import math

@@ -25,7 +25,7 @@ class Completion:
     terms: tuple[float, ...] = ()
     """Two reward terms, where a method keeps them apart."""
     gamma: tuple[float, ...] = ()
-    """How much of each token's experts the router kept."""
+    """The share of each token's experts that the router kept."""
 
 
 Group = list[Completion]

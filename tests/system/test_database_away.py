@@ -26,7 +26,7 @@ from worker.recording.records import StepRecord
 pytestmark = pytest.mark.nightly
 
 OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "4"))
-"""How long the database is away; the long form of these tests takes 35."""
+"""Seconds for which the database is away; the long form of these tests takes 35."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def paths_of(client):
 
 
 QUIET = {"/healthz", "/api/v1/status", "/api/v1/stream"}
-"""What answers without the database."""
+"""Paths that answer without the database."""
 
 
 def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres, client):

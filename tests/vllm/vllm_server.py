@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 KEY = "the-operators-own-key"
 START_SECONDS = 600
 WIDTH = 32
-"""Of a head: vLLM's attention for CPUs knows none that is narrower."""
+"""Width of a head: vLLM's attention for CPUs knows none that is narrower."""
 
 VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",

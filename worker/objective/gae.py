@@ -17,9 +17,9 @@ class GaeEstimate(NamedTuple):
     """Return the estimates of a step's tokens from critic and rewards; constants, 0 where masked."""
 
     advantages: Float[Tensor, "B T"]
-    """How much better each token was than the critic expected."""
+    """The advantage of each token over the critic's expectation."""
     returns: Float[Tensor, "B T"]
-    """What the critic should have said: the targets of its regression."""
+    """The targets of the critic's regression."""
 
 
 def generalized_advantages(

@@ -34,7 +34,7 @@ class PolicyLoss(NamedTuple):
     """The loss of a micro-batch; the losses of all micro-batches add up to that of the optimizer batch."""
 
     loss: Float[Tensor, ""]
-    """To be minimised; carries the gradient."""
+    """The value to minimise; carries the gradient."""
     metrics: MetricSums
     """Add them over micro-batches, minibatches and epochs; `.values()` gives the step's numbers."""
     per_token: dict[str, Float[Tensor, "B T"]]

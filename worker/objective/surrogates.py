@@ -19,15 +19,15 @@ class Surrogate(NamedTuple):
     """An objective with what became of its ratios."""
 
     objective: Float[Tensor, "B N"]
-    """To be maximised; N is T, or 1 for one value per completion."""
+    """The value to maximise; N is T, or 1 for one value per completion."""
     ratio: Float[Tensor, "B N"] | None
     """The ratio in use; None without one."""
     low: Bool[Tensor, "B M"] | None = None
-    """Where the lower bound removed the gradient."""
+    """A mask of where the lower bound removed the gradient."""
     high: Bool[Tensor, "B M"] | None = None
-    """Where the upper bound removed the gradient (or capped the weight)."""
+    """A mask of where the upper bound removed the gradient (or capped the weight)."""
     dual: Bool[Tensor, "B M"] | None = None
-    """Where the cap for negative advantages removed the gradient."""
+    """A mask of where the cap for negative advantages removed the gradient."""
     gate: Float[Tensor, "B N"] | None = None
     """The weight a smooth gate leaves of the gradient."""
 

@@ -17,7 +17,7 @@ class Layer(NamedTuple):
     name: str
     keeps_out: str
     missing: str
-    """Why this machine lacks it, and what to do; "" when it has it."""
+    """The reason why this machine lacks it, with a remedy; "" when it has it."""
 
 
 class SandboxIncomplete(GrpoLabError):

@@ -23,7 +23,7 @@ SYSTEM = (
     "/sbin/ldconfig",  # ctypes asks it where a library lies
     "/nix/store",
 )
-"""Where the loader finds shared libraries."""
+"""Directories and files in which the loader finds shared libraries."""
 
 NETWORK = (
     "/etc/hosts",
@@ -33,7 +33,7 @@ NETWORK = (
     "/etc/pki",
     "/usr/share/ca-certificates",
 )
-"""What resolving a name and checking a certificate need."""
+"""Files needed to resolve a name and to check a certificate."""
 
 PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin")
 

@@ -38,10 +38,12 @@ WRITING = [
 ]
 
 CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
-"""What Landlock does not confine: only where no file of others can be seen, or it would reach them all."""
+"""Calls that Landlock does not confine: only where no file of others can be seen, or it would reach them
+all.
+"""
 
 AWAITING = ["recvfrom", "sendto"]
-"""What an event loop does with its own pair of stream sockets, which reach nothing else."""
+"""Calls of an event loop on its own pair of stream sockets, which reach nothing else."""
 
 NETWORK = [
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",

@@ -53,7 +53,7 @@ class Mapped(Frozen):
 
     @property
     def columns(self) -> Columns:
-        """Only the names."""
+        """The mapping's column names."""
         return Columns(self.prompt_field, self.answer_field)
 
 

@@ -77,7 +77,7 @@ class _Answer(NamedTuple):
     answer: HubModel | str
     """A model, or why there is none."""
     until: float
-    """When a failure is forgotten."""
+    """The time at which a failure is forgotten."""
 
 
 _answers: dict[tuple[str, str], _Answer] = {}

@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 
 MAX_UNPACKED = 1 << 30
 MAX_RATIO = 1_000
-"""What a table may hold unpacked: so many bytes, or so many times its packed size. A few kilobytes of zeros
+"""Limit of a table's unpacked size: so many bytes, or so many times its packed size. A few kilobytes of zeros
 packed by a stranger fill no disk."""
 
 

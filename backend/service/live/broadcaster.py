@@ -98,7 +98,7 @@ class Broadcaster:
         self._is_closing = False
         self._place = Position(0, 0.0)
         self._told: dict[str, float] = {}
-        """When each run last changed, of those within the overlap."""
+        """The time at which each run last changed, for those within the overlap."""
         self._steps: dict[str, int] = {}
         self._workers: dict[str, tuple[Any, ...]] = {}
 

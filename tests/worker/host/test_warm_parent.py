@@ -48,7 +48,7 @@ def started_parent(settings):
 
 @pytest.fixture(scope="module")
 def parent():
-    """Of all tests that leave it alone."""
+    """The parent of all tests that leave it alone."""
     with tempfile.TemporaryDirectory() as state, started_parent(Settings(state_dir=Path(state))) as parent:
         yield parent
 

@@ -23,7 +23,9 @@ class Taker:
 
 @pytest.fixture
 def box(monkeypatch):
-    """Of a training thread that has lulls, and a writer that waits for one as long as the test needs."""
+    """A queue of a training thread that has lulls, and of a writer that waits for one as long as the test
+    needs.
+    """
     monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
     box = WriteQueue()
     with box.lull():

@@ -28,9 +28,9 @@ from worker.rewards.reasoning_gym.entries import entry_at, library, score_at
 
 LIMIT_SECONDS = 0.5
 LONG_LIMIT_SECONDS = 10.0
-"""Of a megabyte, which is read in one pass; no model writes as much."""
+"""Limit of a megabyte's reading, in one pass; no model writes as much."""
 CHECKED_EVERY = 25
-"""So many hostile answers between two honest ones."""
+"""Number of hostile answers between two honest ones."""
 BEGIN, END = "/hostile-answers-begin", "/hostile-answers-end"
 """Looked for in vain, so that a trace of system calls shows where the answers are judged."""
 
@@ -127,7 +127,7 @@ PIECES = (
 
 
 class Subject(NamedTuple):
-    """What judges, and what."""
+    """A judge, and what it judges."""
 
     judge: Callable[[str], Any]
     answers: tuple[str, ...]

@@ -25,7 +25,7 @@ HIDDEN = "7f3a91c2-expected"
 """The expected result: a program that passes has read it, since nothing lets it be computed."""
 
 CHECKED_EVERY = 20
-"""So many hostile programs between two rounds of honest ones."""
+"""Number of hostile programs between two rounds of honest ones."""
 
 pytestmark = [
     pytest.mark.nightly,

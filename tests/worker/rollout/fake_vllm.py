@@ -1,4 +1,4 @@
-"""What a trainer of these tests starts in place of `python -m vllm.entrypoints.openai.api_server`.
+"""The program that a trainer of these tests starts in place of `python -m vllm.entrypoints.openai.api_server`.
 
     <script of `install`> -m vllm.entrypoints.openai.api_server --uds PATH --served-model-name NAME ...
 
@@ -46,7 +46,7 @@ less than desired GPU memory utilization (0.4, 31.7 GiB).
 """
 
 NEEDED = {"/collective_rpc": {"weights"}, "/v1/completions": {"weights", "kv_cache"}}
-"""What must be awake for a request."""
+"""The parts that must be awake for a request."""
 
 
 def install(directory: Path) -> str:

@@ -68,7 +68,7 @@ def with_servers(settings, address):
 
 @pytest.fixture
 def seen(address):
-    """What a server was asked."""
+    """The requests to a server."""
     return lambda event: httpx2.get(f"{address}/seen").json().get(event, 0)
 
 

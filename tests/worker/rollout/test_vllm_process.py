@@ -43,7 +43,7 @@ def told(state_dir, monkeypatch):
 
 @pytest.fixture(params=["apart", "guarded"])
 def isolation(request, monkeypatch):
-    """How the server is tied to this process."""
+    """The way in which the server is tied to this process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "why_not_apart", lambda: "a test")
     elif why := bubblewrap.why_not_apart():

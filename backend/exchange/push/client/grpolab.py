@@ -55,10 +55,12 @@ CONFIG_BYTES = 400_000
 HELD_BYTES = 32_000_000
 """Most that waits in memory while the disk refuses it; what comes then is dropped, and counted."""
 BATCH_VALUES = 100_000
-"""As many values the service stores at once."""
+"""The number of values that the service stores at once."""
 BATCH_SECONDS = 1.0
 SIGN_SECONDS = 10.0
-"""How often the service hears of a run that logs nothing; how old the answer of `should_stop` may be."""
+"""Seconds between signs of life of a run that logs nothing; also the maximum age of the answer of
+`should_stop`.
+"""
 LONGEST_PAUSE = 30.0
 ANSWER_SECONDS = 30.0
 SILENT_SECONDS = 2.0

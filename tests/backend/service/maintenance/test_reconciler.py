@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture
 def rings(monkeypatch):
-    """How often the bell was rung."""
+    """The rings of the bell so far."""
     heard: list[object] = []
 
     def ring(settings):
