@@ -38,7 +38,7 @@ class Postgres:
         self.is_paused = True
 
     def resume(self) -> None:
-        """It goes on."""
+        """It continues."""
         if self.is_paused:
             servers.signal_all(self.pid, signal.SIGCONT)
         self.is_paused = False

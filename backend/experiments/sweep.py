@@ -26,7 +26,7 @@ MAX_BYTES = 4 << 20
 DRAWN = 16
 """Configurations that the plan of a search is estimated from."""
 TRIES = 200
-"""Draws for each cell of a random sweep before it is said that there are no further ones."""
+"""Draws for each cell of a random sweep before it is said that there are no others."""
 NOT_SWEPT = ("name", "seed")
 
 Fields = Mapping[str, Any]

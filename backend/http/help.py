@@ -75,7 +75,7 @@ def pictures() -> dict[str, Path]:
 
 
 def address_of(path: Path) -> str | None:
-    """Address under which the service shows this file; None for a file that is no page."""
+    """Address under which the service shows this file; None for a file that is not a page."""
     named = {source: name for name, source in sources().items()}
     name = named.get(path)
     return name and ("/help" if name == INDEX else f"/help/{name}")

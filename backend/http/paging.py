@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 
 @lru_cache(maxsize=10_000)  # a list shows four times for each of its runs, mostly the same as before
 def iso(seconds: float | None) -> str | None:
-    """`2026-11-21T09:00:00.123Z`; None stays None, and what is no time of a calendar becomes None."""
+    """`2026-11-21T09:00:00.123Z`; None stays None, and what is not a time of a calendar becomes None."""
     if seconds is None:
         return None
     try:

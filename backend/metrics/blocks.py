@@ -3,7 +3,7 @@
 An attempt's newest points are rows of `metric`. All but its last steps while it trains, everything once it
 has ended, is sealed by the reconciler (`packing`): BLOCK steps of a metric at a time become one block, and
 their rows go in the same transaction. `Attempt.packed_step` says how far; whoever writes a point up to there
-changes its block. So a point is in a row or in a block, never in both. A block has an outline beside its
+changes its block. So a point is in a row or in a block, never in both. A block has an outline next to its
 points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. `block_codec` describes them.
 """
 

@@ -11,7 +11,7 @@ from typing import Any
 
 CONFIG = "config."
 ABOUT_RUN = ("variant", "experiment", "tag", "verdict", "config")
-"""Keys that are no field of a config; `config` is the whole config but for the seed."""
+"""Keys that are not fields of a config; `config` is the whole config but for the seed."""
 MAX_KEYS = 8
 
 MISSING = object()

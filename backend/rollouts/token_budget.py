@@ -2,7 +2,7 @@
 
 First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
 (`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
-The newest step of a run stays as it is. Completions, rewards and tallies are not touched. Over the
+The newest step of a run stays unchanged. Completions, rewards and tallies are not touched. Over the
 installation's budget, the run with most bytes gives way, and the next one where that has only its newest
 step. A damaged frame stays until the tokens of its step go, and is told once. Each step is a transaction
 of its own, and repeating one does no harm.
@@ -164,7 +164,7 @@ def _newest_event(session: Session, run_id: str) -> int:
 def _bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
     """Bytes of the token values of a run behind a step, up to another one.
 
-    Not grouped by step: SQLite then reads all values for their lengths, which it has beside them.
+    Not grouped by step: SQLite then reads all values for their lengths, which it has next to them.
     """
     query = (
         select(func.sum(func.length(RolloutTokens.data)))

@@ -1,6 +1,6 @@
 """Turns of a completion: the calls of tools in it, and what they answered, by place in its text.
 
-Stored beside the text as a list of {"tool", "outcome", "seconds", "is_cut", "call", "observation", "tokens"}:
+Stored with the text as a list of {"tool", "outcome", "seconds", "is_cut", "call", "observation", "tokens"}:
 first character and the one behind the last of the call and of the observation; `tokens` are those of the
 observation.
 """

@@ -1,7 +1,7 @@
 """Deleting runs for ever: marked at once and seen no more, then removed piece by piece by the reconciler.
 
 Rows go in batches, each a transaction of its own; then the files; then the run's own row. Whatever kills the
-process in between, the mark stays, and the next look goes on where this one ended.
+process in between, the mark stays, and the next look continues where this one ended.
 """
 
 import logging

@@ -42,7 +42,7 @@ class Mark(NamedTuple):
     at: float
     """Seconds since 1970, by this machine's clock."""
     older_since: float = 0.0
-    """The time since when the database has been older than its mark; 0: it is not."""
+    """The time at which the database was last found to be older than its mark; 0: never."""
 
 
 class Older(NamedTuple):

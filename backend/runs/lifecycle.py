@@ -94,7 +94,7 @@ def claim_run(
     Of the runs that need at most `most` devices, what the worker could hold if it were idle, it is the first:
     where that one needs more than the `room` that is free now, nothing is claimed, so that narrower runs
     behind it do not take the devices it waits for. A worker alone holds runs of one node; the leader of a
-    group whose `nodes` are all there, those that need so many. `facts` are further columns of its attempt:
+    group whose `nodes` are all there, those that need so many. `facts` are additional columns of its attempt:
     the price of the slot, the currency.
     """
     seen = session.execute(_next_claimable(lost, most, nodes)).one_or_none()

@@ -35,7 +35,7 @@ COLUMNS = (
     Run.deleted_at,
     Run.steps,
     Run.last_step,
-    # As text: it is passed on as it is, and parsing it costs more than all else.
+    # As text: it is passed on unchanged, and parsing it costs more than all else.
     cast(Run.summary, Text).label("summary"),
     Run.tags,
     Run.notes,

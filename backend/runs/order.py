@@ -117,7 +117,7 @@ def _indexed(
 def _keys(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder
 ) -> tuple[ColumnElement[Any], Any, Select[Any]]:
-    """Return the sort value, the id beside it, and the query for both over all wanted runs."""
+    """Return the sort value, the id next to it, and the query for both over all wanted runs."""
     if order.column is not None:
         key = order.column
         return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)

@@ -1,7 +1,7 @@
 """Pushed runs: another trainer creates them, and its client reports when they end.
 
 They have no worker and no lease. A client gives a sign of life every few seconds, in `run.progress_at`; one
-that has been silent for long may be dead or without a network, so its run stays as it is until it is stopped.
+that has been silent for long may be dead or without a network, so its run stays unchanged until stopped.
 """
 
 from typing import Any

@@ -21,7 +21,7 @@ from backend.storage.run_lookup import must_exist
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
-    """Store piece `number` of a trainer's output; a piece that is there already stays as it is."""
+    """Store piece `number` of a trainer's output; a piece that is there already stays unchanged."""
     values = {"run_id": run_id, "attempt": attempt, "number": number, "text": clean_text(text)}
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
 

@@ -463,9 +463,9 @@ class Search(Base):
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiment.id"), primary_key=True)
     status: Mapped[str] = mapped_column(String(16), default="searching", index=True)
-    """"searching", "comparing" (the best configurations with further seeds), "finished" or "stopped"."""
+    """"searching", "comparing" (the best configurations with additional seeds), "finished" or "stopped"."""
     reason: Mapped[str] = mapped_column(Text, default="")
-    """Sentence that says why no further configuration is tried."""
+    """Sentence that says why no additional configuration is tried."""
     revision: Mapped[int] = mapped_column(default=0)
     """Revision of the search, raised by each decision; a decision based on older rows is dropped."""
     ended_at: Mapped[float | None]

@@ -326,7 +326,7 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
 def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
-    """Runs of an hour: two configurations and two of their further seeds fit into five hours."""
+    """Runs of an hour: two configurations and two of their additional seeds fit into five hours."""
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
         moved = lab.step(search)

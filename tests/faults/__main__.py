@@ -7,7 +7,7 @@
     stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
     power     the power cut at every commit and file operation, on loop devices; needs root
 
-Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
+Each finished round is added to the ledger, so a campaign that was ended continues where it stood.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> int:
     deadline = time.monotonic() + 60 * options.minutes
     options.seed = options.seed or random.randrange(1, 10**9)
     print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
-    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is no news here
+    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is not news here
     with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
         for name in options.forms:
             for played in FORMS[name](options, warm):

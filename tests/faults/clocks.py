@@ -1,6 +1,6 @@
 """Processes whose clock is wrong, and set while they run: libfaketime (Debian's package `faketime`).
 
-Only the time of day is faked. What measures durations goes on, as when a machine's clock is set.
+Only the time of day is faked. What measures durations continues, as when a machine's clock is set.
 """
 
 from pathlib import Path

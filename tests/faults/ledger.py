@@ -57,7 +57,7 @@ def read(ledger: Path = LEDGER) -> list[dict[str, Any]]:
 
 
 def append(ledger: Path, line: Mapping[str, Any]) -> None:
-    """Add a finished round, with what it ran on, and bring the table beside the ledger up to date."""
+    """Add a finished round, with what it ran on, and bring the table next to the ledger up to date."""
     ledger.parent.mkdir(parents=True, exist_ok=True)
     with ledger.open("a") as file:
         file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")

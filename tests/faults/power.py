@@ -2,7 +2,7 @@
 
 A life is one act on two disks, in a process that stands still at each of its points. The images below its
 file systems are copied then: that is what a power cut would leave. Each copy is mounted afterwards, started
-again and judged; the life itself goes on. In a control nothing is forced to the disk.
+again and judged; the life itself continues. In a control nothing is forced to the disk.
 """
 
 import itertools

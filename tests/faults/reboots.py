@@ -1,4 +1,4 @@
-"""`make up` ends, by the death of all its processes or because it was asked to; the same command goes on.
+"""`make up` ends, by the death of all its processes or because it was asked to; the same command continues.
 
 reboot            every process is killed at once (row 18 of the plan)
 up_asked          SIGTERM: what runs is saved, no step is lost (row 17)

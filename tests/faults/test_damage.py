@@ -24,7 +24,7 @@ TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
 
 @pytest.fixture
 def trained(sessions, settings, queued, train):
-    """A run that goes on behind three checkpoints, and the process that would continue it."""
+    """A run that continues behind three checkpoints, and the process that would continue it."""
     config = resolve(
         SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
     )

@@ -90,7 +90,7 @@ class Verdict:
     rows: int = 0
     """Metric values and completions that were compared."""
     lost: int = 0
-    """Steps that were seen committed and are no more."""
+    """Steps that were seen committed and no longer exist."""
     unequal: int = 0
     """Rows that are not bit-equal to the uninterrupted run's, missing and superfluous ones included."""
     unfinished: int = 0

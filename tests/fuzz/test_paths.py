@@ -72,7 +72,7 @@ def watch():
 
 @pytest.fixture
 def lab(sqlite_url, settings, tmp_path):
-    """A service with a model, a dataset and a run with a checkpoint; canaries beside them."""
+    """A service with a model, a dataset and a run with a checkpoint; canaries next to them."""
     for folder in (settings.state, settings.state.parent, tmp_path):
         (folder / "canary").write_text(CANARY)
     settings.datasets_dir.mkdir(parents=True)
@@ -144,7 +144,7 @@ CONFIGS = (
 """Places of a config: whether they lead to files, and a config with a text there."""
 
 REFUSED = [{"name": "a", "preset": "no"}]
-"""Variants of which no run is made: only the names beside them are read."""
+"""Variants of which no run is made: only the names next to them are read."""
 
 BODIES = (
     (lambda text: {"name": text, "variants": REFUSED}, "/api/v1/experiments"),

@@ -3,7 +3,7 @@
 Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
 and everything that forward and backward pass hold. The models are the reduced ones of
 tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches. Of sampling it is
-what 16 completions of 128 tokens hold beside the weights.
+what 16 completions of 128 tokens hold in addition to the weights.
 """
 
 from typing import Any
@@ -116,7 +116,7 @@ def compared(
 
 
 def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
-    """Bytes that sampling holds beside the weights at its peak, and the estimate."""
+    """Bytes that sampling holds in addition to the weights at its peak, and the estimate."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, dtype))
     shape = shape_of(published(name, vocabulary=VOCABULARY))
     return sampled(model, shape, config_of(name, dtype, "none", recomputed=False))

@@ -57,7 +57,7 @@ COMPLETIONS = [
 
 
 def test_the_formula_of_r_is_what_the_worker_computes():
-    """R by hand, as the lines say it, beside scorer and shaping."""
+    """R by hand, as the lines say it, alongside scorer and shaping."""
     assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED) == [
         "Rᵢ = fᵢ sumᵢ + length_penalty",
         "fᵢ = 0.5 where oᵢ was truncated at 10 tokens and sumᵢ > 0, else 1",

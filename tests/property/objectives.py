@@ -20,7 +20,7 @@ BASES = (
     Objective(surrogate=knobs.NoSurrogate(), ratio=knobs.NoRatio()),
     Objective(ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken()),
 )
-"""Where a member is refused beside the defaults of other fields, one of these has room for it."""
+"""Where a member is refused alongside the defaults of other fields, one of these has room for it."""
 
 
 def members(annotation: Any) -> list[type[Frozen]]:
@@ -42,7 +42,7 @@ def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
 
 @st.composite
 def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
-    """Return a value of a model: fields in any order, each kept where it is allowed beside those before
+    """Return a value of a model: fields in any order, each kept where it is allowed alongside those before
     it.
     """
     chosen: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def variants(model: type[Frozen]) -> list[Frozen]:
 
 
 def every_pair() -> Iterator[Objective]:
-    """Yield each member of each union beside each member of each other, wherever that is allowed."""
+    """Yield each member of each union alongside each member of each other, wherever that is allowed."""
     unions = {name: members(Objective.model_fields[name].annotation) for name in FIELDS}
     for first_field, second_field in itertools.combinations(FIELDS, 2):
         for chosen in itertools.product(unions[first_field], unions[second_field]):

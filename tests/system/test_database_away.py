@@ -1,4 +1,4 @@
-"""A real Postgres that is stopped: the service says so and comes back by itself."""
+"""A real Postgres that is stopped: the service says so and recovers by itself."""
 
 import asyncio
 import json
@@ -110,7 +110,7 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
     async def go():
         broadcaster = Broadcaster(sessions)
         page = asyncio.create_task(follow(broadcaster))
-        await is_there.wait()  # what was before is no news
+        await is_there.wait()  # what was before is not news
         tell("before")
         await until(lambda: told)
         postgres.stop()

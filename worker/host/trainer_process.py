@@ -67,7 +67,7 @@ INHERITED_NAMES = {
     "https_proxy",
     "no_proxy",
 }
-"""Further environment variables that a trainer inherits. The operator's token and the addresses of database
+"""Other environment variables that a trainer inherits. The operator's token and the addresses of database
 and broker are excluded, because plugins, and whatever they start, can read the environment."""
 
 SERVERS = (

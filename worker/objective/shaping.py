@@ -29,6 +29,6 @@ def truncated_scaled(
 
         min(R, factor R)
 
-    A reward below 0 stays as it is: brought nearer to 0 it would make truncation pay.
+    A reward below 0 stays unchanged: brought nearer to 0 it would make truncation pay.
     """
     return rewards.where(~truncated, rewards.minimum(rewards * factor))

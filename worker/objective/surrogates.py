@@ -54,7 +54,7 @@ class GammaShape(NamedTuple):
 
 
 def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"]) -> Surrogate:
-    """Return A log p: the score-function gradient. Source: REINFORCE, Williams 1992."""
+    """Return the surrogate A log p: the score-function gradient. Source: REINFORCE, Williams 1992."""
     return Surrogate(advantages * policy_logprobs, None)
 
 
@@ -148,7 +148,7 @@ def weight_cap(
 
         sg[min(r, cap)] A log p
 
-    The value is no estimate of improvement; compare only with itself.
+    The value is not an estimate of improvement; compare only with itself.
     Source: CISPO, arXiv:2506.13585, equation 4; ScaleRL, arXiv:2510.13786.
     """
     value = ratio.detach()  # detach: the weight is a constant, only log p carries gradient

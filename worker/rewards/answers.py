@@ -8,7 +8,7 @@ Lenient about how an answer is written ([spelling](spelling.py)) and exact about
 - An exact answer wants an exact answer: `0.5` is `1/2`, but no decimal is `1/3` or `\pi`. Where the expected
   answer is a decimal, it is met by what equals it to six places.
 - A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `(B) 12` only the 12 counts
-  where the expected answer is no letter, and either where the expected answer has both.
+  where the expected answer is not a letter, and either where the expected answer has both.
 - A list may be in any order unless the question asks for one. Brackets say what an answer is: `\{5\}` is no
   number and `(1, 2)` no set. They may be forgotten, but not be others.
 - The base of a number may be left out, because the question names it; another base is another number.

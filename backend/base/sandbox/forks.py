@@ -96,7 +96,7 @@ class Fork:
         return reply or {"died": f"the process that worked on it ended with code {code}"}
 
     def _end_program(self) -> Reply:
-        """Output and exit code of a program whose output has ended; it may go on until its deadline."""
+        """Output and exit code of a program whose output has ended; it may continue until its deadline."""
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:

@@ -26,7 +26,7 @@ def place_upload(
 ) -> tuple[Upload, bool]:
     """Unpack, check, hash and keep; (the dataset, whether it is new). InvalidRequest names the lines.
 
-    The columns are those that are named, and the likeliest others.
+    The columns are those that are named, and the most likely others.
     """
     with _one_at_a_time, uploads.draft() as content:
         mapping = Mapped()

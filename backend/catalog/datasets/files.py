@@ -1,6 +1,6 @@
 """Uploaded datasets on the disk: `uploads/<sha256 of the content>.jsonl` below DATASETS_DIR.
 
-The name a user gave is a label in `<sha256>.json` beside it and never part of a path. A file appears under
+The name a user gave is a label in `<sha256>.json` next to it and never part of a path. A file appears under
 its hash when it is complete and checked; until then it is a draft, which is locked by the process that
 writes it. A draft whose process has died is removed by the next one.
 """

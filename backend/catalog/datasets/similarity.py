@@ -51,7 +51,7 @@ class Twin(NamedTuple):
 
 
 def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: float) -> list[Twin]:
-    """Return the questions at least so similar to a held-out one, or to an earlier one that is no near
+    """Return the questions at least so similar to a held-out one, or to an earlier one that is not a near
     duplicate.
 
     Two with other numbers in them are different problems, however alike their words are.

@@ -4,7 +4,7 @@ A step lives through two phases. While it samples there are no gradients; while 
 of keys and values. The peak is the larger of both. Completions count at their cap.
 
 Of a run on several devices it is the memory of each GPU, or of all processes that share a slot of a CPU. Each
-has the policy whole beside its part of FSDP's copy (worker/policy/shards.py).
+has the policy whole in addition to its part of FSDP's copy (worker/policy/shards.py).
 """
 
 import math
@@ -79,7 +79,7 @@ def memory_of(
     """Return the memory of a run; `adapter` is the config's, read from its directory if it is a continued
     one.
 
-    `engine_bytes` is what vLLM beside the trainer takes while it samples.
+    `engine_bytes` is what vLLM alongside the trainer takes while it samples.
     """
     phases = phases_of(
         config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens, engine_bytes=engine_bytes
@@ -98,7 +98,7 @@ def phases_of(
 ) -> list[Memory]:
     """Return the memory of each phase of a step at its own peak: sampling, then learning.
 
-    vLLM beside the trainer sleeps during evaluations, which the trainer samples: the larger of both counts.
+    vLLM alongside the trainer sleeps during evaluations, which the trainer samples: the larger one counts.
     """
     sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
     at_end = {

@@ -38,7 +38,7 @@ VALUE = "value/"
 
 
 def exact_name(name: str) -> str:
-    """Return the column with the bytes of a text that is no UTF-8."""
+    """Return the column with the bytes of a text that is not UTF-8."""
     return f"{name}_exact"
 
 

@@ -17,7 +17,7 @@ CARD = "README.md"
 
 
 def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
-    """Names and bytes of the files that are the model; the trainer's state is no part of it.
+    """Names and bytes of the files that are the model; the trainer's state is not part of it.
 
     Raises Conflict and ArtifactFault.
     """

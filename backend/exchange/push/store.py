@@ -275,7 +275,7 @@ def _store(
         "steps": max(run.steps, last),
     }
     if any(step <= (run.judged_step or -1) for step, _ in points):
-        changes["judged_step"] = None  # the verdict rests on values that are no more
+        changes["judged_step"] = None  # the verdict rests on values that no longer exist
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:

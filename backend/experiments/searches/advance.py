@@ -236,7 +236,7 @@ def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config
 
 
 def _chosen(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
-    """Run the best configurations with the further seeds, as many of these as the budget holds."""
+    """Run the best configurations with the additional seeds, as many of these as the budget holds."""
     search = state.search
     best = best_of(state.trials, search.settings, search.settings.top)
     configs = {trial.number: _config_of(session, trial) for trial in best}

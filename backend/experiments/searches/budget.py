@@ -1,4 +1,4 @@
-"""The budget of a search: what its runs have taken, and whether a further one fits."""
+"""The budget of a search: what its runs have taken, and whether another one fits."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -65,7 +65,9 @@ def lacking(
     *,
     further_runs: int,
 ) -> str:
-    """Return the sentence that says why so many further runs do not fit into the budget; empty if they do."""
+    """Return the sentence that says why so many additional runs do not fit into the budget; empty if they
+    do.
+    """
     if search.hours is None and search.money is None:
         return ""
     taken = spent(session, experiment_id)

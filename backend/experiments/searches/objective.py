@@ -8,7 +8,7 @@ from backend.experiments.search_settings import SearchSettings
 from backend.metrics.series import Points
 
 MEAN_STEPS = 10
-"""Steps over which a metric of training is averaged; an evaluation counts as it is."""
+"""Steps over which a metric of training is averaged; an evaluation counts unchanged."""
 MAX_REPORTS = 100
 """Values of a run of a metric of training."""
 LAST = 3

@@ -2,7 +2,7 @@
 
 Rare words: the index names the completions, which are few. Common ones, and searches without words: groups
 are gone through in the order of the page, part by part, until the page is full or the time is over; the next
-page goes on there. Counts are then those of evenly chosen groups.
+page continues there. Counts are then those of evenly chosen groups.
 """
 
 import math

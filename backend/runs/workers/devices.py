@@ -13,7 +13,7 @@ import psutil
 from backend.base.settings import Settings
 
 CPU = "cpu"
-"""Name of a slot's device that is no GPU."""
+"""Name of a slot's device that is not a GPU."""
 
 CPU_SLOTS = 4
 """Most runs at a time on a CPU machine when nobody says otherwise.

@@ -22,7 +22,7 @@ packed by a stranger fill no disk."""
 
 
 def ordered_tables() -> list[Table]:
-    """Tables in an order in which none refers to a later one; sessions are no part of a backup."""
+    """Tables in an order in which none refers to a later one; sessions are not part of a backup."""
     return [table for table in Base.metadata.sorted_tables if table.name != BrowserSession.__tablename__]
 
 

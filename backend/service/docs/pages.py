@@ -73,7 +73,7 @@ def tables() -> dict[str, str]:
 
 
 def measured() -> dict[str, str]:
-    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and further `results-PART.md`."""
+    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and additional `results-PART.md`."""
     files = sorted((CODE_ROOT / "benchmarks").glob("*/results*.md"))
     names = {file: f"benchmark {file.parent.name}{file.stem.removeprefix('results')}" for file in files}
     return {names[file]: _from_docs(file.read_text(encoding="utf-8")) for file in files}
@@ -234,7 +234,7 @@ def _plain(value: Any) -> str:
 
 
 def _listed(value: Any) -> str:
-    """Return a reward term as `correctness x 1`, anything else as it is."""
+    """Return a reward term as `correctness x 1`, anything else unchanged."""
     if isinstance(value, Mapping) and "name" in value:
         return f"{value['name']} x {value.get('weight', 1):g}"
     return str(value)

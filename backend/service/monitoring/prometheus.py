@@ -164,7 +164,7 @@ def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
 
 
 def _of_diagnoses(session: Session) -> Iterator[Sample]:
-    """Return the metrics of verdicts, their events, and the webhook that reports them."""
+    """Yield the metrics of verdicts, their events, and the webhook that reports them."""
     judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
     counted: Any = session.execute(judged.group_by(Run.verdict)).all()
     for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counted)).items():

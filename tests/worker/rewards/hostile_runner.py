@@ -3,7 +3,7 @@ module.
 
 Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in a fork of a warm parent
 under an audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking
-process in a run, and the next fork goes on behind it. One line of JSON for each subject."""
+process in a run, and the next fork continues behind it. One line of JSON for each subject."""
 
 import importlib
 import json
@@ -205,7 +205,7 @@ def _flags(text: str) -> list[str]:
 def main(names: list[str]) -> None:
     """Judge everything of these subjects, or of all."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the library prints is no report
+    os.dup2(2, 1)  # what the library prints is not a report
     library()
     subjects = reward_subjects()
     for name in names or [*subjects, *sorted(TASKS)]:

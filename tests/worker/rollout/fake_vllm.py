@@ -1,10 +1,10 @@
-"""The program that a trainer of these tests starts in place of `python -m vllm.entrypoints.openai.api_server`.
+"""A trainer of these tests starts this in place of `python -m vllm.entrypoints.openai.api_server`.
 
     <script of `install`> -m vllm.entrypoints.openai.api_server --uds PATH --served-model-name NAME ...
 
 It imports the standard library alone, to start at once, and draws its tokens from the seed of a request. It
 has a second process, as vLLM has one for its engine, and writes what it was started with and asked for to
-`calls` beside its socket. The variable VLLM_FAKE makes its start fail; see START.
+`calls` next to its socket. The variable VLLM_FAKE makes its start fail; see START.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The engine beside the trainer: start, sleep and death of its server, with a fake vLLM."""
+"""The engine alongside the trainer: start, sleep and death of its server, with a fake vLLM."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""vLLM beside the trainer as a process: how it starts, fails to, and ends, with a program in its place."""
+"""vLLM alongside the trainer as a process: how it starts, fails to, and ends, with a program in its place."""
 
 import json
 import logging

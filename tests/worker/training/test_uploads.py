@@ -1,4 +1,4 @@
-"""Checkpoints that are copied to the artifact store: a run goes on where nothing but the store is left."""
+"""Checkpoints that are copied to the artifact store: a run continues where nothing but the store is left."""
 
 import shutil
 from pathlib import Path

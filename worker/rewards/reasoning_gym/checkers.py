@@ -2,7 +2,7 @@
 
 Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
 evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
-answer, and two give full marks to what is no number at all. puzzle24 and countdown do so too where an answer
+answer, and two give full marks to what is not a number at all. puzzle24 and countdown do so too if an answer
 uses other numbers than the given ones. Every other score, partial credit included, is the library's.
 """
 

@@ -14,7 +14,7 @@ Clause = tuple[int, ...]
 
 
 def itersolve(clauses: Iterable[Iterable[int]]) -> Iterator[list[int]]:
-    """Yield every assignment that satisfies all clauses, as the sorted literals that hold."""
+    """Return every assignment that satisfies all clauses, as the sorted literals that hold."""
     return _Search([tuple(dict.fromkeys(clause)) for clause in clauses]).solutions()
 
 
