@@ -20,7 +20,7 @@ BASES = (
     Objective(surrogate=knobs.NoSurrogate(), ratio=knobs.NoRatio()),
     Objective(ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken()),
 )
-"""Where a member is refused alongside the defaults of other fields, one of these has room for it."""
+"""If a member is refused alongside the defaults of other fields, one of these has room for it."""
 
 
 def members(annotation: Any) -> list[type[Frozen]]:

@@ -28,7 +28,7 @@ from worker.rewards.reasoning_gym.entries import entry_at, library, score_at
 
 LIMIT_SECONDS = 0.5
 LONG_LIMIT_SECONDS = 10.0
-"""Limit of a megabyte's reading, in one pass; no model writes as much."""
+"""Time limit of an answer of a megabyte, read in one pass; no model writes as much."""
 CHECKED_EVERY = 25
 """Number of hostile answers between two honest ones."""
 BEGIN, END = "/hostile-answers-begin", "/hostile-answers-end"

@@ -465,7 +465,7 @@ class _Spool:
         self.sent, self._offset, self.is_known, self._singly = 0, self.start, False, 0
 
     def send_singly(self, count: int) -> None:
-        """Send single requests for so many records, one of which is refused: only these tell which."""
+        """Send so many records one by one: one of them is refused, and only single requests tell which."""
         self._singly = count
 
     def leave_out_next(self) -> None:
