@@ -23,7 +23,7 @@ HOST = "http://127.0.0.1:8400"
 
 
 def log_in(client: TestClient, role: Role = Role.OPERATOR) -> str:
-    """The value of a cookie that this client's service gives to a browser."""
+    """Return the value of a cookie that this client's service gives to a browser."""
     lab: Lab = cast("FastAPI", client.app).state.lab
     cookie, login = new_cookie(lab.settings, role)
     with lab.sessions.begin() as session:
@@ -48,7 +48,7 @@ def empty(pool: Pool) -> None:
 def serving(
     settings: Settings, url: str, *, token: str = TOKEN, broker_url: str = "memory://"
 ) -> Iterator[TestClient]:
-    """A client of a service on the database `url`; with an empty `token` it is nobody."""
+    """Yield a client of a service on the database `url`; with an empty `token` it is nobody."""
     app = create_app(settings.model_copy(update={"database_url": url, "broker_url": broker_url}))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     client = TestClient(app, base_url=HOST, follow_redirects=False, raise_server_exceptions=False)

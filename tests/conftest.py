@@ -73,7 +73,7 @@ class Database(NamedTuple):
 
 
 def require(find: Callable[[], Found]) -> Found:
-    """What `find` returns, or a skip that the summary repeats loudly; in CI a failure."""
+    """Return what `find` returns, or skip with a loud line in the summary; fail in CI."""
     try:
         return find()
     except servers.Missing as missing:
@@ -93,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test with a database runs on Postgres at night, and in the gate where `both_databases` says so."""
+    """Run a test with a database on Postgres at night, and in the gate where `both_databases` says so."""
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
         if params.get("database") == "postgres" and not item.get_closest_marker("both_databases"):
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """All that the tests import is here for good."""
+    """Keep all that the tests import for good."""
     with gc_frozen():
         return (yield)
 
@@ -269,7 +269,7 @@ def _make_database(server: str, name: str) -> str:
 
 
 def _schema_of(url: str) -> Any:
-    """Every table with its columns and types."""
+    """Return every table with its columns and types."""
     columns = """
         SELECT c.relname, a.attname, a.atttypid, a.attnotnull, a.attisdropped
         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid

@@ -12,7 +12,7 @@ from tests.conftest import require
 
 @contextmanager
 def small_disk(path: Path, *, megabytes: int) -> Iterator[Path]:
-    """A file system of that size at `path`; skipped loudly where mounting is not allowed."""
+    """Mount a file system of that size at `path`; skip loudly where mounting is not allowed."""
     path.mkdir(parents=True, exist_ok=True)
     require(lambda: _mount(path, megabytes))
     try:
@@ -31,7 +31,7 @@ def _mount(path: Path, megabytes: int) -> None:
 
 @contextmanager
 def remounted_read_only(path: Path) -> Iterator[Callable[[], None]]:
-    """A mounted file system takes no changes, until the function that is given is called."""
+    """Keep a mounted file system from taking changes until the yielded function is called."""
 
     def mount(mode: str) -> None:
         subprocess.run(["mount", "-o", f"remount,{mode}", str(path)], check=True)

@@ -22,7 +22,7 @@ from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, R
 
 
 def make_experiment(session: Session, **fields: Any) -> Experiment:
-    """An experiment of one variant and one seed."""
+    """Make an experiment of one variant and one seed."""
     request = {"name": "sweep", "base": {}, "variants": [{"name": "grpo"}], "seeds": [0]}
     experiment = Experiment(**{"name": "sweep", "request": request, "request_hash": "0" * 64} | fields)
     session.add(experiment)
@@ -31,7 +31,7 @@ def make_experiment(session: Session, **fields: Any) -> Experiment:
 
 
 def make_run(session: Session, **fields: Any) -> Run:
-    """A queued run of the default config; `config` is what differs from it."""
+    """Make a queued run of the default config; `config` is what differs from it."""
     seed = fields.get("seed", 0)
     config = resolve(fields.pop("config", {}), None, seed)
     defaults = {
@@ -51,7 +51,7 @@ def make_run(session: Session, **fields: Any) -> Run:
 
 
 def make_attempt(session: Session, run: Run, number: int, *, from_step: int = NOT_BEGUN) -> Attempt:
-    """An attempt of a run that continued behind `from_step`."""
+    """Make an attempt of a run that continued behind `from_step`."""
     attempt = Attempt(run_id=run.id, number=number, worker_id="w", host="h", from_step=from_step)
     session.add(attempt)
     session.flush()
@@ -61,7 +61,7 @@ def make_attempt(session: Session, run: Run, number: int, *, from_step: int = NO
 def make_checkpoint(
     session: Session, run: Run, state_dir: Path, *, step: int, attempt: int = 1, content: bytes = b"weights"
 ) -> Checkpoint:
-    """A checkpoint with one file, in the state directory and in SQL."""
+    """Make a checkpoint with one file, in the state directory and in SQL."""
     name = f"s{step:06d}-a{attempt}"
     directory = state_dir / "runs" / run.id / name
     directory.mkdir(parents=True)
@@ -86,7 +86,9 @@ def write_metric(
 
 
 def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:
-    """A plausible training: accuracy rises, entropy falls, and at `spike_at` the loss jumps to 1000."""
+    """Return a plausible training: accuracy rises, entropy falls, and at `spike_at` the loss jumps to
+    1000.
+    """
     chance = np.random.default_rng(seed)
     metrics_by_step = {}
     for step in range(1, steps + 1):
@@ -159,14 +161,16 @@ class MadeGroup(GroupRecord):
 def make_group(
     session: Session, run: Run, *, step: int = 1, attempt: int = 1, tokens: bool = True, **fields: Any
 ) -> str:
-    """A stored group of two completions; its id."""
+    """Make a stored group of two completions; return its id."""
     packed = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
     write_groups(session, packed)
     return str(packed.groups[0]["id"])
 
 
 def stored_completions(session: Session, *conditions: Any) -> list[Completion]:
-    """The completions of all groups, or of those that fulfil SQL conditions, in the order of their steps."""
+    """Return the completions of all groups, or of those that fulfil SQL conditions, in the order of their
+    steps.
+    """
     query = select(RolloutGroup.id).where(*conditions)
     ids = session.scalars(
         query.order_by(RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index)

@@ -1,4 +1,4 @@
-"""Which cases of a test run in the gate (`make test`)."""
+"""Selection of a test's cases for the gate (`make test`)."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -70,7 +70,7 @@ def hostile_server(answer: Callable[[str], Iterator[bytes]]) -> Iterator[Hostile
 
 
 def endless(head: bytes, block: bytes) -> Iterator[bytes]:
-    """An answer whose body has no end."""
+    """Yield an answer whose body has no end."""
     yield head
     while True:
         yield block

@@ -33,12 +33,12 @@ class Postgres:
         self.is_running = True
 
     def pause(self) -> None:
-        """Every process of it stands still: connections stay open and nothing answers."""
+        """Stop every process of it: connections stay open and nothing answers."""
         servers.signal_all(self.pid, signal.SIGSTOP)
         self.is_paused = True
 
     def resume(self) -> None:
-        """It goes on."""
+        """It continues."""
         if self.is_paused:
             servers.signal_all(self.pid, signal.SIGCONT)
         self.is_paused = False
@@ -54,7 +54,7 @@ class Postgres:
 
 @contextmanager
 def postgres_to_stop(shared: Path) -> Iterator[Postgres]:
-    """A migrated cluster in a new directory below this one."""
+    """Yield a migrated cluster in a new directory below this one."""
     server = Postgres(shared / f"pg-{uuid4().hex[:12]}")
     try:
         upgrade(server.url)

@@ -17,7 +17,9 @@ def _release_claims() -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody has, and that no other test process is given until this one ends."""
+    """Return a port of this machine that nobody has, and that no other test process is given until this one
+    ends.
+    """
     for port in random.sample(PORTS, len(PORTS)):
         # Ports of UDP have the same numbers and nothing else to do with those of TCP.
         claim = socket.socket(type=socket.SOCK_DGRAM)

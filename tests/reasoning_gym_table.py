@@ -33,7 +33,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: "
 
 
 def config_classes() -> dict[str, Any]:
-    """The config class of each task by its name; `composite` left out."""
+    """Return the config class of each task by its name; `composite` left out."""
     library()
     from reasoning_gym.factory import DATASETS
 
@@ -41,7 +41,9 @@ def config_classes() -> dict[str, Any]:
 
 
 def parameters(config: Any) -> dict[str, str]:
-    """Of each parameter that JSON can express: its default where it is one value, else its type in a word."""
+    """Return the default of each parameter that JSON can express, if it is one value, else its type in a
+    word.
+    """
     word_by_name = {
         field.name: _written(field) for field in dataclasses.fields(config) if field.name not in OURS
     }
@@ -60,7 +62,9 @@ def _written(field: Any) -> str:
 
 
 def rules(config: Any) -> list[str]:
-    """The comparisons of parameters with each other and with numbers that the task's `validate` asserts."""
+    """Return the comparisons of parameters with each other and with numbers that the task's `validate`
+    asserts.
+    """
     if not hasattr(config, "validate"):
         return []
     (function,) = ast.parse(textwrap.dedent(inspect.getsource(config.validate))).body
@@ -82,13 +86,13 @@ def _comparisons(test: ast.expr, parameter_types: dict[str, str]) -> Iterator[st
 
 
 def _side(side: ast.expr, parameter_types: dict[str, str]) -> str:
-    """A parameter or a number; empty for anything else."""
+    """Return a parameter or a number; empty for anything else."""
     text = ast.unparse(side).removeprefix("self.")
     return text if text in parameter_types or text.lstrip("-").replace(".", "", 1).isdigit() else ""
 
 
 def table() -> str:
-    """The text of the table."""
+    """Return the text of the table."""
     lines = []
     for name, config in config_classes().items():
         entries = [f"{key}={default}" for key, default in parameters(config).items()]

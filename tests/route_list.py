@@ -17,7 +17,7 @@ FILLED = {
     "name:path": "x/y",
     "path:path": "x",
 }
-"""What stands for a path's parameters."""
+"""Values of a path's parameters."""
 
 
 def operations(app: FastAPI) -> set[str]:
@@ -35,7 +35,7 @@ def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
 
 
 def filled_in(path: str) -> str:
-    """A path with something in place of its parameters."""
+    """Return a path with something in place of its parameters."""
     for name, value in FILLED.items():
         path = path.replace(f"{{{name}}}", value)
     assert "{" not in path, f"tests/route_list.py does not know the parameter of {path}"

@@ -37,7 +37,7 @@ class Server(NamedTuple):
 
 
 def start_postgres(directory: Path, *, durable: bool = False) -> Server:
-    """An empty cluster with the user `postgres`; `durable` keeps fsync on, for crash tests."""
+    """Start an empty cluster with the user `postgres`; `durable` keeps fsync on, for crash tests."""
     prefix, owner = unprivileged()
     directory.mkdir(mode=0o700, parents=True)
     binaries = _runnable_by(prefix, _postgres_binaries(), directory)
@@ -74,12 +74,12 @@ def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
 
 
 def crash_postgres(server: Server) -> None:
-    """What `pg_ctl stop -m immediate` does: no farewell, no flush; the next start recovers."""
+    """Crash the server like `pg_ctl stop -m immediate`: no farewell, no flush; the next start recovers."""
     end(server.pid, signal.SIGQUIT)
 
 
 def start_redis(directory: Path) -> Server:
-    """A Redis-compatible server that keeps nothing on disk."""
+    """Start a Redis-compatible server that keeps nothing on disk."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     socket, log = directory / "redis.sock", directory / "redis.log"
     keep_nothing = ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
@@ -99,7 +99,7 @@ def start_redis(directory: Path) -> Server:
 
 
 def start_s3(directory: Path) -> Server:
-    """An S3 server of moto's, in memory."""
+    """Start an S3 server of moto's, in memory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / "s3.log"
     process = _start([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], log)
@@ -192,7 +192,7 @@ def _redis_binary() -> str:
 
 
 def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
-    """How to start Postgres, which refuses root: as `nobody`. No user is ever created."""
+    """Return how to start Postgres, which refuses root: as `nobody`. No user is ever created."""
     if os.geteuid() != 0:
         return [], None
     if shutil.which("setpriv") is None:
@@ -205,7 +205,9 @@ def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
 
 
 def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
-    """The binaries, or a copy beside the data when their own place is closed to `nobody` (say /root)."""
+    """Return the binaries, or a copy next to the data when their own place is closed to `nobody` (say
+    /root).
+    """
     probe = [*prefix, str(binaries / "initdb"), "--version"]
     if not prefix or subprocess.run(probe, check=False, capture_output=True, cwd="/").returncode == 0:
         return binaries
@@ -221,7 +223,7 @@ def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
 
 
 def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ctrl-C in the terminal belongs to the tests."""
+    """Start a process in a session of its own: Ctrl-C in the terminal belongs to the tests."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             argv,

@@ -7,6 +7,6 @@ from backend.metrics.windows import StoredPoint, all_points, run_points_of
 
 
 def stored_points(session: Session, run_id: str) -> list[StoredPoint]:
-    """By step, attempt and name."""
+    """Return the stored points by step, attempt and name."""
     (segment,) = run_points_of(session, [Stretch(run_id)], all_attempts=True)
     return list(all_points(session, segment))

@@ -14,7 +14,9 @@ class TookTooLong(Exception):
 def wait_for(
     condition: Callable[[], Found], description: str = "a condition was not met", *, seconds: float = 180.0
 ) -> Found:
-    """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
+    """Return what the condition gives once it is true. The limit is for what never happens: machines are
+    busy.
+    """
     deadline = time.monotonic() + seconds
     while not (outcome := condition()):
         if time.monotonic() > deadline:

@@ -129,7 +129,7 @@ def _counter(listed: int) -> type[tqdm]:
         def update(self, n: float | None = 1) -> bool | None:
             self.taken += n or 0
             if self.taken > listed + UNLISTED_BYTES:
-                abort_xet_session()  # which calls this from threads that go on after an error
+                abort_xet_session()  # which calls this from threads that continue after an error
                 raise TooLarge(f"the hub sends more than the {size_text(listed)} that it lists")
             return super().update(n)
 

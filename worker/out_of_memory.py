@@ -33,7 +33,7 @@ def memory_text(error: BaseException) -> str:
 
 
 def is_gpu_error(error: BaseException) -> bool:
-    """Whether a GPU's memory ran out; torch has a separate class for that."""
+    """Return whether a GPU's memory ran out; torch has a separate class for that."""
     is_named = any(name in str(error) for name in ("CUDA", "CUBLAS"))
     return type(error).__name__ == "OutOfMemoryError" or is_named
 

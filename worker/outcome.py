@@ -15,7 +15,7 @@ class Outcome(NamedTuple):
 
     status: Status
     reason: str = ""
-    """One sentence, or a word such as no_signal; shown beside the status."""
+    """One sentence, or a word such as no_signal; shown next to the status."""
 
     wish: str = ""
     """Request of the user, if the run ends because of it."""

@@ -25,7 +25,7 @@ class Prompt:
     index: int = 0
     """Position in its source: `Problem.sample(index, split)` gives this prompt again."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Further columns of the row as JSON values, for rewards that need more than the answer."""
+    """Additional columns of the row as JSON values, for rewards that need more than the answer."""
     messages: Sequence[Mapping[str, Any]] = ()
     """Messages of the conversation, if the prompt is one; empty for plain text."""
     tools: Sequence[Mapping[str, Any]] = ()

@@ -23,7 +23,7 @@ class SamplingMask:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Likeliest tokens at each token of one completion, the likeliest first."""
+    """Most likely tokens at each token of one completion, the most likely first."""
 
     ids: NDArray[np.int32]
     """[T, k]"""
@@ -85,7 +85,7 @@ class Completion:
     prompt_tokens: int = 0
     """Number of tokens of the prompt."""
     alternatives: Alternatives | None = None
-    """Likeliest tokens at each token; None if they were not recorded."""
+    """Most likely tokens at each token; None if they were not recorded."""
     version: int = 0
     """Version of the weights that wrote the completion: the number of steps learned before."""
     generated: Bool[NDArray[np.bool_], "T"] | None = None

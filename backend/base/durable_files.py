@@ -18,7 +18,7 @@ def sync(path: Path) -> None:
 
 
 def make_directory(path: Path, *, mode: int = 0o777) -> None:
-    """Make a directory and those above it that are missing; one that is there stays as it is."""
+    """Make a directory and those above it that are missing; one that is there stays unchanged."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -27,7 +27,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
 
 
 def publish(draft: Path, target: Path) -> None:
-    """Give a finished draft its name. The draft, a file or a directory, lies beside its target."""
+    """Give a finished draft its name. The draft, a file or a directory, lies next to its target."""
     sync(draft)
     draft.replace(target)
     sync(target.parent)

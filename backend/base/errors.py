@@ -1,4 +1,4 @@
-"""Base errors of the service; a folder's own errors stand beside its code.
+"""Base errors of the service; a folder's own errors stand next to its code.
 
 GrpoLabError
 ├── NotFound            404

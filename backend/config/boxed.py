@@ -16,7 +16,8 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def last_boxed(text: str) -> str | None:
-    r"""The content of the last \\boxed{}, its braces balanced; None if there is none or it never closes.
+    r"""Return the content of the last \\boxed{}, its braces balanced; None if there is none or it never
+    closes.
 
     `\boxed 2`, as TeX allows it for one number, letter or command, counts in a text without braces behind
     any box, and only where the answer ends with it: `\boxed 2 + 3` and `\boxed a number` hold nothing.

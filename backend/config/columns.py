@@ -56,7 +56,9 @@ def answer_of(row: Mapping[str, Any], columns: Columns) -> Any:
 
 
 def stated_answer(text: str, *, after: str, form: AnswerForm) -> str:
-    """The answer in the text of a row; a solution without a box is taken as a whole, for a check to find."""
+    """Return the answer in the text of a row; a solution without a box is taken as a whole, for a check to
+    find.
+    """
     if form == "boxed":
         return last_boxed(text) or text.strip()
     return text.rpartition(after)[2].strip() if after else text.strip()

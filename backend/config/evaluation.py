@@ -64,12 +64,16 @@ class Suite(Frozen):
         return f"eval/{self.name}"
 
     def is_due(self, step: int, *, last_step: int) -> bool:
-        """Whether the suite is evaluated after a step; a run without steps evaluates all of its suites."""
+        """Return whether the suite is evaluated after a step; a run without steps evaluates all of its
+        suites.
+        """
         is_end = step == last_step and (self.at_end or last_step == 0)
         return is_end or step in self.steps or (self.every > 0 and step % self.every == 0)
 
     def evaluations(self, steps: int, *, after: int = 0) -> int:
-        """The number of times a run of so many steps evaluates the suite; of a fork those behind `after`."""
+        """Return the number of times a run of so many steps evaluates the suite; of a fork those behind
+        `after`.
+        """
         first = after + 1 if after else 0
         chosen = {step for step in self.steps if first <= step <= steps} | (
             {steps} if self.at_end or not steps else set()

@@ -48,7 +48,7 @@ class Section:
 
 
 def sections() -> dict[str, Section]:
-    """Every section of RunConfig by its path, each parent before its children."""
+    """Return every section of RunConfig by its path, each parent before its children."""
     root = RunConfig.model_json_schema()
     sections_by_path: dict[str, Section] = {}
     _read("", root, root["$defs"], sections_by_path)
@@ -82,7 +82,9 @@ def _resolved(node: Node, models: Node) -> dict[str, Any]:
 
 
 def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The models that a value of this node can be, by the option's name; a plain model has the name ''."""
+    """Yield the models that a value of this node can be, by the option's name; a plain model has the name
+    ''.
+    """
     if "properties" in node:
         yield _option(node), dict(node)
     items = [node["items"]] if "items" in node else []
@@ -111,7 +113,7 @@ def _default(node: Node) -> str:
 
 
 def _name(list_item: Any) -> str:
-    """An item of a list: the name or type of an object, anything else as JSON."""
+    """Return an item of a list: the name or type of an object, anything else as JSON."""
     return (
         str(list_item.get("name") or list_item.get("type"))
         if isinstance(list_item, Mapping)
@@ -154,7 +156,7 @@ def _range(node: Node) -> str:
 
 
 def _spelled(number: float) -> str:
-    """An end of a range: `1,000,000` and not `1000000.0`, `1e-06` as it is."""
+    """Return an end of a range: `1,000,000` and not `1000000.0`, `1e-06` unchanged."""
     return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 

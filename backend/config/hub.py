@@ -32,7 +32,7 @@ class HubError(ValueError):
 
 @cached(TTLCache(MAX_ANSWERS, KEPT_SECONDS), condition=Condition())
 def newest_commit(dataset: str) -> str:
-    """The commit of the dataset's Parquet branch; HubError says why there is none to be had."""
+    """Return the commit of the dataset's Parquet branch; HubError says why there is none to be had."""
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if not endpoint.startswith(("https://", "http://")):
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")

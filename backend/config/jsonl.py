@@ -106,7 +106,8 @@ def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:
 
 
 def held_out_keys(keys: Sequence[int], splits: Sequence[int], fraction: float) -> set[int]:
-    """The questions kept for evaluation: those marked so and a fraction of the unmarked, lowest hashes first.
+    """Return the questions kept for evaluation: those marked so and a fraction of the unmarked, lowest hashes
+    first.
 
     A question that stands in several rows is held out with all of them. At least one question is held out.
     """

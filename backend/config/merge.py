@@ -58,7 +58,8 @@ def merged_fields(
 
 
 def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
-    """The fields with the minibatches that a preset asks for cut to the prompts of a step, which are split.
+    """Return the fields with the minibatches that a preset asks for cut to the prompts of a step, which are
+    split.
 
     What the user wrote stays as it is.
     """
@@ -80,7 +81,8 @@ def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -
 
 
 def _corrected(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str, Any]:
-    """The fields with token_tis where an engine samples that is not the learner and nothing corrects for it.
+    """Return the fields with token_tis where an engine samples that is not the learner and nothing corrects
+    for it.
 
     What the user wrote, `none` too, stays as it is.
     """
@@ -101,7 +103,9 @@ def _corrected(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str,
 
 
 def _is_off_policy(sampling: Fields) -> bool:
-    """Whether unchecked fields ask for another engine, or for rollouts that run ahead of the updates."""
+    """Return whether unchecked fields ask for another engine, or for rollouts that run ahead of the
+    updates.
+    """
     engine, ahead = sampling.get("engine"), sampling.get("ahead")
     is_other = isinstance(engine, Mapping) and engine.get("type", "local") != "local"
     return is_other or (type(ahead) is int and ahead > 0)
@@ -132,7 +136,9 @@ def nested(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same_member(under: Fields, value: Fields) -> bool:
-    """Whether two parts of a union are of one `type`; a part without one belongs to whatever is below it."""
+    """Return whether two parts of a union are of one `type`; a part without one belongs to whatever is below
+    it.
+    """
     return bool(value.get("type", under.get("type")) == under.get("type"))
 
 
@@ -176,7 +182,7 @@ def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
 
 
 def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
-    """The path as the user wrote it: pydantic puts the tag of each union member into it."""
+    """Yield the path as the user wrote it: pydantic puts the tag of each union member into it."""
     for key in loc:
         if _is_tag(key, written):
             continue

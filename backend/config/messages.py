@@ -21,7 +21,9 @@ Message = dict[str, Any]
 
 
 def as_messages(value: object) -> object:
-    """A value of a row with messages of ShareGPT (`from`, `value`) spelled as messages; others unchanged."""
+    """Return a value of a row with messages of ShareGPT (`from`, `value`) spelled as messages; others
+    unchanged.
+    """
     return list(map(_as_message, value)) if isinstance(value, list) else value
 
 
@@ -34,7 +36,9 @@ def _as_message(value: object) -> object:
 
 
 def read_messages(value: object) -> list[Message]:
-    """The messages of a row, without empty keys and with text as content; ValueError names what is wrong."""
+    """Return the messages of a row, without empty keys and with text as content; ValueError names what is
+    wrong.
+    """
     if not isinstance(value, list) or not value or not all(isinstance(message, Mapping) for message in value):
         raise ValueError(f"expected text or a list of messages, got {_shown(value)}")
     if len(value) > MAX_MESSAGES:
@@ -48,7 +52,9 @@ def read_messages(value: object) -> list[Message]:
 
 
 def read_tools(value: object) -> list[dict[str, Any]]:
-    """The tools of a row, a list of JSON Schemas of functions or its JSON; ValueError says what is wrong."""
+    """Return the tools of a row, a list of JSON Schemas of functions or its JSON; ValueError says what is
+    wrong.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else None
@@ -65,7 +71,7 @@ def read_tools(value: object) -> list[dict[str, Any]]:
 
 
 def question_text(value: object) -> str:
-    """A prompt as text to read: text as it is, messages one under the other with their roles."""
+    """Return a prompt as text to read: text as it is, messages one under the other with their roles."""
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         texts = [_text_of(message) for message in value]
         if len(value) == 1:

@@ -266,7 +266,7 @@ TITLES: dict[type[Frozen], str] = {
 
 
 def problem_catalog() -> list[dict[str, Any]]:
-    """Every kind of problem source as the form offers it, with the JSON Schema of its parameters."""
+    """Return every kind of problem source as the form offers it, with the JSON Schema of its parameters."""
     return [
         {
             "name": source.model_fields["name"].default,

@@ -202,7 +202,7 @@ anyway."""
 
 
 def reward_catalog() -> list[dict[str, Any]]:
-    """Every kind of reward term as the form offers it, with the JSON Schema of its parameters."""
+    """Return every kind of reward term as the form offers it, with the JSON Schema of its parameters."""
     return [
         {
             "name": term.model_fields["name"].default,

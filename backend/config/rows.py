@@ -58,7 +58,7 @@ class LineSplitter:
         self._number = self._offset = self._read = 0
 
     def feed(self, piece: bytes) -> Iterator[Line]:
-        """The lines that end in this piece."""
+        """Yield the lines that end in this piece."""
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
             self._keep(piece[start:end])

@@ -81,7 +81,8 @@ def _pinned(source: ProblemSource, datasets_dir: Path, path: str) -> ProblemSour
 
 
 def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True) -> JsonlIndex:
-    """The index of a file problem; ValueError says what is wrong with its path, its rows or its content.
+    """Return the index of a file problem; ValueError says what is wrong with its path, its rows or its
+    content.
 
     A file that is only evaluated on (not `trains`) need not have a training row.
     """

@@ -250,7 +250,7 @@ def _as_request(body: dict[str, Any]) -> ValidateRequest:
 
 
 def _of_the_config(item: Any) -> dict[str, Any]:
-    """An error of the request, with a path as the config's own errors have it."""
+    """Return an error of the request, with a path as the config's own errors have it."""
     context = dict(item.get("ctx", {}))
     for prefix in ("base.", "variant."):
         if "path" in context:

@@ -28,7 +28,7 @@ def scale_differences(metric: str, config: Mapping[str, Any], second: Mapping[st
 
 
 def _scale(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Each field that decides the metric's scale, by its path."""
+    """Return each field that decides the metric's scale, by its path."""
     about = find_metric(metric)
     roots = about.scale if about else ()
     flat = {

@@ -18,7 +18,7 @@ LOOKED_AT = 300
 """Number of newest runs whose step time is read."""
 
 SPREAD = 1.25
-"""How far a step's time may lie from that of the same sizes seen before, as a factor either way."""
+"""The factor, either way, by which a step's time may differ from that of the same sizes seen before."""
 
 SCALED_SPREAD = 2.0
 """Number of newest runs of other sizes whose step time is read."""
@@ -154,7 +154,9 @@ def _work(config: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
-    """How often a critic sees each step's completions (a word: as the policy does); None without a critic."""
+    """Return how often a critic sees each step's completions (a word: as the policy does); None without a
+    critic.
+    """
     return objective["value"]["epochs"] if objective["advantage"]["type"] == "critic" else None
 
 

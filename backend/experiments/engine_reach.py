@@ -1,4 +1,4 @@
-"""Whether the sampling servers of ENGINE_URL answer this machine, in one sentence for the launch form.
+"""Checks that the sampling servers of ENGINE_URL answer this machine, in one sentence for the launch form.
 
 Only the addresses that the operator has set are contacted, redirects are not followed, and nothing is sent.
 """

@@ -80,7 +80,8 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
 def enter_experiment(
     session: Session, row: Mapping[str, Any], planned: Sequence[Planned], run_fields: Mapping[str, Any]
 ) -> str | None:
-    """The rows of an experiment and of its runs, each with the fields in `run_fields`; the experiment's id.
+    """Add the rows of an experiment and of its runs, each with the fields in `run_fields`; return the
+    experiment's id.
 
     None: there is an experiment with this idempotency key.
     """
@@ -97,7 +98,9 @@ def is_search(request: ExperimentRequest) -> bool:
 
 
 def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Cell:
-    """The cell that a search begins with; raises InvalidConfig with the errors of all if none can run."""
+    """Return the cell that a search begins with; raises InvalidConfig with the errors of all if none can
+    run.
+    """
     configs = list(configs_of(settings, request, cells))
     if errors := objective_errors(request, [config for config in configs if isinstance(config, RunConfig)]):
         raise InvalidConfig(errors)
@@ -155,7 +158,7 @@ def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, 
 
 
 def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:
-    """The rows of a search whose first run is queued."""
+    """Add the rows of a search whose first run is queued."""
     run_id = session.scalar(select(Run.id).where(Run.experiment_id == experiment_id))
     session.add(Search(experiment_id=experiment_id))
     session.flush()
@@ -190,7 +193,7 @@ def cells_of(request: ExperimentRequest) -> list[Cell]:
 def configs_of(
     settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]
 ) -> Iterator[RunConfig | InvalidConfig]:
-    """The complete config of each cell, or what is wrong with it."""
+    """Yield the complete config of each cell, or what is wrong with it."""
     for cell in cells:
         try:
             yield runnable(settings, request.base, cell.variant, request.seeds[0])
@@ -199,7 +202,7 @@ def configs_of(
 
 
 def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Iterator[Planned]:
-    """Every run of the request; raises InvalidConfig with the errors of all cells at once."""
+    """Yield every run of the request; raises InvalidConfig with the errors of all cells at once."""
     checked_configs = list(configs_of(settings, request, cells))
     if errors := _errors(cells, checked_configs, is_swept=request.sweep is not None):
         raise InvalidConfig(errors)
@@ -244,7 +247,9 @@ def _enumerated(names: Sequence[str]) -> str:
 def queue_runs(
     session: Session, experiment_id: str, planned: Sequence[Planned], run_fields: Mapping[str, Any]
 ) -> list[str]:
-    """The rows of runs of an experiment, each with the fields in `run_fields`; their ids, in this order."""
+    """Add the rows of runs of an experiment, each with the fields in `run_fields`; return their ids, in this
+    order.
+    """
     names = new_run_names(session, len(planned))
     ids = sorted(new_id() for _ in planned)
     rows = [

@@ -167,7 +167,7 @@ def _is_gpu(slot: Worker) -> bool:
 
 
 def _distinct(slots: list[Worker]) -> list[tuple[Worker, int]]:
-    """One slot of each kind and host, and how many are like it."""
+    """Return one slot of each kind and host, and how many are like it."""
     kinds: dict[tuple[object, ...], Worker] = {}
     counts: Counter[tuple[object, ...]] = Counter()
     for slot in slots:
@@ -216,9 +216,7 @@ def _on_slot(
         verdict="unknown",
         peak_bytes=unchanged.peak,
     )
-    total = (
-        _reading(slot, "memory_total_bytes") / (count if on_cpu else 1) if on_cpu else _total(slot, [slot])
-    )
+    total = _reading(slot, "memory_total_bytes") / count if on_cpu else _total(slot, [slot])
     if not total:
         return shown
     used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0

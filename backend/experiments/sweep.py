@@ -26,7 +26,7 @@ MAX_BYTES = 4 << 20
 DRAWN = 16
 """Configurations that the plan of a search is estimated from."""
 TRIES = 200
-"""Draws for each cell of a random sweep before it is said that there are no further ones."""
+"""Draws for each cell of a random sweep before it is said that there are no others."""
 NOT_SWEPT = ("name", "seed")
 
 Fields = Mapping[str, Any]
@@ -94,7 +94,7 @@ class Cell(NamedTuple):
 
 
 def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
-    """Every variant with every combination of values, in the order of the variants and values.
+    """Return every variant with every combination of values, in the order of the variants and values.
 
     Raises InvalidConfig for values that cannot be read, and, before any cell is made, for more runs than an
     experiment may have where each cell has this number of seeds.
@@ -129,7 +129,8 @@ def cell_of(base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], v
 
 
 def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
-    """The first cells that a search may begin with: those of a random sweep with its seed, at most DRAWN.
+    """Return the first cells that a search may begin with: those of a random sweep with its seed, at most
+    DRAWN.
 
     Raises InvalidConfig for values that cannot be read, and for a search that cannot be.
     """

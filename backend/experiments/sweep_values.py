@@ -50,7 +50,9 @@ class Range:
     """Distance between two values; 0 if they are spread between both ends."""
 
     def value(self, share: float, index: int = 0) -> Any:
-        """The value `share` of the way from low to high, or the one at a place of a range with steps."""
+        """Return the value `share` of the way from low to high, or the one at a place of a range with
+        steps.
+        """
         if self.step:
             return _number(self.low + index * self.step, is_whole=self.is_whole)
         if share in (0.0, 1.0):
@@ -88,7 +90,7 @@ class Range:
         return round(share * (self.count - 1)) if self.count else share
 
     def draw(self, rng: random.Random) -> Any:
-        """A value at random, each as likely as the others."""
+        """Return a value at random, each as likely as the others."""
         return self.at(int(rng.random() * self.count)) if self.count else self.value(rng.random())
 
 
@@ -105,7 +107,7 @@ class Axis:
         return len(self.listed) if self.range is None else self.range.count
 
     def draw(self, rng: random.Random) -> Any:
-        """A value at random."""
+        """Return a value at random."""
         return (
             self.listed[int(rng.random() * len(self.listed))] if self.range is None else self.range.draw(rng)
         )
@@ -215,11 +217,11 @@ def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def value_key(value: Any) -> bytes:
-    """A text that is equal for equal values."""
+    """Return a text that is equal for equal values."""
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return orjson.dumps(int(value) if is_whole else value, option=orjson.OPT_SORT_KEYS)
 
 
 def counted(count: int) -> str:
-    """A number for a sentence: in full, or as a power of ten."""
+    """Return a number for a sentence: in full, or as a power of ten."""
     return f"{count:,}" if count < 10**15 else f"about 10^{math.log10(count):.0f}"

@@ -22,7 +22,9 @@ NO_DOCUMENT = object()
 LARGE_BYTES = 100_000
 """Size above which a body, compressed or not, waits until it is admitted, in bytes."""
 ROLE_BYTES = 4 * PUSH_BYTES
-"""Maximum size of all unparsed bodies of one role, as received, in bytes; further large ones are refused."""
+"""Maximum size of all unparsed bodies of one role, as received, in bytes; additional large ones are
+refused.
+"""
 WRITER_BYTES = 2 * PUSH_BYTES
 """Maximum size of all unparsed bodies of one writer, as received, in bytes."""
 MAX_LARGE = 2

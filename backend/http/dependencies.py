@@ -32,7 +32,7 @@ def lab_of(request: Request) -> Lab:
     return lab
 
 
-async def _lab(request: Request) -> Lab:  # what never waits is no function that a thread has to run
+async def _lab(request: Request) -> Lab:  # what never waits is not a function that a thread has to run
     return lab_of(request)
 
 

@@ -91,7 +91,7 @@ class Scripts(StaticFiles):
         return NotModifiedResponse(response.headers) if is_known else response
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        """Look up a file of the pages; the frontend's checking tools beside them are not served."""
+        """Look up a file of the pages; the frontend's checking tools next to them are not served."""
         return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
 
 

@@ -206,7 +206,9 @@ def _without_port(host: str) -> str:
 
 
 def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
-    """The rules of Go's CrossOriginProtection; a client that is no browser proves itself by its token."""
+    """Check the rules of Go's CrossOriginProtection; a client that is not a browser proves itself by its
+    token.
+    """
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")

@@ -61,7 +61,7 @@ def _answer(name: str) -> Response:
 
 @cache
 def sources() -> dict[str, Path]:
-    """Every page by its name, as found at the start: a request never becomes a path."""
+    """Return every page by its name, as found at the start: a request never becomes a path."""
     page_paths = sorted(DOCS.glob("*.md")) + sorted((DOCS / "decisions").glob("*.md"))
     named = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in page_paths}
     return {name.removesuffix(f"/{INDEX}"): path for name, path in named.items()}
@@ -69,13 +69,13 @@ def sources() -> dict[str, Path]:
 
 @cache
 def pictures() -> dict[str, Path]:
-    """Every picture of a page that is here, by the name of its file."""
+    """Return every picture of a page that is here, by the name of its file."""
     shown = [path for name in sources() for path in _rendered(name).pictures]
     return {path.name: path for path in shown if path.is_file()}
 
 
 def address_of(path: Path) -> str | None:
-    """Address under which the service shows this file; None for a file that is no page."""
+    """Address under which the service shows this file; None for a file that is not a page."""
     named = {source: name for name, source in sources().items()}
     name = named.get(path)
     return name and ("/help" if name == INDEX else f"/help/{name}")

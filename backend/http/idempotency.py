@@ -44,7 +44,7 @@ Key = Annotated[str, Depends(_key)]
 
 
 def digest_of(document: Any) -> str:
-    """A digest that tells a request from all others with the same key."""
+    """Return a digest that tells a request from all others with the same key."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 

@@ -27,7 +27,7 @@ PUSH_BYTES = 16_000_000
 ARRIVAL_SECONDS = 15.0
 """Time limit for the head of a request to arrive, and again for its body, in seconds."""
 CONNECTIONS = 1000
-"""Maximum number of connections at a time; further ones are answered 503."""
+"""Maximum number of connections at a time; additional ones are answered 503."""
 
 MAX_BUCKETS = 10_000
 

@@ -82,7 +82,9 @@ class LoginPages:
         self._tokens = Buckets(per_second=LOGINS_PER_MINUTE / 60, burst=LOGINS_PER_MINUTE)
 
     async def swap_link(self, scope: Scope, ticket: str, *, role: Role | None) -> Response:
-        """A one-time link becomes a cookie and leaves the address bar; `role` has logged in before."""
+        """Swap a one-time link for a cookie, so that it leaves the address bar; `role` has logged in
+        before.
+        """
         headers, path = Headers(scope=scope), _path_without_ticket(scope)
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             if headers.get("sec-fetch-dest") != "document":
@@ -126,7 +128,9 @@ class LoginPages:
         return await self._log_in(scope, "/", role)
 
     async def _redeem(self, scope: Scope, ticket: str, path: str) -> Response:
-        """A good link is never refused; of others an address has few tries, apart from those of tokens."""
+        """Redeem a link: a good one is never refused; of others an address has few tries, apart from those of
+        tokens.
+        """
         role = redeem_link(self._settings, ticket)
         if role is None:
             wait = self._links.take(address_of(scope))
@@ -167,7 +171,9 @@ def _local(path: str) -> str:
 
 
 def address_of(scope: Scope) -> str:
-    """The client's address; for IPv6 the first half only, because the client chooses the second freely."""
+    """Return the client's address; for IPv6 the first half only, because the client chooses the second
+    freely.
+    """
     client = scope.get("client")
     host = str(client[0]) if client else ""
     try:
@@ -185,7 +191,7 @@ def login_page(message: str, *, status: int = 401) -> Response:
 
 
 def _question(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
-    """What must be said before a link is used."""
+    """Return what must be said before a link is used."""
     words = {"message": message, "ticket": ticket, "path": path, "yes": yes, "no": no}
     escaped = {name: html.escape(word) for name, word in words.items()}
     return _page(QUESTION_PAGE.format(**escaped), HTTPStatus.OK)

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
-"""Where a generated table begins and ends; GitHub hides it as a comment."""
+"""The comment at which a generated table begins or ends; GitHub hides it."""
 BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
@@ -35,7 +35,7 @@ class Rendered:
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known while the tokens of a page are walked through."""
+    """The state of a walk through the tokens of a page."""
 
     path: Path
     address_of: Callable[[Path], str | None]
@@ -47,7 +47,7 @@ class _Reading:
 
 
 def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
-    """One page; `address_of` tells where the service shows a file."""
+    """Return one page; `address_of` tells where the service shows a file."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("code_inline", _code)
     tokens = markdown.parse(MARKER.sub("", path.read_text(encoding="utf-8")))
@@ -69,12 +69,14 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
 
 
 def anchor_of(text: str) -> str:
-    """A heading's anchor, as GitHub makes it."""
+    """Return a heading's anchor, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
 def _heading_anchor(inline: Token, text: str) -> str:
-    """A heading that is a single piece of code names a field of a config: its anchor is the field's path."""
+    """Return the anchor of a heading that is a single piece of code and so names a config field: the field's
+    path.
+    """
     children = inline.children or []
     is_field = len(children) == 1 and children[0].type == "code_inline"
     return text if is_field else anchor_of(text)
@@ -115,7 +117,9 @@ def _claim(name: str, reading: _Reading) -> str:
 
 
 def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
-    """The same words, with links that work in the service; a link to a file that it does not show is code."""
+    """Return the same words, with links that work in the service; a link to a file that it does not show is
+    code.
+    """
     leads: list[bool] = []
     tokens_shown: list[Token] = []
     for token in tokens:

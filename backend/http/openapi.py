@@ -45,7 +45,7 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _links(operations: dict[str, Any], pointers: dict[str, str]) -> dict[str, Any]:
-    """A link to each operation with one of these parameters."""
+    """Return a link to each operation with one of these parameters."""
     links = {}
     for operation in operations.values():
         required = {

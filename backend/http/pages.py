@@ -12,10 +12,12 @@ class Page(NamedTuple):
     """A page. Its view is `frontend/src/views/<name>.js`, its style `frontend/styles/<name>.css`."""
 
     path: str
-    """As the router writes it; its first part is the page's name, its parameters are the view's props."""
+    """The path in the router's notation; its first part is the page's name, its parameters are the view's
+    props.
+    """
 
     label: str = ""
-    """What the menu calls it; empty for a page that is not in the menu."""
+    """The page's name in the menu; empty for a page that is not in the menu."""
 
     menu: str = ""
     """Path of the page that is marked in the menu while this one is open, if it is not this one."""

@@ -1,4 +1,4 @@
-"""Times as text, pages of a list and their cursors."""
+"""Formatted times, pages of a list and their cursors."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 
 @lru_cache(maxsize=10_000)  # a list shows four times for each of its runs, mostly the same as before
 def iso(seconds: float | None) -> str | None:
-    """`2026-11-21T09:00:00.123Z`; None stays None, and what is no time of a calendar becomes None."""
+    """`2026-11-21T09:00:00.123Z`; None stays None, and what is not a time of a calendar becomes None."""
     if seconds is None:
         return None
     try:
@@ -34,7 +34,7 @@ def page_of(
     *,
     order: str = "",
 ) -> dict[str, Any]:
-    """A page from `limit` + 1 rows: the one too many says that there is a next page."""
+    """Return a page from `limit` + 1 rows: the one too many says that there is a next page."""
     items = [shown(row) for row in rows[:limit]]
     has_more = len(rows) > limit
     return {"items": items, "next": write_cursor(key_of(rows[limit - 1]), order=order) if has_more else None}

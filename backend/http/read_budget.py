@@ -1,7 +1,7 @@
 """The read budget: how many expensive reads one token may run at a time.
 
 Curves and rollouts take memory and processor time; an export takes a thread for as long as its client reads.
-Further requests wait for a place and are then refused with a time to retry. The two kinds have separate
+Additional requests wait for a place and are then refused with a time to retry. The two kinds have separate
 places.
 """
 

@@ -44,7 +44,7 @@ class Json(Response):
 
 
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
-    """Stream a list without further pages: `{"items": [...], "next": null}`."""
+    """Stream a list without additional pages: `{"items": [...], "next": null}`."""
     yield b'{"items":['
     remaining = iter(items)
     is_first = True

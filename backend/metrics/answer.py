@@ -102,7 +102,7 @@ def singles(
     keys_of_curves: Sequence[tuple[str, str]],
     view: View,
 ) -> list[dict[str, Any]]:
-    """One item for each curve that is wanted, thinned for the panel."""
+    """Return one item for each curve that is wanted, thinned for the panel."""
     smoothed = [view.smoothed(curves[key]) for key in keys_of_curves]
     shown = [curve.at(view.visible(curve)) for curve in smoothed]
     items = []

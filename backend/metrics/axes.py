@@ -1,4 +1,4 @@
-"""Axes beside the step, along which curves are drawn: four that rise with the steps, and any metric."""
+"""Axes in addition to the step, for curves: four that rise with the steps, and any metric."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

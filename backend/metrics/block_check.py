@@ -28,7 +28,7 @@ class OutlineDamaged(BlockDamaged):
 def damaged(
     session: Session, run: str | None = None, *, until: float = math.inf
 ) -> Iterator[tuple[BlockPlace, str]]:
-    """Every block, of one run or of all, whose bytes are not what was written; with what is wrong.
+    """Yield every block, of one run or of all, whose bytes are not what was written; with what is wrong.
 
     Ends at the time `until` of the monotonic clock.
     """
@@ -73,7 +73,7 @@ def _check_outline(outline: bytes, points: int, reader: zstandard.ZstdDecompress
 
 
 def sentence(session: Session, block: BlockPlace, reason: str) -> str:
-    """A sentence on the points that are lost, or on the outline, and why."""
+    """Return a sentence on the points that are lost, or on the outline, and why."""
     name = session.scalar(select(MetricKey.name).where(MetricKey.id == block.key)) or f"metric {block.key}"
     if block.is_outline:
         return (

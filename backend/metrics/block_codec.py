@@ -27,7 +27,7 @@ STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
 FIRST_STEP = struct.Struct("<i")
 
 MAX_POINTS = 2**16
-"""No block has more: a limit for bytes that somebody else made."""
+"""The most points of a block: a limit for bytes that somebody else made."""
 
 LEVEL = 3
 
@@ -79,7 +79,7 @@ def decode(data: bytes) -> Columns:
 def decode_row(
     data: bytes, *, points: int, first: int, last: int, reader: zstandard.ZstdDecompressor | None = None
 ) -> Columns:
-    """The points of a block. Raises BlockDamaged if they are not as its row says.
+    """Return the points of a block. Raises BlockDamaged if they are not as its row says.
 
     The row says how many they are, that none is before the step `first`, and that the newest is at `last`.
     """

@@ -3,7 +3,7 @@
 An attempt's newest points are rows of `metric`. All but its last steps while it trains, everything once it
 has ended, is sealed by the reconciler (`packing`): BLOCK steps of a metric at a time become one block, and
 their rows go in the same transaction. `Attempt.packed_step` says how far; whoever writes a point up to there
-changes its block. So a point is in a row or in a block, never in both. A block has an outline beside its
+changes its block. So a point is in a row or in a block, never in both. A block has an outline next to its
 points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. `block_codec` describes them.
 """
 
@@ -59,8 +59,8 @@ class Stored:
         )
 
     def of_run(self, number: int) -> "Stored":
-        """The same points as those of the given generation of a fork: newer than those of every run before
-        it.
+        """Return the same points as those of the given generation of a fork: newer than those of every run
+        before it.
         """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
@@ -78,7 +78,7 @@ NOTHING = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 Reached = Mapping[int, int]
-"""How far each attempt of a run is sealed: no point of it up to there is a row."""
+"""The last sealed step of each attempt of a run: no point of it up to there is a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,9 @@ class Packed:
     reached: Reached = field(default_factory=dict)
 
     def with_tail(self, rows: Stored) -> Stored:
-        """All points; of the rows, which were read before the blocks, those that are not sealed by now."""
+        """Return all points; of the rows, which were read before the blocks, those that are not sealed by
+        now.
+        """
         if not len(rows.steps):
             return self.points
         is_row = np.ones(len(rows.steps), dtype=bool)
@@ -123,7 +125,9 @@ class Outlined:
 
 
 def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
-    """The points that are rows; to be read before the blocks, lest what is sealed in between be missed."""
+    """Return the points that are rows; to be read before the blocks, lest what is sealed in between be
+    missed.
+    """
     open_ones = {attempt: step for attempt, step in reached.items() if step < ALL_PACKED}
     if reached and not open_ones:
         return NOTHING
@@ -142,7 +146,8 @@ def read_blocks(
     *,
     numbers: tuple[int, int] | None = None,
 ) -> dict[tuple[str, int], Packed]:
-    """The sealed points of each (run, key of a metric), of all blocks or of those from one to another number.
+    """Return the sealed points of each (run, key of a metric), of all blocks or of those from one to another
+    number.
 
     One statement: how far an attempt is sealed is never of another moment than its blocks.
     """
@@ -213,7 +218,7 @@ def _in_order(blocks: list[Any]) -> list[Any]:
 
 
 def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Iterator[bytes]:
-    """The content of each block that is not damaged, whose row is added to `rows`."""
+    """Yield the content of each block that is not damaged, whose row is added to `rows`."""
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
@@ -238,7 +243,7 @@ def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> by
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
-    """All points of a block whose outline is damaged; None if it is the block itself."""
+    """Return all points of a block whose outline is damaged; None if it is the block itself."""
     run, key, attempt, number, *_ = row
     conditions = (MetricBlock.run_id == run, MetricBlock.key_id == key, MetricBlock.attempt == attempt)
     query = select(MetricBlock.data).where(*conditions, MetricBlock.number == number)

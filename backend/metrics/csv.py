@@ -20,7 +20,7 @@ FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 
 
 def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterator[str]:
-    """The newest attempt's value of each step, or with a column `attempt` the rows of all attempts.
+    """Yield the newest attempt's value of each step, or with a column `attempt` the rows of all attempts.
 
     A fork's steps begin with those of the runs it comes from; its attempts are its own alone.
     """
@@ -40,7 +40,7 @@ def _points_of_run(session: Session, run_id: str, *, all_attempts: bool) -> list
 
 
 def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[StoredPoint]]:
-    """The points in the order of steps, those of a step together."""
+    """Yield the points in the order of steps, those of a step together."""
     after = -1
     while True:
         with reading(sessions) as session:

@@ -11,7 +11,7 @@ from typing import Any
 
 CONFIG = "config."
 ABOUT_RUN = ("variant", "experiment", "tag", "verdict", "config")
-"""Keys that are no field of a config; `config` is the whole config but for the seed."""
+"""Keys that are not fields of a config; `config` is the whole config but for the seed."""
 MAX_KEYS = 8
 
 MISSING = object()
@@ -46,7 +46,7 @@ def groups_of(
 
 
 def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a config by dotted path; items of a list of objects go by their names."""
+    """Yield the leaves of a config by dotted path; items of a list of objects go by their names."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         names = _item_names(value)
         yield path, names

@@ -21,7 +21,7 @@ def must_be_known(session: Session, names: Sequence[str], path: str) -> None:
 
 
 def reason_unknown(name: str) -> str:
-    """One sentence on a name that no metric has, with the nearest ones that exist."""
+    """Return one sentence on a name that no metric has, with the nearest ones that exist."""
     if len(name) > LONGEST_NAME:
         return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."
     if name in ALIASES:

@@ -2,7 +2,7 @@
 
 Along steps a mean has a point wherever a curve has one, of the curves that have a finite value there. Along
 time and tokens no two runs have the same x: each is read at the points of all others, on the line between its
-own neighbouring points. A curve does not count before its first point, behind its last one, and beside a
+own neighbouring points. A curve does not count before its first point, behind its last one, and next to a
 value that is not finite.
 """
 
@@ -131,7 +131,7 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
 
 
 def _telling(curve: Curve, shift: int, picture: Picture) -> Ints:
-    """Places of a curve's ends, of its peaks, and of the points beside which values are not finite."""
+    """Places of a curve's ends, of its peaks, and of the points next to which values are not finite."""
     edges = np.flatnonzero(np.diff(np.isfinite(curve.values)))
     return np.unique(
         np.concatenate([peaks(_places(curve.x, picture), shift, curve.values), edges, edges + 1])
@@ -144,7 +144,9 @@ def _places(x: Floats, picture: Picture) -> Ints:
 
 
 def _read_at(curve: Curve, x: Floats) -> Floats:
-    """The curve at each x, on the line between its points; NaN outside, and beside what is not finite."""
+    """Return the curve at each x, on the line between its points; NaN outside, and next to what is not
+    finite.
+    """
     finite_values = np.where(np.isfinite(curve.values), curve.values, np.nan)
     read: Floats = np.interp(x, curve.x, finite_values, left=np.nan, right=np.nan)
     return read

@@ -56,7 +56,9 @@ def read_points(
 
 
 def _overlap(stored: Stored) -> bool:
-    """Whether an attempt wrote among the steps of an earlier one: an outline may lack what it replaces."""
+    """Return whether an attempt wrote among the steps of an earlier one: an outline may lack what it
+    replaces.
+    """
     if (stored.attempts == stored.attempts[:1]).all():
         return False
     in_order = stored.attempts[np.argsort(stored.steps, kind="stable")]
@@ -139,7 +141,7 @@ def _along(points: Points, axis: Points | None) -> Curve:
 
 
 def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredPoint]:
-    """The points that count, up to a step, in the order of steps, attempts and names.
+    """Yield the points that count, up to a step, in the order of steps, attempts and names.
 
     A fork's begin with those it inherited.
     """

@@ -110,7 +110,7 @@ class Task:
     run: str
     attempt: int
     packed: int
-    """How far it is sealed."""
+    """The last step that is sealed."""
     first: int
     last: int
     """Last step for which no more points are expected; ALL_PACKED if the attempt has ended."""
@@ -184,7 +184,7 @@ def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator
 def _is_ours(session: Session, task: Task, packed: int) -> bool:
     """Return whether the run is not being deleted and nobody else seals it; both stay locked until the end.
 
-    Whoever writes a point locks the attempt, too: what is read now stays as it is.
+    Whoever writes a point locks the attempt, too: what is read now stays unchanged.
     """
     run_query = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
     if session.scalar(run_query.with_for_update(key_share=True)) is None:
@@ -353,10 +353,11 @@ def _outline(points: Stored) -> bytes:
 
 
 def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> int:
-    """The step up to which points belong into the blocks of an attempt that writes some at these steps.
+    """Return the step up to which points belong into the blocks of an attempt that writes some at these
+    steps.
 
     Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
-    committed. A run that goes on behind its newest block writes rows again.
+    committed. A run that continues behind its newest block writes rows again.
     """
     is_attempt = _is_attempt(run, attempt)
     packed = session.scalar(select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True))

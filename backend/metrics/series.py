@@ -20,7 +20,7 @@ class Points:
     steps: Ints
     values: Floats
     weights: Ints | None = None
-    """As a curve's."""
+    """The weights of the points, like a curve's."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -86,7 +86,7 @@ def _recursive_mean(values: Floats, s: float) -> Floats:
 
 
 def window(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:
-    """A mask of the points with x_min <= x <= x_max."""
+    """Return a mask of the points with x_min <= x <= x_max."""
     low = -np.inf if x_min is None else x_min
     high = np.inf if x_max is None else x_max
     return (curve.x >= low) & (curve.x <= high)

@@ -18,7 +18,9 @@ def tail(t: float, freedom: float) -> float:
 
 @lru_cache(4_096)
 def critical(alpha: float, freedom: float) -> float:
-    """The t that |T| exceeds with probability `alpha`; fewer than one degree of freedom counts as one."""
+    """Return the t that |T| exceeds with probability `alpha`; fewer than one degree of freedom counts as
+    one.
+    """
     freedom = max(1.0, freedom)
     low, high = 0.0, 2.0
     while tail(high, freedom) > alpha:

@@ -72,7 +72,9 @@ def _thin_some(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence[
 
 
 def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
-    """Whether all finite points of a curve are shown: no more than that, and none was left out before."""
+    """Return whether all finite points of a curve are shown: no more than that, and none was left out
+    before.
+    """
     return len(finite) <= max_points and _raw_points(curve, finite) == len(finite)
 
 
@@ -109,7 +111,7 @@ def peaks(steps: Ints, shift: int, *arrays: Floats) -> Ints:
 
 
 def _distinct(*places: Ints) -> Ints:
-    """All of them in order, each once."""
+    """Return all of them in order, each once."""
     indices = np.concatenate(places)
     indices.sort()
     return indices[_begins(indices)]
@@ -135,7 +137,7 @@ def _starts(steps: Ints, shift: int) -> Ints:
 
 
 def _begins(ascending: Ints) -> NDArray[np.bool_]:
-    """Whether each number differs from the one before."""
+    """Return whether each number differs from the one before."""
     begins = np.ones(len(ascending), bool)
     np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
     return begins

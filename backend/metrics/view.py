@@ -30,7 +30,7 @@ class View:
         return replace(curve, values=ema(curve.values, self.smoothing)) if self.smoothing else curve
 
     def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
-        """A mask of the points that are in the window, and new."""
+        """Return a mask of the points that are in the window, and new."""
         if self.x_min is None and self.x_max is None and self.after is None:
             return slice(None)
         inside = window(curve, self.x_min, self.x_max)
@@ -39,7 +39,9 @@ class View:
         return slice(None) if inside.all() else inside
 
     def outlined(self, runs: Iterable[Any]) -> Outlined | None:
-        """The blocks for which an outline suffices: those of runs so long that only peaks are shown."""
+        """Return the blocks for which an outline suffices: those of runs so long that only peaks are
+        shown.
+        """
         if self.x != "step" or self.smoothing:
             return None
         first = 0 if self.x_min is None else math.ceil(_step(self.x_min))

@@ -192,7 +192,7 @@ def _in_order(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
 
 
 def all_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
-    """All points that count of a run, in one transaction."""
+    """Yield all points that count of a run, in one transaction."""
     after = -1
     while (window := next_window(session, run_points, after)) is not None:
         yield from read_window(session, run_points, *window)

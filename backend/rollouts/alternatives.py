@@ -1,4 +1,4 @@
-"""The likeliest tokens at each token of a completion, as they were recorded."""
+"""The most likely tokens at each token of a completion, as they were recorded."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ MOST = 8
 
 
 def alternatives_of(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
-    """Return the likeliest tokens at each token: schemas.Alternatives; None if they are not stored.
+    """Return the most likely tokens at each token: schemas.Alternatives; None if they are not stored.
 
     Strings are those that the same ids have as tokens of the group.
     """

@@ -100,7 +100,7 @@ def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order,
 
 
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
-    """All prompts, from the tallies of one window after another."""
+    """Return all prompts, from the tallies of one window after another."""
     places: dict[str, int] = {}
     sums = []
     for start, behind in pairwise(-(-at * (last - first + 1) // WINDOWS) for at in range(WINDOWS + 1)):
@@ -120,7 +120,8 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
 
 
 def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], list[int]]:
-    """The prompt of each tally and, in one number, its wrong and right completions and whether it is a group.
+    """Return the prompt of each tally and, in one number, its wrong and right completions and whether it is a
+    group.
 
     The database gives them as two JSON texts: sorting rows by their prompts, and making an object of each,
     take it and the driver four times as long.

@@ -14,7 +14,7 @@ GROUPS_AT_ONCE = 500
 
 
 def damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str]:
-    """A sentence on each group whose bytes are not what was written.
+    """Yield a sentence on each group whose bytes are not what was written.
 
     Ends at the time `until` of the monotonic clock.
     """

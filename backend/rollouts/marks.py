@@ -9,8 +9,8 @@ FLAGS = ("truncated", "repetitive", "unparsed", "no_think", "language", "unscore
 """Flags of the trainer that have a separate mark."""
 
 REASONS = ("equal", "accuracy", "surplus", "waiting")
-"""Why a group was left out of training: the zero-variance filter, the accuracy filter, or no more room in the
-step, for ever or until the next one."""
+"""Reasons to leave a group out of training: the zero-variance filter, the accuracy filter, or no more room in
+the step, for ever or until the next one."""
 
 MARKS = ("right", "wrong", "rewarded", *FLAGS, "flagged", "same_reward", *REASONS, "left_out", "stored")
 """Marks of completions, in the order of their bits, which the database holds; new marks go to the end.

@@ -78,7 +78,7 @@ class Tokens(NamedTuple):
 
 
 def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
-    """A step's stored tokens and what each cap does to them: breakdown_schemas.Mismatch.
+    """Return a step's stored tokens and what each cap does to them: breakdown_schemas.Mismatch.
 
     Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
     log-probabilities, Conflict for too many tokens.
@@ -175,7 +175,7 @@ def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
 
 
 MAX_STEPS = 2**31
-"""No run has more."""
+"""The most steps that a run can have."""
 
 
 def _staleness(session: Session, run_id: str, step: int) -> int:

@@ -36,10 +36,10 @@ from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 VERSION = 3
 LEVEL = 3
 LIMIT_BYTES = 1 << 30
-"""No group's tokens are longer; a damaged length is not believed."""
+"""The most bytes of a group's tokens; a damaged length is not believed."""
 
 EMPTY_BYTES = 32
-"""No frame of an empty text is longer."""
+"""The most bytes of a frame of an empty text."""
 
 _local = threading.local()  # compressors must not be shared between threads
 
@@ -125,7 +125,9 @@ def _encoded(text: str) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> list[Tokens]:
-    """The tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer one."""
+    """Return the tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer
+    one.
+    """
     with _as_damage():
         raw = _decompress(data, LIMIT_BYTES)
         header, start = _header(raw)

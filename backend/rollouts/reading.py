@@ -106,7 +106,7 @@ def tallied(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[boo
 def list_groups(
     session: Session, rollout_filter: RolloutFilter, *, sort: str, limit: int, cursor: str
 ) -> Sequence[RolloutGroup]:
-    """One page of groups and one more."""
+    """Return one page of groups and one more."""
     columns, kinds = _order(sort)
     is_descending = sort.startswith("-")
     sort_key = tuple_(*columns)
@@ -140,7 +140,7 @@ def _that_fit(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str
 
 
 def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
-    """A group's place in a list, for the cursor."""
+    """Return a group's place in a list, for the cursor."""
     key = (group.step, group.kind, group.prompt_index, group.id)
     if sort.removeprefix("-") == "step":
         return key
@@ -172,7 +172,7 @@ def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
 
 
 def shown_group(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
-    """A group as the HTTP interface shows it: schemas.GroupItem."""
+    """Return a group as the HTTP interface shows it: schemas.GroupItem."""
     (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
     damage = [
         damage_of(group.id),
@@ -215,7 +215,9 @@ def _shown_completion(rollout: Completion) -> dict[str, Any]:
 
 
 def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> dict[str, list[Completion]]:
-    """The completions of the groups that fit into one response, at least one: long texts make short pages."""
+    """Return the completions of the groups that fit into one response, at least one: long texts make short
+    pages.
+    """
     fitting: dict[str, list[Completion]] = {}
     total = 0
     prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}

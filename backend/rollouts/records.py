@@ -74,6 +74,6 @@ class GroupRecord:
 def foreign_group(
     kind: str, prompt_index: int, prompt: str, answer: str, completions: Sequence[CompletionRecord]
 ) -> GroupRecord:
-    """A group of another trainer, whose prompt has the same id wherever its text is the same."""
+    """Return a group of another trainer, whose prompt has the same id wherever its text is the same."""
     prompt_id = sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return GroupRecord(kind, prompt_index, prompt_id, "", "", prompt, answer, completions)

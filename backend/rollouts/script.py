@@ -49,7 +49,9 @@ def _scripts(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _script(character: str) -> str:
-    """The first word of the character's Unicode name, which is its script; empty for a formula's symbol."""
+    """Return the first word of the character's Unicode name, which is its script; empty for a formula's
+    symbol.
+    """
     first = unicodedata.name(character, "").partition(" ")[0]
     return "" if first in _SYMBOLS else _SCRIPTS.get(first, first)
 

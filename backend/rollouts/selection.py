@@ -29,7 +29,9 @@ Row = dict[str, Any]
 def selection_of(
     sessions: Sessions, scope: Scope, terms: Sequence[Term], file: Literal["jsonl", "parquet"]
 ) -> Iterator[bytes]:
-    """The bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may have."""
+    """Return the bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may
+    have.
+    """
     with reading(sessions) as session:
         is_too_much = is_more_than(session, scope, terms, MAX_EXPORTED)
     if is_too_much:

@@ -78,7 +78,8 @@ def _tallied(session: Session, run: str) -> tuple[Steps, Counts]:
 
 
 def _part_of(marks: int, *, has_others: bool) -> str:
-    """The part of completions with these marks: the first that fits, as in backend.config.signal_budget.
+    """Return the part of completions with these marks: the first that fits, as in
+    backend.config.signal_budget.
 
     `has_others`: their group has several completions, so that their rewards could be compared.
     """

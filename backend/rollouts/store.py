@@ -76,7 +76,7 @@ def pack_groups(
 
 
 def write_groups(session: Session, packed: PackedGroups) -> None:
-    """Store packed groups; those that are there already stay as they are."""
+    """Store packed groups; those that are there already stay unchanged."""
     connection = session.connection()  # not the session: rows of values need no objects
     for table, rows in (
         (RolloutGroup, packed.groups),

@@ -4,5 +4,5 @@ OPEN, CLOSE = "<think>", "</think>"
 
 
 def with_opened(text: str) -> str:
-    """A completion with the <think> that its chat template has written."""
+    """Return a completion with the <think> that its chat template has written."""
     return f"{OPEN}{text}"

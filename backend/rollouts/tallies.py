@@ -18,7 +18,7 @@ from backend.storage.numbers import to_stored
 
 
 def tally_rows(group: GroupRecord, *, is_stored: bool, **ids_of_row: Any) -> list[dict[str, Any]]:
-    """One row for each combination of marks and reward in a group."""
+    """Return one row for each combination of marks and reward in a group."""
     shared = group_marks(
         [completion.reward for completion in group.completions], group.left_out, is_stored=is_stored
     )

@@ -56,7 +56,7 @@ def text_metrics(written: Sequence[Written], *, script_chars: int | None = None)
 
 
 def measured(written: Written, *, script_chars: int | None = None) -> Measured:
-    """One completion, measured."""
+    """Measure one completion."""
     prompt, text, is_truncated, is_opened = written
     tail = text[-TAIL_CHARS:].encode("utf-8", "surrogatepass")
     start = None if script_chars is None else -script_chars

@@ -2,7 +2,7 @@
 
 First go the alternatives of tokens, from the oldest step on, then the values that only colour tokens
 (`token_values.COMPUTED_FROM` stay), again from the oldest step on; where that is not enough, the tokens.
-The newest step of a run stays as it is. Completions, rewards and tallies are not touched. Over the
+The newest step of a run stays unchanged. Completions, rewards and tallies are not touched. Over the
 installation's budget, the run with most bytes gives way, and the next one where that has only its newest
 step. A damaged frame stays until the tokens of its step go, and is told once. Each step is a transaction
 of its own, and repeating one does no harm.
@@ -71,7 +71,7 @@ class TokenBudget:
         self._known: dict[str, _Counted] = {}
 
     def sweep(self) -> Iterator[None]:
-        """One look at all runs, a piece at a time."""
+        """Look once at all runs, a piece at a time."""
         if not self._of_run and not self._of_all:
             return
         with reading(self._sessions) as session:
@@ -142,7 +142,9 @@ def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
 
 
 def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None) -> _Counted:
-    """The bytes of a run; of what was counted before in the same attempt, only the newest steps again."""
+    """Count the bytes of a run; of what was counted before in the same attempt, only the newest steps
+    again.
+    """
     attempt, last_step = stamp
     end, settled = BEFORE_ALL_STEPS, 0
     if before is not None and before.stamp[0] == attempt:
@@ -162,7 +164,7 @@ def _newest_event(session: Session, run_id: str) -> int:
 def _bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
     """Bytes of the token values of a run behind a step, up to another one.
 
-    Not grouped by step: SQLite then reads all values for their lengths, which it has beside them.
+    Not grouped by step: SQLite then reads all values for their lengths, which it has next to them.
     """
     query = (
         select(func.sum(func.length(RolloutTokens.data)))
@@ -180,7 +182,9 @@ def _steps(session: Session, run_id: str) -> list[int]:
 
 
 def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
-    """The last step whose `alternatives`, `values` and `tokens` were removed to keep within a budget."""
+    """Return the last step whose `alternatives`, `values` and `tokens` were removed to keep within a
+    budget.
+    """
     removed: dict[str, int] = {}
     query = select(Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for data in session.scalars(query):
@@ -191,7 +195,9 @@ def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
 
 
 def why_removed(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
-    """The sentence that says why the `values` or `tokens` of a step are not there; "" where none does."""
+    """Return the sentence that says why the `values` or `tokens` of a step are not there; "" where none
+    does.
+    """
     query = select(Event.message, Event.data).where(Event.run_id == run_id, Event.kind == KIND)
     for message, data in session.execute(query.order_by(Event.id.desc())):
         if isinstance(last := data.get(name), int) and step <= last:

@@ -25,7 +25,7 @@ SUMS = frozenset({"loss", "loss_policy", "loss_kl", "loss_entropy", "loss_nll", 
 """Parts of a number of the step: their sum has to be right, not only each of them."""
 
 ALTERNATIVE = "alternative_"
-"""Begins the names of the likeliest tokens' ids and log-probabilities."""
+"""Begins the names of the most likely tokens' ids and log-probabilities."""
 
 STEPS = 2**23 - 2
 """Largest whole number of a sum's part, but for the one that rounding may add."""
@@ -43,7 +43,9 @@ def kind_of(name: str) -> Kind:
 
 
 def alternative_names(rank: int) -> tuple[str, str]:
-    """The names of the ids and of the log-probabilities of the tokens of a rank; 0 is the likeliest."""
+    """Return the names of the ids and of the log-probabilities of the tokens of a rank; 0 is the most
+    likely.
+    """
     return f"{ALTERNATIVE}{rank}_id", f"{ALTERNATIVE}{rank}_logprob"
 
 
@@ -97,7 +99,7 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
 
 
 def _shortened(values: NDArray[np.float32]) -> bytes:
-    """Return the upper three bytes of each number, rounded to nearest; what is not finite stays as it is."""
+    """Return the upper three bytes of each number, rounded to nearest; what is not finite stays unchanged."""
     bits = values.astype("<f4").view("<u4")
     rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)
     quiet = np.where(np.isnan(values), rounded | np.uint32(0x400000), rounded)

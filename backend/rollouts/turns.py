@@ -1,6 +1,6 @@
 """Turns of a completion: the calls of tools in it, and what they answered, by place in its text.
 
-Stored beside the text as a list of {"tool", "outcome", "seconds", "is_cut", "call", "observation", "tokens"}:
+Stored with the text as a list of {"tool", "outcome", "seconds", "is_cut", "call", "observation", "tokens"}:
 first character and the one behind the last of the call and of the observation; `tokens` are those of the
 observation.
 """
@@ -15,7 +15,9 @@ MAX_NAME = 64
 
 
 def blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The text in blocks, in order and without a gap: own, call and observation; none without a turn."""
+    """Return the text in blocks, in order and without a gap: own, call and observation; none without a
+    turn.
+    """
     return list(_blocks(text, turns)) if turns else []
 
 
@@ -38,7 +40,7 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def observed(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
-    """A list of `count`: 1 for each token that a tool's answer put there."""
+    """Return a list of `count`: 1 for each token that a tool's answer put there."""
     marks = [0] * count
     for turn in turns:
         first, end = turn["tokens"]

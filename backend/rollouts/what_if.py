@@ -140,8 +140,8 @@ def _changed(run: Run, change: WhatIfChange) -> RunConfig:
 def _groups(
     session: Session, run_id: str, step: int
 ) -> tuple[list[tuple[str, list[Completion], list[Arrays]]], int, int]:
-    """The groups that trained, with all of their values; how many groups of the step are stored, and how many
-    of them are damaged.
+    """Return the groups that trained, with all of their values; how many groups of the step are stored, and
+    how many of them are damaged.
     """
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
@@ -181,7 +181,7 @@ def _too_large(size: str) -> Conflict:
 
 
 def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
-    """As worker.objective.filters.loss_share for the groups that are stored."""
+    """Return worker.objective.filters.loss_share of the groups that are stored."""
     if not isinstance(config.filters.refill, NoRefill) or config.filters.upweight or not total:
         return 1.0
     return trained / total

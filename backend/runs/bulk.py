@@ -139,7 +139,9 @@ def _one_by_one(
     outcome: Outcome,
     change: Callable[[Session, str], None],
 ) -> list[str]:
-    """One by one, each within a savepoint; the ids of those that were not refused."""
+    """Change one row after the other, each within a savepoint; return the ids of those that were not
+    refused.
+    """
     changed = []
     for row in rows:
         try:

@@ -142,6 +142,6 @@ class CheckReport(_Section):
     probes: list[RewardProbe]
     findings: list[CheckFinding]
     forms: list[FormTrial] = []
-    """How the policy answers in other forms of the prompt; the config's own first."""
+    """The policy's answers in other forms of the prompt; the config's own first."""
     rows: list[RowsReport] = []
     """Every source of rows."""

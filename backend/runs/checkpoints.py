@@ -14,7 +14,7 @@ KeptFor = Literal["verdict", "warning"]
 
 
 def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
-    """Every checkpoint of a run, the one to continue from first: newest step, then newest attempt."""
+    """Return every checkpoint of a run, the one to continue from first: newest step, then newest attempt."""
     query = (
         select(Checkpoint)
         .where(Checkpoint.run_id == run_id)

@@ -63,7 +63,7 @@ def _engine_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError
 
 
 def _environment_errors(config: RunConfig, settings: Settings) -> Iterator[FieldError]:
-    """An environment whose server this installation does not have."""
+    """Yield an error if this installation does not have the environment's server."""
     environment, servers = config.environment, settings.openenv_servers
     if isinstance(environment, OpenEnv) and environment.server not in servers:
         reason = f"names {', '.join(servers)}" if servers else "is not set: see docs/environments.md"

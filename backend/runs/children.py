@@ -119,7 +119,7 @@ def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
 
 
 def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
-    """The weights are the parent's, so nothing that says what they are may change."""
+    """Yield an error for each change to what describes the weights, which are the parent's."""
     policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
     for name, now in config.policy.model_dump(mode="json").items():
         if now != (before := policy[name]):

@@ -14,7 +14,7 @@ HOUR = 3600.0
 def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     """Hours of worker slots and GPUs, and money by currency: schemas.Cost.
 
-    An attempt counts from its claim to its end, loading and checkpoints included; one that goes on counts up
+    An attempt counts from its claim to its end, loading and checkpoints included; an unfinished one up
     to `now`, in seconds of the database's clock. Money counts where its worker had a price (SLOT_PRICE), and
     for the tokens of judges and reward models that had one: those of steps that a later attempt repeated were
     paid as well.

@@ -1,7 +1,7 @@
 """Deleting runs for ever: marked at once and seen no more, then removed piece by piece by the reconciler.
 
 Rows go in batches, each a transaction of its own; then the files; then the run's own row. Whatever kills the
-process in between, the mark stays, and the next look goes on where this one ended.
+process in between, the mark stays, and the next look continues where this one ended.
 """
 
 import logging
@@ -200,7 +200,9 @@ def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
 
 
 def _forget(session: Session, run_id: str) -> int:
-    """The last row of a run, and of its experiment when no run of it is left; clones lose their parent."""
+    """Delete the last row of a run, and of its experiment when no run of it is left; clones lose their
+    parent.
+    """
     run = session.scalar(select(Run).where(Run.id == run_id, Run.deleting_at.is_not(None)).with_for_update())
     if run is None:
         return 0
@@ -220,7 +222,7 @@ def _forget(session: Session, run_id: str) -> int:
 
 
 def _leave_trial(session: Session, experiment_id: str) -> None:
-    """A verdict outlives the runs that it counts; a trial without one goes with them."""
+    """Delete a trial without a verdict; a verdict outlives the runs that it counts."""
     of_it = Trial.experiment_id == experiment_id
     session.execute(delete(Trial).where(of_it, Trial.judged_at.is_(None)))
     session.execute(update(Trial).where(of_it).values(experiment_id=None))

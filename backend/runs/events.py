@@ -46,7 +46,7 @@ def events_of(
 
 
 def shown_event(event: Event) -> dict[str, Any]:
-    """An event as the HTTP interface shows it."""
+    """Return an event as the HTTP interface shows it."""
     return {
         "id": str(event.id),
         "run": event.run_id,

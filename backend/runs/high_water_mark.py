@@ -37,12 +37,12 @@ class Mark(NamedTuple):
     """The newest state that this installation has seen."""
 
     database: str
-    """Which one: another DATABASE_URL has another history."""
+    """The database's identity: another DATABASE_URL has another history."""
     event: int
     at: float
     """Seconds since 1970, by this machine's clock."""
     older_since: float = 0.0
-    """When the database was last found to be older than its mark; 0: never."""
+    """The time at which the database was last found to be older than its mark; 0: never."""
 
 
 class Older(NamedTuple):
@@ -51,7 +51,7 @@ class Older(NamedTuple):
     events: int
     """Smallest possible number of missing history lines; 0 if only files prove the loss."""
     at: float
-    """When the database was seen with them."""
+    """The time at which the database was seen with them."""
     ahead: list[str]
     """Checkpoints, as `<run>/<name>`, of steps that it does not know."""
 
@@ -90,7 +90,7 @@ def raise_mark(settings: Settings, session: Session) -> None:
 
 
 def find_older(settings: Settings, session: Session) -> Older | None:
-    """Whether the database lacks what the state directory proves."""
+    """Return what the state directory proves and the database lacks; None if it lacks nothing."""
     mark = read_mark(settings)
     missing = max(mark.event - _last_number(session), 0) if mark else 0
     ahead = list(_ahead(settings, session))

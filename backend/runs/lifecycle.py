@@ -94,7 +94,7 @@ def claim_run(
     Of the runs that need at most `most` devices, what the worker could hold if it were idle, it is the first:
     where that one needs more than the `room` that is free now, nothing is claimed, so that narrower runs
     behind it do not take the devices it waits for. A worker alone holds runs of one node; the leader of a
-    group whose `nodes` are all there, those that need so many. `facts` are further columns of its attempt:
+    group whose `nodes` are all there, those that need so many. `facts` are additional columns of its attempt:
     the price of the slot, the currency.
     """
     seen = session.execute(_next_claimable(lost, most, nodes)).one_or_none()
@@ -144,7 +144,7 @@ def _next_claimable(lost: Collection[Lease], most: int, nodes: int) -> Any:
 
 
 def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:
-    """The attempt continues behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
+    """Begin an attempt behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
     fence(session, run_id, attempt, last_step=max(from_step, 0))
     # It has no point yet: up to there none is missing in its blocks.
     nothing = case((Attempt.packed_step < from_step, from_step), else_=Attempt.packed_step)
@@ -164,7 +164,7 @@ def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> N
 def finish_run(
     session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, obeyed: str = ""
 ) -> None:
-    """The run ends, or pauses, by the word of the attempt that owns it.
+    """End or pause a run by the word of the attempt that owns it.
 
     `obeyed` is the wish for which it ends. It has saved a checkpoint since; if the user has changed the wish
     meanwhile, the new one counts.
@@ -185,7 +185,9 @@ def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -
 def fail_attempt(
     session: Session, run_id: str, attempt: int, reason: str, *, limit: int = FAILURE_LIMIT
 ) -> str:
-    """The trainer ended by its own fault: to the queue's end; failed after `limit` such ends in a row."""
+    """Requeue a run whose trainer ended by its own fault, at the end; fail it after `limit` such ends in a
+    row.
+    """
     fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
     run = locked_run(session, run_id)
     if run.own_failures >= limit:

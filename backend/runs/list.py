@@ -35,7 +35,7 @@ COLUMNS = (
     Run.deleted_at,
     Run.steps,
     Run.last_step,
-    # As text: it is passed on as it is, and parsing it costs more than all else.
+    # As text: it is passed on unchanged, and parsing it costs more than all else.
     cast(Run.summary, Text).label("summary"),
     Run.tags,
     Run.notes,
@@ -72,15 +72,15 @@ class RunFilter:
     variant: str = ""
     tag: str = ""
     query: str = ""
-    """As runs/query/syntax.py reads it."""
+    """A query in the syntax of runs/query/syntax.py."""
     archived: bool = False
     deleted: bool = False
     ids: Sequence[str] = ()
-    """Only these, wherever they lie: archived and trashed runs too."""
+    """The only runs to list, archived and trashed ones too; empty: all."""
 
 
 ALL = RunFilter()
-"""No filter: all runs that are neither archived nor in the trash."""
+"""The empty filter: all runs that are neither archived nor in the trash."""
 
 
 def run_columns() -> Select[Any]:

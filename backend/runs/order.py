@@ -117,7 +117,7 @@ def _indexed(
 def _keys(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder
 ) -> tuple[ColumnElement[Any], Any, Select[Any]]:
-    """Return the sort value, the id beside it, and the query for both over all wanted runs."""
+    """Return the sort value, the id next to it, and the query for both over all wanted runs."""
     if order.column is not None:
         key = order.column
         return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)
@@ -131,7 +131,7 @@ def _keys(
 
 
 def _in_json(order: RunOrder) -> ColumnElement[Any]:
-    """A metric's last value as text, or a field of the config."""
+    """Return a metric's last value as text, or a field of the config."""
     if order.metric:
         return SpelledValue(Run.summary, ("last", order.metric)).text
     json_value = JsonValue(Run.config, order.field.split("."))
@@ -158,7 +158,7 @@ def _column(name: str | None) -> Any:
 
 
 def place_of(row: Row[Any]) -> tuple[Any, ...]:
-    """A row's place in the list, for the cursor."""
+    """Return a row's place in the list, for the cursor."""
     return (row.sort_key, row.id)
 
 

@@ -1,7 +1,7 @@
 """Pushed runs: another trainer creates them, and its client reports when they end.
 
 They have no worker and no lease. A client gives a sign of life every few seconds, in `run.progress_at`; one
-that has been silent for long may be dead or without a network, so its run stays as it is until it is stopped.
+that has been silent for long may be dead or without a network, so its run stays unchanged until stopped.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def is_deaf(session: Session, run: Run) -> bool:
 
 
 def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
-    """The run has ended, by the word of its client or of a user; said once more, it changes nothing."""
+    """End a run by the word of its client or of a user; repeated, this changes nothing."""
     reason = redact(clean_text(reason))
     if (run.status, run.reason) == (status, reason):
         return
@@ -38,7 +38,7 @@ def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
 
 
 def continue_pushed(session: Session, run: Run) -> None:
-    """The run has ended, and a script with its id has started again."""
+    """Continue a run that has ended, because a script with its id has started again."""
     _set(session, run, "running", "", wish="", finished_at=None)
     session.execute(update(Attempt).where(Attempt.run_id == run.id).values(ended_at=None, outcome=""))
 

@@ -47,7 +47,8 @@ def most_kept(*, keep: int, spaced: int) -> int:
 
 
 def spread(steps: Sequence[int], *, behind: Sequence[int], most: int) -> set[int]:
-    """The steps to keep, `most` at most, spread as evenly on a log scale of age as can be; the first stays.
+    """Return the steps to keep, `most` at most, spread as evenly on a log scale of age as can be; the first
+    stays.
 
     One step after the other is given up, each time the one whose neighbours are nearest to each other. As
     nothing but what stayed the last time is there the next time, this must and does work little by little.

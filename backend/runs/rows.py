@@ -1,4 +1,4 @@
-"""Rows of runs that wait to be started."""
+"""Rows of queued runs."""
 
 from typing import Any
 

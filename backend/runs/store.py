@@ -21,13 +21,13 @@ from backend.storage.run_lookup import must_exist
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
-    """Store piece `number` of a trainer's output; a piece that is there already stays as it is."""
+    """Store piece `number` of a trainer's output; a piece that is there already stays unchanged."""
     values = {"run_id": run_id, "attempt": attempt, "number": number, "text": clean_text(text)}
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
 
 
 def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
-    """A run as the HTTP interface shows it: schemas.RunItem."""
+    """Return a run as the HTTP interface shows it: schemas.RunItem."""
     # A Row takes twenty times as long to give a column by its name.
     row = SimpleNamespace(**dict(zip(run_row._fields, run_row, strict=True)))
     shown = {
@@ -81,7 +81,7 @@ def shown_verdict(row: Any) -> dict[str, Any]:
 
 
 def shown_attempt(attempt: Attempt) -> dict[str, Any]:
-    """An attempt as the HTTP interface shows it."""
+    """Return an attempt as the HTTP interface shows it."""
     return {
         "number": attempt.number,
         "from_step": None if attempt.from_step == NOT_BEGUN else attempt.from_step,
@@ -102,7 +102,7 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def find_run(session: Session, run_id: str) -> dict[str, Any]:
-    """A run with config and attempts; raises RunNotFound."""
+    """Return a run with config and attempts; raises RunNotFound."""
     columns = run_columns().add_columns(Run.config, Run.check_report)
     row = session.execute(columns.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:

@@ -43,10 +43,12 @@ class Record(NamedTuple):
 
     statuses: dict[str, str]
     checkpoints: dict[str, dict[str, int]]
-    """For each run, the step by name of the checkpoint's directory."""
+    """The steps of each run by the name of the checkpoint's directory."""
 
     def owns(self, run_id: str) -> bool:
-        """Whether the run is known, or may be one of another database that used this directory before."""
+        """Return whether the run is known, or may be one of another database that used this directory
+        before.
+        """
         return run_id in self.statuses or run_id < min(self.statuses, default="~")
 
 
@@ -118,7 +120,7 @@ class Strays:
         return True
 
     def _tell_what_is_gone(self, run_id: str, record: Record) -> None:
-        """One line for each checkpoint, once."""
+        """Write one line for each checkpoint that is gone, once."""
         if record.statuses.get(run_id, AT_WORK[0]) in AT_WORK:
             return
         for name, step in record.checkpoints[run_id].items():
@@ -173,7 +175,7 @@ def _record(session: Session, run_id: str = "") -> Record:
 
 
 def _newest_change(path: Path) -> float:
-    """When something in it was last written, itself included; links are not followed."""
+    """Return when something in it was last written, itself included; links are not followed."""
     times = [path.lstat().st_mtime]
     for directory, _, files in os.walk(path):
         times += [os.lstat(Path(directory, name)).st_mtime for name in ("", *files)]

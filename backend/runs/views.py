@@ -77,7 +77,7 @@ class ViewPage(Documented):
 
 
 def saved_views(session: Session) -> Sequence[dict[str, Any]]:
-    """All views, by name: ViewItem."""
+    """Return all views, by name: ViewItem."""
     return [_shown(row) for row in session.scalars(select(SavedView).order_by(SavedView.name, SavedView.id))]
 
 

@@ -113,7 +113,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
         cursor = dbapi.cursor()
         _use_wal(cursor)
         for pragma in (
-            "synchronous=FULL",  # what was answered, or let retention go on, outlives a power cut
+            "synchronous=FULL",  # what was answered, or let retention continue, outlives a power cut
             f"busy_timeout={busy_seconds * 1000:.0f}",
             "foreign_keys=ON",
             "temp_store=MEMORY",

@@ -91,7 +91,7 @@ def locked(engine: Engine) -> Iterator[Connection]:
 
 
 def _keep_copy(engine: Engine, current: str, *, target: str) -> None:
-    """Save a copy of a SQLite database beside it before an upgrade; nobody else writes meanwhile."""
+    """Save a copy of a SQLite database next to it before an upgrade; nobody else writes meanwhile."""
     if engine.dialect.name != "sqlite" or not engine.url.database or current in ("", target):
         return
     copy = Path(f"{engine.url.database}.{current}.backup")

@@ -312,7 +312,7 @@ class RolloutGroup(Base):
     reward_mean: Mapped[float | None]
     reward_std: Mapped[float | None]
     left_out: Mapped[str] = mapped_column(String(16), default="")
-    """Why it did not train at its step: see rollouts/marks.py; "" where it did, or nobody knows."""
+    """The reason why it did not train at its step: see rollouts/marks.py; "" if it did, or nobody knows."""
     search_number: Mapped[int | None] = mapped_column(BigInteger)
     """Group's number in the full-text index; NULL if the reconciler has not indexed it yet."""
     completions: Mapped[bytes] = mapped_column(deferred=True)
@@ -463,9 +463,9 @@ class Search(Base):
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiment.id"), primary_key=True)
     status: Mapped[str] = mapped_column(String(16), default="searching", index=True)
-    """"searching", "comparing" (the best configurations with further seeds), "finished" or "stopped"."""
+    """"searching", "comparing" (the best configurations with additional seeds), "finished" or "stopped"."""
     reason: Mapped[str] = mapped_column(Text, default="")
-    """Sentence that says why no further configuration is tried."""
+    """Sentence that says why no additional configuration is tried."""
     revision: Mapped[int] = mapped_column(default=0)
     """Revision of the search, raised by each decision; a decision based on older rows is dropped."""
     ended_at: Mapped[float | None]
@@ -493,7 +493,7 @@ class SearchTrial(Base):
     pruned: Mapped[str] = mapped_column(Text, default="")
     """Reason why the search stopped the run; kept if a person resumes the run."""
     chosen: Mapped[bool] = mapped_column(default=False)
-    """Whether the configuration is run again with the further seeds."""
+    """Whether the configuration is run again with the additional seeds."""
 
 
 class Event(Base):
@@ -587,7 +587,7 @@ class Node(Base):
     traits: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Device and versions that must be equal on all nodes of a group."""
     work: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """For the leader, its attempt and the address at which the ranks meet; for another node, its answer."""
+    """The leader's attempt and the address at which the ranks meet; of another node, its answer."""
     seen_at: Mapped[float] = mapped_column(default=db_now())
 
 

@@ -7,7 +7,7 @@ number in the index (`RolloutGroup.search_number`), and its completions have tha
     Postgres    rollout_words(number, position, words, is_long); rows go with their group by a foreign key
 
 Whatever removes groups calls `forget` before: SQLite refuses virtual tables in triggers of a schema that may
-be a stranger's. The index is no part of what a backup promises: a restore empties it, and it is filled again.
+be a stranger's. The index is not part of what a backup promises: a restore empties it, and it fills again.
 """
 
 import re
@@ -41,7 +41,7 @@ MAX_POSITIONS = 255
 LONGEST_WORD = 500
 """Longest word that Postgres indexes, in characters; a longer word is cut."""
 MAX_BYTES = 900_000
-"""Maximum size of one tsvector, in bytes; further words are not indexed."""
+"""Maximum size of one tsvector, in bytes; additional words are not indexed."""
 
 words_table = table(TABLE, column("number"), column("position"), column("words"), column("is_long"))
 

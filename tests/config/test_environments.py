@@ -1,4 +1,4 @@
-"""What the form refuses about tools, each at its field; a run without tools is what it was."""
+"""Tool settings that the form refuses, each at its field; a run without tools is unchanged."""
 
 from typing import Any
 

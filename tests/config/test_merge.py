@@ -191,12 +191,12 @@ def test_an_absurd_size_is_refused_once_at_its_field(written, path, phrase):
 
 
 def lone(advantage):
-    """One completion per prompt under an advantage that allows it."""
+    """Return one completion per prompt under an advantage that allows it."""
     return {"sampling": {"group_size": 1}, "objective": {"advantage": advantage}}
 
 
 def served(**sampling):
-    """What a server samples, and how."""
+    """Return what a server samples, and how."""
     return {"sampling": {"engine": {"type": "server"}, **sampling}}
 
 

@@ -1,4 +1,4 @@
-"""What a new variant has to bring is asked for in a sentence, never by a KeyError somewhere else."""
+"""A sentence names what a new variant lacks, never a KeyError somewhere else."""
 
 import typing
 from collections import Counter

@@ -43,7 +43,7 @@ texts = st.text(st.characters(), max_size=40) | st.sampled_from(STRANGE_TEXTS)
 
 
 def bits(value):
-    """A number of an answer, or its name, as 64 bits; every NaN is one."""
+    """Return a number of an answer, or its name, as 64 bits; every NaN is one."""
     number = float(value)
     return "NaN" if math.isnan(number) else struct.pack("<d", number)
 
@@ -56,7 +56,7 @@ class Trained:
         self.step = 0
 
     def record(self, metrics, groups=()):
-        """One more step, committed."""
+        """Record one more step, committed."""
         self.step += 1
         self.recorder.record_step(StepRecord(self.step, metrics, groups))
         self.recorder.flush()
@@ -67,14 +67,14 @@ class Trained:
         return answer
 
     def series(self, name):
-        """Every value of a metric by step, as `/series` gives it."""
+        """Return every value of a metric by step, as `/series` gives it."""
         answer = self.get("/series", runs=self.run_id, metrics=name, max_points=1000, after=self.step - 1)
         [curve] = json.loads(answer.text)["series"]
         finite = dict(zip(curve["steps"], curve["values"], strict=True))
         return finite | {point["step"]: point["value"] for point in curve["non_finite"]}
 
     def groups(self):
-        """The groups of the newest step."""
+        """Return the groups of the newest step."""
         return json.loads(self.get("/rollouts", run=self.run_id, step=self.step).text)["items"]
 
 

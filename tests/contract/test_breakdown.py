@@ -187,7 +187,7 @@ def test_what_cannot_be_decomposed_says_why(client, database, run):
 
 
 def with_tokens(text):
-    """A completion whose tokens have an entropy of their number, and a loss of an eighth each."""
+    """Return a completion whose tokens have an entropy of their number, and a loss of an eighth each."""
     count = len(text)
     values = {"entropy": float(count), "kl": 0.5, "loss": 0.125}
     return MadeCompletion(

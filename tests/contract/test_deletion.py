@@ -1,4 +1,6 @@
-"""Deleting runs for ever: what is refused, what goes, and that a kill is no obstacle. On both databases."""
+"""Deleting runs for ever: what is refused, what goes, and that a kill is not an obstacle. On both
+databases.
+"""
 
 import os
 import signal

@@ -28,7 +28,7 @@ def make(session, *, status="finished", **fields):
 
 
 def same_as_rows(database, runs):
-    """Whether curves are what is read step by step, of every run and metric."""
+    """Return whether curves are what is read step by step, of every run and metric."""
     with database.sessions() as session:
         read = read_points(session, runs, NAMES)
         for run in runs:

@@ -21,7 +21,7 @@ def claim(session, **options):
 
 
 def lose_lease(session, run_id):
-    """The lease runs out and is seen to have done so for long enough."""
+    """Let the lease run out, and be seen to have done so for long enough."""
     session.execute(update(Run).where(Run.id == run_id).values(lease_until=db_now() - 1))
     return [Lease(*session.execute(select(Run.id, Run.attempt, Run.lease_until).where(run_out())).one())]
 

@@ -28,7 +28,7 @@ AFTER_WISH = {"": "queued", "stop": "stopped", "pause": "paused"}
 
 
 class Model:
-    """What a run should be: status, wish, whether it lies in the trash, attempt, own failures."""
+    """The expected state of a run: status, wish, whether it lies in the trash, attempt, own failures."""
 
     def __init__(self):
         self.status, self.wish, self.trashed, self.attempt, self.failures = "queued", "", False, 0, 0
@@ -86,7 +86,7 @@ class Model:
 
 
 def lose(session, run_id, _attempt):
-    """The lease runs out, for all to see, and the reconciler takes the run back."""
+    """Let the lease run out, for all to see, and the reconciler take the run back."""
     session.execute(update(Run).where(Run.id == run_id, Run.status == "running").values(lease_until=1.0))
     row = session.execute(select(Run.id, Run.attempt, Run.lease_until).where(Run.id == run_id)).one()
     if not lifecycle.take_back_lost(session, [Lease(*row)]):
@@ -111,7 +111,7 @@ PLAYS: dict[str, tuple[Any, Any]] = {
 
 
 def play(model, sessions, run_id, name):
-    """One operation on both; they agree on whether it is refused."""
+    """Play one operation on both, which agree on whether it is refused."""
     step, act = PLAYS[name]
     expected = outcome = None
     try:
@@ -127,7 +127,7 @@ def play(model, sessions, run_id, name):
 
 
 def claim(models, sessions):
-    """A worker takes one of the runs that wait, or none where none waits."""
+    """Let a worker take one of the queued runs, or none where none is queued."""
     waiting = {run_id for run_id, model in models.items() if model.status == "queued" and not model.trashed}
     with sessions.begin() as session:
         session.execute(update(Run).values(run_after=0.0))
@@ -141,7 +141,7 @@ def claim(models, sessions):
 
 
 def delete(models, sessions, settings, run_id):
-    """For ever, where that is allowed."""
+    """Delete the run for ever, where that is allowed."""
     allowed = models[run_id].trashed and models[run_id].status != "running"
     try:
         with sessions.begin() as session:

@@ -12,7 +12,7 @@ FINAL = f"{METRIC}:final"
 
 
 def trained(session, variant, seed, value, *, experiment=None, metric=METRIC, **fields):
-    """A finished run whose metric ends at a value."""
+    """Return a finished run whose metric ends at a value."""
     fields = {"status": "finished", "variant": variant, "seed": seed, "last_step": 3} | fields
     if experiment is not None:
         fields["experiment_id"] = experiment.id
@@ -24,7 +24,7 @@ def trained(session, variant, seed, value, *, experiment=None, metric=METRIC, **
 
 
 def launched(session, seeds, **variants):
-    """An experiment whose variants end at the values, by seed from 0."""
+    """Return an experiment whose variants end at the values, by seed from 0."""
     request = {"name": "sweep", "base": {}, "variants": [{"name": name} for name in variants], "seeds": seeds}
     experiment = make_experiment(session, request=request)
     for variant, values in variants.items():
@@ -125,7 +125,7 @@ def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, 
 
 
 def imported(session, variant, seed, *, accuracy=0.9, tokens=False):
-    """A run of another trainer that ends at an accuracy, and may lack it or the tokens."""
+    """Return a run of another trainer that ends at an accuracy, and may lack it or the tokens."""
     run = make_run(session, variant=variant, seed=seed, status="finished", last_step=30, origin="trl")
     write_metric(session, run, "reward/mean", {10: 0.1, 30: 0.2})
     if accuracy is not None:

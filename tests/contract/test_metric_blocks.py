@@ -37,13 +37,13 @@ def pack(database):
 
 
 def in_pieces(database):
-    """What the reconciler goes on with piece by piece."""
+    """Return what the reconciler goes on with piece by piece."""
     with database.sessions() as session:
         return sealing.seal(database.sessions, sealing.sealable(session))
 
 
 def begin(session, run, number, from_step):
-    """The next attempt, as `lifecycle` would have it."""
+    """Begin the next attempt, as `lifecycle` would."""
     make_attempt(session, run, number, from_step=from_step)
     run.status, run.attempt, run.last_step = "running", number, max(from_step, 0)
 

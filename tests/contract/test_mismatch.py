@@ -13,8 +13,8 @@ from tests.factories import MadeCompletion, MadeGroup, make_run
 RHO = (0.6, 1.0, 1.9, 4.0)
 
 
-def Sampled(text="abcd", rho=RHO, *, masked=False, **fields):  # noqa: N802 - stands beside MadeCompletion
-    """One token for each rho."""
+def Sampled(text="abcd", rho=RHO, *, masked=False, **fields):  # noqa: N802 - stands next to MadeCompletion
+    """Return one token for each rho."""
     logprob = np.full(len(rho), -3.0, np.float32)
     mask = {"mask": np.zeros(len(rho), np.float32)} if masked else {}
     arrays = mask | {"logprob": logprob, "policy_logprob": logprob + np.log(rho).astype(np.float32)}

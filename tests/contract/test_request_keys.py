@@ -12,7 +12,7 @@ from tests.factories import make_run
 pytestmark = pytest.mark.both_databases
 
 REQUESTS = [("fork", {"step": 10}, {"step": 20}), ("clone", {}, {"seed": 7}), ("evaluations", {}, {"k": 4})]
-"""What is asked for, its body, and another body."""
+"""Requests by their route, with their body and another body."""
 
 EXPERIMENT = {"name": "x", "variants": [{"name": "v"}]}
 

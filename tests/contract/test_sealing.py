@@ -54,7 +54,7 @@ def seal(database):
 
 
 def everything(database, run):
-    """All that readers see of a run, to the last bit."""
+    """Return all that readers see of a run, to the last bit."""
     with database.sessions() as session:
         names = names_of_metrics(session, [run.id])
         curves = read_points(session, [run.id], names)
@@ -105,7 +105,7 @@ def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
         finally:
             event.remove(database.engine, "before_cursor_execute", kill)
         assert everything(database, run) == before
-        with database.sessions() as session:  # whatever was sealed is no row any more
+        with database.sessions() as session:  # whatever was sealed is not a row any more
             for attempt, step in session.execute(select(Attempt.number, Attempt.packed_step)):
                 behind = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
                 assert session.scalars(behind).all() == []

@@ -34,7 +34,7 @@ def body(knobs=(RATES,), *, seeds=(0, 1, 2), base=(), **fields):
 
 
 def quality(config):
-    """The accuracy that a run of this learning rate ends with: best at 1e-3."""
+    """Return the accuracy that a run of this learning rate ends with: best at 1e-3."""
     return 0.8 - 0.2 * abs(math.log10(config["optimizer"]["lr"]) + 3)
 
 
@@ -326,7 +326,7 @@ def test_a_search_is_stopped_with_its_runs(lab, client):
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
 def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
-    """Runs of an hour: two configurations and two of their further seeds fit into five hours."""
+    """Runs of an hour: two configurations and two of their additional seeds fit into five hours."""
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
         moved = lab.step(search)

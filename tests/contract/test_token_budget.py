@@ -39,7 +39,7 @@ def sizes(database, run):
 
 
 def sweep(database, monkeypatch, *, of_run=0, of_all=0):
-    """A look with budgets in bytes."""
+    """Look once, with budgets in bytes."""
     budget = TokenBudget(Settings(), database.sessions)
     monkeypatch.setattr(budget, "_of_run", of_run)
     monkeypatch.setattr(budget, "_of_all", of_all)

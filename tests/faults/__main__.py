@@ -7,7 +7,7 @@
     stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
     power     the power cut at every commit and file operation, on loop devices; needs root
 
-Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
+Each finished round is added to the ledger, so a campaign that was ended continues where it stood.
 """
 
 import argparse
@@ -33,19 +33,19 @@ from tests.faults.stops import stop
 
 RUNS = 6
 FAULTS = 30
-"""Of a round."""
+"""Number of faults per round."""
 
 ROUNDS = 4
-"""Of one plant, before the next one with another broker or database."""
+"""Number of rounds on one plant, before the next one with another broker or database."""
 
 REBOOTS = 5
-"""Of one run."""
+"""Number of reboots per run."""
 
 UPS = 4
-"""Times that `make up` is asked to end, of one run."""
+"""Number of times that `make up` is asked to end during one run."""
 
 SERVICE_DEATHS = 25
-"""Of one service's clients, before the next ones with an empty database."""
+"""Number of deaths of one service, before the next one with an empty database."""
 
 ROLES = ("trainer", "worker")
 BROKERS = ("valkey", "filesystem")
@@ -57,7 +57,7 @@ def main() -> int:
     deadline = time.monotonic() + 60 * options.minutes
     options.seed = options.seed or random.randrange(1, 10**9)
     print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
-    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is no news here
+    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is not news here
     with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
         for name in options.forms:
             for played in FORMS[name](options, warm):
@@ -138,17 +138,30 @@ FORMS = {
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["storms"])
-    parser.add_argument("--seed", type=int, default=0, help="of the faults; 0 draws one")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the faults; 0 draws one")
     parser.add_argument("--databases", nargs="+", choices=ledger.DATABASES, default=list(ledger.DATABASES))
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=["valkey", "valkey", "filesystem"])
-    parser.add_argument("--faults", nargs="+", choices=WEIGHTS, default=[], help="only these in storms")
+    parser.add_argument(
+        "--faults", nargs="+", choices=WEIGHTS, default=[], help="kinds of faults in storms; all by default"
+    )
     parser.add_argument("--kills", type=int, default=500, help="storms end when the ledger has so many each")
-    parser.add_argument("--reboots", type=int, default=50, help="how many")
-    parser.add_argument("--services", type=int, default=100, help="how many deaths on each database")
-    parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES), help="who dies in deaths")
-    parser.add_argument("--stops", type=int, default=60, help="how many on each database")
-    parser.add_argument("--minutes", type=float, default=60, help="no new round after so long")
-    parser.add_argument("--trainers", choices=("forked", "own"), default="forked", help="see warm.py")
+    parser.add_argument("--reboots", type=int, default=50, help="number of reboots")
+    parser.add_argument("--services", type=int, default=100, help="number of deaths on each database")
+    parser.add_argument(
+        "--roles",
+        nargs="+",
+        choices=ROLES,
+        default=list(ROLES),
+        help="roles of the processes that die in deaths",
+    )
+    parser.add_argument("--stops", type=int, default=60, help="number of stops on each database")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes after which no round begins")
+    parser.add_argument(
+        "--trainers",
+        choices=("forked", "own"),
+        default="forked",
+        help="origin of the trainers, explained in warm.py",
+    )
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER)
     return parser.parse_args()
 

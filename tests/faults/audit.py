@@ -40,7 +40,7 @@ def audit(
     damaged: Collection[str] = (),
     clock_jumped: bool = False,
 ) -> list[str]:
-    """Every violation in one sentence; an empty list when all is well.
+    """Return every violation in one sentence; an empty list when all is well.
 
     `damaged` are checkpoints, as `<run id>/<name>`, that a test has damaged itself. `clock_jumped` leaves
     out what compares times.

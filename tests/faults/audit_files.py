@@ -27,7 +27,7 @@ def checkpoint_files(
 
 
 def _fault(directory: Path, digest: str) -> str:
-    """What is wrong with a checkpoint; empty when it is what its row says."""
+    """Return what is wrong with a checkpoint; empty when it is what its row says."""
     manifest = directory / MANIFEST
     if not manifest.is_file():
         return f"{MANIFEST} is missing"

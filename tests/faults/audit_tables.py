@@ -75,7 +75,7 @@ def _sqlite_damage(connection: Connection) -> Iterator[str]:
 
 
 def _postgres_damage(connection: Connection) -> Iterator[str]:
-    """What pg_amcheck asks, where the server has its extension; the transaction is rolled back."""
+    """Yield what pg_amcheck asks, where the server has its extension; the transaction is rolled back."""
     extension = connection.execute(
         text("SELECT 1 FROM pg_available_extensions WHERE name = 'amcheck'")
     ).scalar()

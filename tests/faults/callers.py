@@ -25,7 +25,7 @@ from tests.system.lab import QUICK, TOKEN
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 PIECES = 20
-"""Of an upload, sent one by one."""
+"""Number of pieces of an upload, sent one by one."""
 
 BEHIND_SECONDS = 120.0
 """A stream that has not told everything by then has lost something."""
@@ -36,7 +36,7 @@ SEEDS = [0, 1]
 
 @dataclass(frozen=True)
 class Target:
-    """Where they call, and what is there."""
+    """The service that they call, and what is there."""
 
     url: str
     sessions: Sessions
@@ -44,9 +44,9 @@ class Target:
     run_id: str
     """A run with a curve and a checkpoint."""
     step: int
-    """Of the checkpoint."""
+    """The checkpoint's step."""
     file: str
-    """Of the checkpoint, as the interface names it."""
+    """The checkpoint's file, as the interface names it."""
     content: bytes
 
 
@@ -71,11 +71,11 @@ class Caller(ABC):
 
     @property
     def name(self) -> str:
-        """For the ledger."""
+        """The caller's name in the ledger."""
         return type(self).__name__.lower()
 
     def work(self) -> None:
-        """One request after the other until the service is gone."""
+        """Send one request after the other until the service is gone."""
         while True:
             try:
                 self.ask()
@@ -87,14 +87,14 @@ class Caller(ABC):
 
     @abstractmethod
     def ask(self) -> None:
-        """One request, whole."""
+        """Send one whole request."""
 
     def make_good(self) -> None:
-        """With the service back: what was cut off, again."""
+        """Repeat what was cut off, once the service is back."""
         self.ask()
 
     def check(self) -> None:
-        """At the end: everything is there, once."""
+        """Check at the end that everything is there, once."""
         self.expect(holds=self.answered > 0, sentence="not one request ended well")
 
     def expect(self, *, holds: bool, sentence: str) -> None:
@@ -136,7 +136,7 @@ class Maker(Caller):
         self.answered += 1
 
     def _send(self) -> str:
-        """The same request as before, if there was one; the answer's text."""
+        """Send the same request as before, if there was one; return the answer's text."""
         path, body = self._request
         answer = self.http.post(path, json=body, headers={"Idempotency-Key": self._key})
         document = answer.json()
@@ -214,7 +214,9 @@ class Uploader(Caller):
         self.survived += self._send() == httpx.codes.OK and not is_known
 
     def _look(self) -> set[str]:
-        """The digests of what stands on disk, each a whole file with its label; nothing else may be there."""
+        """Return the digests of what stands on disk, each a whole file with its label; nothing else may be
+        there.
+        """
         files = {path.name for path in (self.target.datasets / "uploads").iterdir()} - {".lock"}
         complete = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
         strangers = files - {f"{name}{end}" for name in complete for end in (".jsonl", ".json")}

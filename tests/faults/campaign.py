@@ -44,7 +44,7 @@ _references: dict[str, Record] = {}
 
 
 def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
-    """So many runs, each variant in turn, always the same ones."""
+    """Return the configs of so many runs, each variant in turn, always the same ones."""
     return [
         BASE | VARIANTS[n % len(VARIANTS)] | {"seed": n % len(VARIANTS), "steps": steps}
         for n in range(number)
@@ -52,7 +52,7 @@ def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
 
 
 def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
-    """What each run records when nothing interrupts it; trained once in this process."""
+    """Return what each run records when nothing interrupts it; trained once in this process."""
     missing = {json.dumps(config): config for config in run_configs if json.dumps(config) not in _references}
     run_ids = plant.queue(list(missing.values()))
     plant.wait_until_ended(run_ids)
@@ -66,7 +66,7 @@ def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Reco
 
 @dataclass(frozen=True)
 class Round:
-    """What happened to one set of runs."""
+    """The outcome of one set of runs."""
 
     kind: Kind
     seed: int
@@ -74,7 +74,7 @@ class Round:
     verdict: Verdict
     seconds: float
     measured: dict[str, Any] = field(default_factory=dict)
-    """What else the ledger keeps."""
+    """Other figures that the ledger keeps."""
 
     @property
     def is_clean(self) -> bool:
@@ -82,7 +82,7 @@ class Round:
         return self.verdict.is_clean and not self.faults["stale_rows"]
 
     def line(self) -> dict[str, Any]:
-        """For the ledger."""
+        """Return the round as a line of the ledger."""
         return {
             **self.kind._asdict(),
             "seed": self.seed,
@@ -110,7 +110,7 @@ def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: in
 
 
 def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:
-    """The audit and the comparison, once everything has ended."""
+    """Return the audit and the comparison, once everything has ended."""
     findings = audit(plant.sessions, plant.settings.state, damaged=plant.damaged)
     with reading(plant.sessions) as session:
         return judge(session, chaos.witness, expected, findings)

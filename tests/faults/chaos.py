@@ -30,17 +30,17 @@ WEIGHTS = {
     "frozen_past_lease": 3,
     "checkpoint_damaged": 6,
 }
-"""How often each fault is drawn where it applies."""
+"""Relative frequency of each fault where it applies."""
 
 FROZEN_SECONDS = 3.0
 """A broker or a database stands still for so long: longer than a lease."""
 
 WAYS = ("flip", "cut", "file", "directory", "swap")
-"""How a checkpoint is damaged."""
+"""Ways to damage a checkpoint."""
 
 
 def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[str]:
-    """So many faults in the order that the seed draws; only of `names`, where they are given."""
+    """Return so many faults in the order that the seed draws; only of `names`, if there are any."""
     applies = {
         name: weight
         for name, weight in WEIGHTS.items()
@@ -72,7 +72,7 @@ class Chaos:
         self.look(run_ids)
 
     def strike(self, run_ids: Sequence[str], name: str) -> bool:
-        """One fault; whether there was something to hurt."""
+        """Cause one fault; return whether there was something to hurt."""
         self.look(run_ids)
         before = self.counts.total()
         getattr(self, f"_{name}")()
@@ -84,7 +84,7 @@ class Chaos:
             self.witness.look(session, run_ids)
 
     def _victim(self) -> Trainer | None:
-        """A trainer, mostly one that has got on: a run that never does would never end."""
+        """Return a trainer, mostly one that has got on: a run that never does would never end."""
         trainers = self.plant.trainers()
         started = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
         chosen = started if started and self._random.random() < 0.8 else trainers
@@ -111,7 +111,7 @@ class Chaos:
         self.plant.start_worker()
 
     def _machine_lost(self) -> None:
-        """All workers and trainers die, and the disk with the checkpoints is gone; others take over."""
+        """Kill all workers and trainers and delete the checkpoints; others take over."""
         victims = self.plant.alive()
         if self._victim() is None:
             return
@@ -154,7 +154,7 @@ class Chaos:
         self.counts["backends_ended"] += 1
 
     def _frozen_past_lease(self) -> None:
-        """A trainer and its worker sleep until another attempt has the run, and wake."""
+        """Freeze a trainer and its worker until another attempt has the run, then wake them."""
         victim = self._victim()
         if victim is None or victim.worker_pid == self.gc_frozen or len(self.plant.alive()) < 2:
             return
@@ -177,7 +177,7 @@ class Chaos:
         return sum(1 for _, attempt in self.witness.steps.get(victim.run_id, ()) if attempt == victim.attempt)
 
     def _checkpoint_damaged(self) -> None:
-        """The newest checkpoint is damaged and its trainer killed; an older whole one is left."""
+        """Damage the newest checkpoint and kill its trainer; an older whole one is left."""
         victim = self._victim()
         if victim is None or not send(victim.pid, signal.SIGSTOP):
             return
@@ -193,7 +193,7 @@ class Chaos:
         self.counts.update(("checkpoint_damaged", "trainer_killed"))
 
     def rows(self, run_id: str) -> list[Any]:
-        """The run's checkpoints, newest first."""
+        """Return the run's checkpoints, newest first."""
         query = select(Checkpoint).where(Checkpoint.run_id == run_id)
         with reading(self.plant.sessions) as session:
             return list(session.scalars(query.order_by(Checkpoint.step.desc(), Checkpoint.attempt.desc())))

@@ -1,6 +1,6 @@
 """Processes whose clock is wrong, and set while they run: libfaketime (Debian's package `faketime`).
 
-Only the time of day is faked. What measures durations goes on, as when a machine's clock is set.
+Only the time of day is faked. What measures durations continues, as when a machine's clock is set.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def find_faketime() -> str:
-    """The library that a process is started with."""
+    """Return the library that a process is started with."""
     for pattern in LIBRARIES:
         for library in sorted(Path("/").glob(pattern[1:])):
             return str(library)
@@ -36,7 +36,7 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a process that shows it."""
+        """The environment of a process that shows this clock."""
         return {
             "LD_PRELOAD": self._library,
             "FAKETIME_TIMESTAMP_FILE": str(self._file),

@@ -21,14 +21,16 @@ BATCHES = 12
 """So often runs are queued for points that no process came to before."""
 
 MAX_KILLS = 100
-"""Of trainers, so that their supervisors come to what they do then."""
+"""The most kills of trainers, so that their supervisors come to what they do then."""
 
 Points = dict[str, list[str]]
-"""By role, "trainer" and "worker": the points in order of their first visit."""
+"""The points by role, "trainer" and "worker", in order of their first visit."""
 
 
 def discover(kind: Kind, warm: Path) -> Points:
-    """What a trainer and a worker pass in a whole life: two runs, one of them killed once, and a farewell."""
+    """Return the points that a trainer and a worker pass in a whole life: two runs, one of them killed once,
+    and a farewell.
+    """
     with tempfile.TemporaryDirectory() as directory:
         files = {role: Path(directory) / role for role in ("trainer", "worker")}
         Path(directory).chmod(0o711)
@@ -57,7 +59,7 @@ def discover(kind: Kind, warm: Path) -> Points:
 
 
 def is_certain(point: str) -> bool:
-    """Whether every such life passes it.
+    """Return whether every such life passes it.
 
     Chance decides which files a killed save leaves behind to be removed, and what a trainer has to tell, such
     as a slow disk.
@@ -66,7 +68,7 @@ def is_certain(point: str) -> bool:
 
 
 def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:
-    """One death at each point; the judged round, and the points that no process came to."""
+    """Cause one death at each point; return the judged round, and the points that no process came to."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path(directory))
@@ -100,7 +102,7 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
 
 
 def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
-    """A new worker for each dead one; a farewell and a dead trainer for the points that need them."""
+    """Start a new worker for each dead one; end or kill processes for the points that need it."""
     alive = {process.pid: process for process in plant.alive()}
     for pid, point in plan.takers().items():
         if pid not in alive:

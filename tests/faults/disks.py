@@ -29,7 +29,7 @@ class Disk:
         self.image, self.mount_point = image, mount_point
 
     def make(self) -> None:
-        """An empty file system."""
+        """Make an empty file system."""
         with self.image.open("wb") as file:
             file.truncate(BYTES)
         _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self.image))
@@ -44,7 +44,7 @@ class Disk:
         _run("umount", str(self.mount_point))
 
     def copy(self, image: Path) -> None:
-        """The image as it is now."""
+        """Copy the image."""
         _run("cp", "--sparse=always", str(self.image), str(image))
 
 
@@ -64,7 +64,7 @@ def mounted(*disks: Disk) -> Iterator[None]:
 
 @contextmanager
 def room_for_images() -> Iterator[Path]:
-    """A directory for images, open to the user of Postgres."""
+    """Yield a directory for images, open to the user of Postgres."""
     is_roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
     directory = Path(tempfile.mkdtemp(prefix="gl-", dir=MEMORY if is_roomy else None))
     directory.chmod(0o711)
@@ -75,7 +75,7 @@ def room_for_images() -> Iterator[Path]:
 
 
 def missing() -> str:
-    """Why this machine has no such disks; empty if it has."""
+    """Return why this machine has no such disks; empty if it has."""
     if os.geteuid() != 0:
         return "power cuts need root, who alone may mount a file system"
     if absent := [name for name in COMMANDS if shutil.which(name) is None]:

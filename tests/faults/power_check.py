@@ -40,7 +40,7 @@ from tests.stored_points import stored_points
 from worker.train import Assignment, train_run
 
 ATTEMPTS = 3
-"""In so many a run must end: nothing hurts it any more."""
+"""The most attempts in which a run must end: nothing hurts it any more."""
 
 Row = tuple[Any, ...]
 Acknowledged = Sequence[Sequence[Any]]
@@ -91,7 +91,7 @@ def visible(sessions: Sessions) -> set[Row]:
 def check(
     installation: Installation, seen: Collection[Row], acknowledged: Acknowledged, reference: Record
 ) -> dict[str, Any]:
-    """What is wrong after the cut, as the fields of a `Verdict`."""
+    """Return what is wrong after the cut, as the fields of a `Verdict`."""
     installation.in_environment()
     verdict = Verdict()
     try:
@@ -135,7 +135,7 @@ def _start(installation: Installation) -> Sessions:
 
 
 def _seal(sessions: Sessions) -> None:
-    """To the end what a cut has interrupted."""
+    """Finish what a cut has interrupted."""
     while True:
         with reading(sessions) as session:
             tasks = sealable(session)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @contextmanager
 def warm_parent() -> Iterator[Path]:
-    """A parent of forked trainers (see warm.py); its socket."""
+    """Yield the socket of a parent of forked trainers (see warm.py)."""
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     socket = directory / "warm.sock"
     with (directory / "log").open("wb") as log:
@@ -50,7 +50,7 @@ def frozen(*pids: int) -> Iterator[None]:
 
 
 def has_pending(pid: int, number: signal.Signals) -> bool:
-    """Whether a signal waits for a process, which stands still."""
+    """Return whether a signal waits for a process, which stands still."""
     status = Path(f"/proc/{pid}/status").read_text()
     return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << number - 1)
 
@@ -65,7 +65,7 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

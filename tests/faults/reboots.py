@@ -1,4 +1,4 @@
-"""`make up` ends, by the death of all its processes or because it was asked to; the same command goes on.
+"""`make up` ends, by the death of all its processes or because it was asked to; the same command continues.
 
 reboot            every process is killed at once (row 18 of the plan)
 up_asked          SIGTERM: what runs is saved, no step is lost (row 17)
@@ -31,11 +31,11 @@ from tests.waiting import wait_for
 CONFIG = BASE | VARIANTS[0] | {"seed": 5, "steps": 12}
 
 END_SECONDS = 120.0
-"""No end takes longer: a trainer has 30 s, its worker 45 s, the rest of the tree less."""
+"""The most seconds that an end takes: a trainer has 30 s, its worker 45 s, the rest of the tree less."""
 
 
 def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
-    """One run through so many ends, each way in turn, beside one that nothing interrupts."""
+    """End one run so many times, each way in turn, alongside one that nothing interrupts."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
@@ -88,7 +88,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
 
 
 def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
-    """Whether an attempt after the one that ended has trained a step, or none is left to train."""
+    """Return whether an attempt after the one that ended has trained a step, or none is left to train."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         attempt = session.get(Attempt, (run_id, run.attempt))
@@ -109,7 +109,9 @@ def _ask(lab: Lab, *, twice: bool) -> float:
 
 
 def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
-    """What is wrong with a run that was asked to end: it waits again, and asked once, all of it is saved."""
+    """Return what is wrong with a run that was asked to end: it waits again, and asked once, all of it is
+    saved.
+    """
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
         newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)

@@ -30,7 +30,7 @@ from tests.waiting import wait_for
 
 STEPS = 300
 CONTENT = bytes(range(256)) * 8192
-"""Of the checkpoint that is downloaded: 2 MB."""
+"""The content of the checkpoint that is downloaded: 2 MB."""
 
 SECONDS = (0.05, 0.8)
 """The service dies a time between these after its clients have begun."""
@@ -72,7 +72,7 @@ class Service:
 
 @contextmanager
 def serving(plant: Plant) -> Iterator[Service]:
-    """A service, forked anew at each start (see warm_service.py)."""
+    """Yield a service, forked anew at each start (see warm_service.py)."""
     argv = [sys.executable, "-m", "tests.faults.warm_service"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -94,7 +94,7 @@ def serving(plant: Plant) -> Iterator[Service]:
 
 
 def kill_service(database: str, seed: int, *, times: int) -> Round:
-    """So many deaths under five clients; what was cut off is asked for again after each."""
+    """Kill the service so many times under five clients; what was cut off is asked for again after each."""
     chance = random.Random(seed)
     kind = Kind(database, trainers="none")
     with Plant(kind, workers=0) as plant, serving(plant) as service:
@@ -134,7 +134,7 @@ def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
 
 
 def _target(plant: Plant, service: Service) -> Target:
-    """A finished run with a curve and a checkpoint."""
+    """Return a finished run with a curve and a checkpoint."""
     with plant.sessions.begin() as session:
         run = make_run(session, config={"steps": STEPS})
         lifecycle.claim_run(session, "w", "h")

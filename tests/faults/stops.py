@@ -35,7 +35,7 @@ STEPS = 18
 
 
 def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
-    """So many ends, each way in turn; a run that ended too soon is followed by another."""
+    """End a run so many times, each way in turn; a run that ended too soon is followed by another."""
     started = time.monotonic()
     with Plant(kind, warm, workers=1, slots=1) as plant:
         (config,) = configs(1, steps=STEPS)
@@ -71,7 +71,9 @@ class Enders:
         self._random = random.Random(seed)
 
     def next_victim(self, run_ids: list[str], config: dict[str, object]) -> Trainer:
-        """A trainer that has got on by a step or some more; where the run has ended, that of a new one."""
+        """Return a trainer that has got on by a step or some more; where the run has ended, that of a new
+        one.
+        """
 
         def found() -> list[Trainer]:
             if not self.plant.unended(run_ids):
@@ -86,7 +88,7 @@ class Enders:
         return wait_for(found, "a trainer gets on")[0]
 
     def stop_wished(self, victim: Trainer) -> None:
-        """The user's wish; then resumed."""
+        """Send the user's wish to stop, and then resume."""
         asked = time.monotonic()
         with self.plant.sessions.begin() as session:
             lifecycle.request_wish(session, victim.run_id, "stop")
@@ -100,7 +102,7 @@ class Enders:
             lifecycle.resume_run(session, victim.run_id)
 
     def worker_asked(self, victim: Trainer) -> None:
-        """One SIGTERM."""
+        """Send the worker one SIGTERM."""
         asked = time.monotonic()
         self._end(victim, "worker_asked")
         self._note("worker_asked", asked)
@@ -108,7 +110,7 @@ class Enders:
         self.plant.start_worker()
 
     def worker_asked_twice(self, victim: Trainer) -> None:
-        """A trainer in the middle of an endless step, and two SIGTERMs."""
+        """Send two SIGTERMs while a trainer is in the middle of an endless step."""
         send(victim.pid, signal.SIGSTOP)
         stub = self._pid_of(victim)
         asked = time.monotonic()
@@ -160,7 +162,7 @@ class Enders:
         return max((point.value for point in points if point.name == "time/step_seconds"), default=0.0)
 
     def _pid_of(self, victim: Trainer) -> int:
-        """The process that the supervisor knows."""
+        """Return the process that the supervisor knows."""
         with reading(self.plant.sessions) as session:
             attempt = session.get_one(Attempt, (victim.run_id, victim.attempt))
         return attempt.pid or 0

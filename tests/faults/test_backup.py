@@ -1,4 +1,4 @@
-"""A backup taken while runs train: restored, they go on and end as if nothing had happened."""
+"""A backup taken while runs train: restored, they continue and end as if nothing had happened."""
 
 import signal
 

@@ -37,7 +37,9 @@ def clock(state_dir):
 
 
 def trainer_on(clock):
-    """A toy that trains until it is stopped and shows this clock, as every process of its machine does."""
+    """Return a toy that trains until it is stopped and shows this clock, as every process of its machine
+    does.
+    """
     shown = (f"{name}={value}" for name, value in clock.environment.items())
     return ("env", *shown, sys.executable, str(TOY), "endless")
 
@@ -95,7 +97,7 @@ def answers(client, path):
 
 @contextmanager
 def service_on(clock, plant):
-    """A client of a service that shows this clock and takes care of the plant's runs."""
+    """Yield a client of a service that shows this clock and takes care of the plant's runs."""
     port = free_port()
     service = Program(
         plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
@@ -110,7 +112,7 @@ def service_on(clock, plant):
 
 
 def check_pages(client, run_id):
-    """The service answers, and tells of nothing that ended before it began."""
+    """Check that the service answers, and tells of nothing that ended before it began."""
     assert all(answers(client, path) for path in ("/queue", "/workers", "/status"))
     run = client.get(f"/runs/{run_id}").json()
     spans = [(attempt["started_at"], attempt["ended_at"]) for attempt in run["attempts"]]

@@ -19,12 +19,12 @@ from worker.recording.recorder import Recorder
 from worker.training.trainer import Trainer
 
 TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
-"""So many checkpoints are damaged; 200 take a minute."""
+"""Number of checkpoints that are damaged; 200 take a minute."""
 
 
 @pytest.fixture
 def trained(sessions, settings, queued, train):
-    """A run that goes on behind three checkpoints, and the process that would continue it."""
+    """A run that continues behind three checkpoints, and the process that would continue it."""
     config = resolve(
         SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
     )
@@ -50,7 +50,7 @@ def trained(sessions, settings, queued, train):
 
 
 def restored(trainer):
-    """The step that it continues from, 0 when none is whole, and a sum over all of its state."""
+    """Return the step that it continues from, 0 when none is whole, and a sum over all of its state."""
     try:
         step = trainer.checkpoints.restore(trainer.policy, trainer.parts)
     except BadCheckpoint as error:

@@ -1,4 +1,4 @@
-"""The power is cut: what was acknowledged is on the disk, runs go on (`make faults FORMS=power`).
+"""The power is cut: what was acknowledged is on the disk, runs continue (`make faults FORMS=power`).
 
 The short form cuts at a sample of the points, the long one at every one; both need root and loop devices.
 """

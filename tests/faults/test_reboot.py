@@ -1,4 +1,4 @@
-"""Whatever kills everything at once, the one command goes on by itself (row 18 of the fault plan)."""
+"""Whatever kills everything at once, the one command continues by itself (row 18 of the fault plan)."""
 
 import pytest
 

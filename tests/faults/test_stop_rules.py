@@ -52,7 +52,7 @@ def train_in_thread(supervisor, sessions):
 
 
 def process_of(sessions, claim, pids):
-    """The process id of the attempt's trainer, which its stub's parent has forked."""
+    """Return the process id of the attempt's trainer, which its stub's parent has forked."""
 
     def pid():
         with sessions() as session:

@@ -23,7 +23,9 @@ Record = dict[tuple[Any, ...], Any]
 
 
 def record_of(session: Session, run_id: str) -> Record:
-    """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
+    """Return all that a run recorded and that counts: metrics but for the clocks, completions with their
+    rewards.
+    """
     limits = limits_of(session, [run_id]).get(run_id, ())
     (segment,) = run_points_of(session, [Stretch(run_id)])
     groups = {
@@ -54,10 +56,10 @@ def record_of(session: Session, run_id: str) -> Record:
 
 @dataclass
 class Witness:
-    """What was committed before each fault, read from SQL, to be found again at the end."""
+    """The commits before each fault, read from SQL, to be found again at the end."""
 
     steps: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
-    """Of each run: (step, attempt) that were seen committed."""
+    """Pairs (step, attempt) of each run that were seen committed."""
 
     def look(self, session: Session, run_ids: Iterable[str]) -> None:
         """Remember what is committed now."""
@@ -67,7 +69,7 @@ class Witness:
                     self.steps.setdefault(run_id, set()).add((point.step, point.attempt))
 
     def lost(self, session: Session, run_id: str) -> int:
-        """How many of the steps that were seen committed have no row, or no valid row, now."""
+        """Return how many of the steps that were seen committed have no row, or no valid row, now."""
         seen = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])
@@ -79,7 +81,7 @@ class Witness:
 
 @dataclass
 class Verdict:
-    """Of one or more runs that were hurt."""
+    """The verdict on one or more runs that were hurt."""
 
     runs: int = 0
     attempts: int = 0
@@ -88,14 +90,14 @@ class Verdict:
     rows: int = 0
     """Metric values and completions that were compared."""
     lost: int = 0
-    """Steps that were seen committed and are no more."""
+    """Steps that were seen committed and no longer exist."""
     unequal: int = 0
     """Rows that are not bit-equal to the uninterrupted run's, missing and superfluous ones included."""
     unfinished: int = 0
     double: int = 0
     """Runs that two attempts trained at the same time: see I2 of the audit."""
     sentences: list[str] = field(default_factory=list)
-    """What the audit found, and the first differences."""
+    """Findings of the audit, and the first differences."""
 
     @property
     def is_clean(self) -> bool:

@@ -82,7 +82,7 @@ def _report(waiting: dict[int, socket.socket]) -> None:
 
 
 def _train(order: dict[str, Any], streams: list[int]) -> NoReturn:
-    """In the fork: be a trainer."""
+    """Be a trainer, in the fork."""
     from worker.train import main as train
 
     os.setsid()

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _serve(environment: dict[str, str]) -> NoReturn:
-    """In the fork: what `grpolab serve` does."""
+    """Do what `grpolab serve` does, in the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     with Path(environment[LOG]).open("ab") as log, Path(os.devnull).open("rb") as nothing:

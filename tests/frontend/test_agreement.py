@@ -1,4 +1,4 @@
-"""What the pages compute agrees with Python: with the service, and with other readers of a format."""
+"""The pages' computations agree with Python: with the service, and with other readers of a format."""
 
 import csv
 import io

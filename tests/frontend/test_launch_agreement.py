@@ -57,7 +57,7 @@ FULL = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
 
 
 def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> Any:
-    """The full config that the service would run."""
+    """Return the full config that the service would run."""
     return written(resolve(base, variant, seed).model_dump(mode="json"))
 
 
@@ -114,7 +114,7 @@ def test_the_form_shows_the_config_that_the_server_would_run(in_node, base):
 
 
 def random_layer(random_: random.Random) -> dict[str, Any]:
-    """What a base or a variant may write: fields of its own, parts of presets, perhaps a preset."""
+    """Return what a base or a variant may write: fields of its own, parts of presets, perhaps a preset."""
     layer: dict[str, Any] = {}
     for fields in random_.sample([*FIELDS, *parts_of_presets()], random_.randint(0, 4)):
         layer = merge(layer, fields)
@@ -122,7 +122,7 @@ def random_layer(random_: random.Random) -> dict[str, Any]:
 
 
 def parts_of_presets() -> Iterator[dict[str, Any]]:
-    """Each section and each part of an objective that a preset sets."""
+    """Yield each section and each part of an objective that a preset sets."""
     for preset in PRESETS.values():
         for section, changes in preset.changes.items():
             inner = changes.items() if section == "objective" else ()

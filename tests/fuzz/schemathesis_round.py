@@ -33,7 +33,7 @@ ENDLESS = "/api/v1/stream"
 
 
 class Round(NamedTuple):
-    """What the service answered and what schemathesis objected to."""
+    """Answers of the service and objections of schemathesis."""
 
     statuses: Counter[str]
     violations: dict[str, list[str]]
@@ -41,7 +41,7 @@ class Round(NamedTuple):
 
 
 def play(database: str, client: str, seed: int, examples: int, *, phases: str) -> Round:
-    """One round."""
+    """Play one round."""
     before = _answered()
     with tempfile.TemporaryDirectory(prefix="gl-") as name, _database(database, Path(name)) as url:
         directory = Path(name)
@@ -70,7 +70,7 @@ def _database(kind: str, directory: Path) -> Iterator[str]:
 
 
 def _furnish(service: Service) -> None:
-    """A trained run, a waiting one, and a worker whose only heartbeat counts for a whole round."""
+    """Make a trained run, a queued one, and a worker whose only heartbeat counts for a whole round."""
     service.train(service.launch("trained"), 4, end="finished")
     service.launch("waiting")
     with service.sessions.begin() as session:
@@ -108,14 +108,14 @@ def _schemathesis(
 
 
 def _document(service: Service, directory: Path) -> str:
-    """The OpenAPI document as a file: who is nobody cannot fetch it."""
+    """Return the OpenAPI document as a file: who is nobody cannot fetch it."""
     path = directory / "openapi.json"
     path.write_text(service.client.get(f"{service.base}/openapi.json").raise_for_status().text)
     return str(path)
 
 
 def _answered() -> Counter[str]:
-    """How many answers of each status this process has given."""
+    """Return how many answers of each status this process has given."""
     counts: Counter[str] = Counter()
     for metric in REQUESTS.collect():
         for sample in metric.samples:

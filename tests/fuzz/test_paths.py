@@ -35,7 +35,7 @@ OTHER_EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.
 
 
 class Watch:
-    """What the interpreter does with files, processes and the network while it is switched on."""
+    """A record of what the interpreter does with files, processes and the network while it is switched on."""
 
     def __init__(self):
         self.is_on = False
@@ -72,7 +72,7 @@ def watch():
 
 @pytest.fixture
 def lab(sqlite_url, settings, tmp_path):
-    """A service with a model, a dataset and a run with a checkpoint; canaries beside them."""
+    """A service with a model, a dataset and a run with a checkpoint; canaries next to them."""
     for folder in (settings.state, settings.state.parent, tmp_path):
         (folder / "canary").write_text(CANARY)
     settings.datasets_dir.mkdir(parents=True)
@@ -144,7 +144,7 @@ CONFIGS = (
 """Places of a config: whether they lead to files, and a config with a text there."""
 
 REFUSED = [{"name": "a", "preset": "no"}]
-"""Variants of which no run is made: only the names beside them are read."""
+"""Variants of which no run is made: only the names next to them are read."""
 
 BODIES = (
     (lambda text: {"name": text, "variants": REFUSED}, "/api/v1/experiments"),
@@ -182,7 +182,7 @@ def requests_of(document, run):
 
 
 def as_typed(text):
-    """In an address as an attacker sends it: percent signs and slashes stay."""
+    """Return an address as an attacker sends it: percent signs and slashes stay."""
     return quote(text, safe="/%.;=:@&+$,~!*'()-_")
 
 
@@ -191,7 +191,7 @@ def dumped(body):
 
 
 def call(app, method, address, headers, body):
-    """One request as the server hands it on; what is sent back."""
+    """Make one request as the server hands it on; return what is sent back."""
     raw, _, query = address.partition("?")
     sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -118,7 +118,7 @@ HARMLESS = {
     "magiccube.cube.Cube",  # a table of moves; an unknown one is refused
 }
 USE_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
-"""Whose checker here asks the library's."""
+"""Tasks whose checker here asks the library's."""
 FORBIDDEN_METHODS = {
     *("eval", "exec", "system", "popen", "parse_expr", "sympify", "lambdify", "load_module", "import_module"),
     *("format", "format_map", "__import__", "literal_eval", "run", "Popen", "check_output", "urlopen"),
@@ -147,7 +147,7 @@ def tasks() -> dict[str, Any]:
 
 
 def roots(task: str, cls: Any) -> list[Any]:
-    """The functions that are given the answer first."""
+    """Return the functions that are given the answer first."""
     if task not in CHECKERS:
         return [cls.score_answer]
     return [CHECKERS[task], cls.score_answer] if task in USE_THE_LIBRARY else [CHECKERS[task]]
@@ -175,7 +175,7 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
 
 
 def resolved(node: ast.expr, function: Any, cls: type | None) -> Any:
-    """What a name stands for; None for what only running would tell."""
+    """Return what a name stands for; None for what only running would tell."""
     if isinstance(node, ast.Name):
         if node.id in function.__code__.co_varnames:
             return None
@@ -218,7 +218,7 @@ def same_name(node: ast.expr, function: Any, cls: type | None) -> list[Any]:
 
 
 def complaint(node: ast.Call, target: Any) -> str:
-    """Why a call is none that a checker may make; empty when it may."""
+    """Return why a call is none that a checker may make; empty when it may."""
     name = getattr(node.func, "attr", "")
     if target is None or is_own(target):
         is_constant = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant)

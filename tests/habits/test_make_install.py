@@ -42,7 +42,7 @@ def project(tmp_path):
 
 
 def make(project, *targets):
-    """Each target by a make of its own, all at once; what became of them."""
+    """Make each target by a make of its own, all at once; return what became of them."""
     processes = [
         subprocess.Popen(
             ["make", f"PYTHON={project}/stub-python", f".venv/{target}.stamp"],

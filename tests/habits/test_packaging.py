@@ -35,7 +35,7 @@ MACHINES = [
     for python, patch in (("3.11", 0), ("3.11", 9), ("3.12", 1), ("3.13", 1), ("3.14", 0))
     for machine in ("x86_64", "aarch64", "arm64")
 ]
-"""On which the locks are to install."""
+"""The machines on which the locks are to install."""
 PARTS = {
     "anyio": "fastapi",
     "huggingface-hub": "transformers",
@@ -47,7 +47,7 @@ PARTS = {
 
 
 def blocks(text: str) -> list[list[str]]:
-    """Each package's line, and its hashes."""
+    """Return each package's line, and its hashes."""
     joined = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
     return [[piece.strip() for piece in line.split("\0")] for line in joined]
 
@@ -87,7 +87,7 @@ def distributions(*folders: str) -> set[str]:
 
 @functools.cache
 def needs(name: str) -> list[Requirement]:
-    """What a distribution needs without its extras; one for another Python is not here to be asked."""
+    """Return what a distribution needs without its extras; one for another Python is not here to be asked."""
     try:
         return [Requirement(text) for text in requires(name) or [] if "extra ==" not in text]
     except PackageNotFoundError:
@@ -110,7 +110,7 @@ def test_a_lock_is_plain_versions_and_the_hashes_of_their_files(lock):
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_is_complete_on_every_machine(lock):
-    """With hashes pip takes nothing that is not listed; torch's own libraries come with it."""
+    """Pip takes nothing that is not listed when there are hashes; torch's own libraries come with it."""
     pinned = pins(LOCKS[lock])
     for name, machine in itertools.product(pinned, MACHINES):
         for requirement in needs(name):

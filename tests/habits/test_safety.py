@@ -42,7 +42,7 @@ COMMENT = re.compile(r"\s*(//|\*|/\*)")
 
 
 def dotted(node: ast.expr) -> str:
-    """`torch.load` of such an expression; an empty text for one that is no plain name."""
+    """`torch.load` of such an expression; an empty text for one that is not a plain name."""
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

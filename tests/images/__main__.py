@@ -32,7 +32,7 @@ AS_IN_PYTHONS_IMAGE = """
 ln -sf python3 /usr/bin/python
 rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 """
-"""What `python:3-slim` has and Debian has not: the command's name, and a pip that installs for all."""
+"""Differences of `python:3-slim` from Debian: the command's name, and a pip that installs for all."""
 
 
 def main() -> int:
@@ -104,7 +104,7 @@ def _make_base(suite: str) -> str:
 
 @contextmanager
 def _container(target: str, *flags: str) -> Iterator[list[str]]:
-    """The words that run a command in a container of an image."""
+    """Yield the words that run a command in a container of an image."""
     container = _buildah("from", _tag(target))
     try:
         yield ["buildah", "run", "--isolation", "chroot", *flags, container, "--"]
@@ -113,7 +113,7 @@ def _container(target: str, *flags: str) -> Iterator[list[str]]:
 
 
 def _look() -> None:
-    """What each image is: nobody's own code is writable to it, and only the worker's can train."""
+    """Check what each image is: nobody's own code is writable to it, and only the worker's can train."""
     for target in ("api", "worker"):
         with _container(target) as inside:
             user = subprocess.check_output([*inside, "id", "-u"], text=True).strip()

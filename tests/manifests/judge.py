@@ -13,24 +13,24 @@ import sky
 from sky.utils import schemas
 
 VERSIONS = ("1.30", "1.34", "1.37")
-"""Of Kubernetes."""
+"""Versions of Kubernetes."""
 
 
 def kubernetes(job: dict[str, Any]) -> None:
-    """Raise where a version of Kubernetes knows a field not, or not so."""
+    """Raise if a version of Kubernetes does not know a field or its form."""
     for number in VERSIONS:
         kubernetes_validate.validate(job, number, strict=True)
 
 
 def skypilot(task: dict[str, Any]) -> None:
-    """Raise where SkyPilot cannot read a task."""
+    """Raise if SkyPilot cannot read a task."""
     jsonschema.validate(task, schemas.get_task_schema())
     values = [(name, "x") for name in task.get("secrets", {})]
     sky.Task.from_yaml_config(copy.deepcopy(task) | {"workdir": "."}, secrets_overrides=values or None)
 
 
 def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name: str) -> Iterator[str]:
-    """What is wrong with manifests; a manifest with a misspelt field has to be refused, too."""
+    """Yield what is wrong with manifests; a manifest with a misspelt field has to be refused, too."""
     for number, manifest in enumerate(manifests):
         if reason := refusal(judge, manifest):
             yield f"{name} {number}: {reason}"
@@ -39,7 +39,7 @@ def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name
 
 
 def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
-    """Why a manifest is refused; empty if it is valid."""
+    """Return why a manifest is refused; empty if it is valid."""
     try:
         judge(manifest)
     except Exception as error:  # noqa: BLE001 - each library has classes of its own

@@ -64,7 +64,7 @@ def _death_at(visit_number: int) -> Visit:
 
 
 def _start(url: str, visit: Visit) -> tuple[int, int]:
-    """A process that upgrades; its id, and where it says at what point it dies."""
+    """Return a process that upgrades; its id, and where it says at what point it dies."""
     end, point = os.pipe()
     child = os.fork()
     if child:

@@ -89,7 +89,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 def build(
     name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float32, wide: bool = False
 ) -> PreTrainedModel:
-    """A model of the architecture in evaluation mode, with weights large enough that its logits matter.
+    """Return a model of the architecture in evaluation mode, with weights large enough that its logits
+    matter.
 
     Its heads have 8 values, `wide` ones 16, the fewest that a GPU's flex attention takes.
     """
@@ -98,7 +99,7 @@ def build(
 
 
 def _wide(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a config that give attention heads 16 values."""
+    """Return the fields of a config that give attention heads 16 values."""
     if "text_config" in fields:
         return {"text_config": fields["text_config"] | _wide(fields["text_config"])}
     if "qk_rope_head_dim" in fields:
@@ -109,7 +110,7 @@ def _wide(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scaled(name: str, opener: Any, vocabulary: int, **changes: Any) -> Any:
-    """A model of the architecture as one of transformers' openers makes it of a config."""
+    """Return a model of the architecture as one of transformers' openers makes it of a config."""
     kind, fields = ARCHITECTURES[name]
     fields = fields | changes
     text = {"vocab_size": vocabulary, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -126,14 +127,14 @@ def _scaled(name: str, opener: Any, vocabulary: int, **changes: Any) -> Any:
 
 
 def published(name: str, *, vocabulary: int, **changes: Any) -> Any:
-    """A model of the architecture as it is published: whole, with the part that reads images."""
+    """Return a model of the architecture as it is published: whole, with the part that reads images."""
     has_images = "vision_config" in ARCHITECTURES[name][1]
     opener = AutoModelForImageTextToText if has_images else AutoModelForCausalLM
     return _scaled(name, opener, vocabulary, **changes)
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
-    """The built-in policies' character tokenizer with a chat template."""
+    """Return the built-in policies' character tokenizer with a chat template."""
     loaded = AutoTokenizer.from_pretrained(BUILT_IN["tiny"])
     loaded.chat_template = TEMPLATE
     return loaded

@@ -54,7 +54,9 @@ class LiveBytes(TorchDispatchMode):
 
 
 def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors with memory of their own that a tensor stands for, such as torchao's codes and scales."""
+    """Return the tensors with memory of their own that a tensor stands for, such as torchao's codes and
+    scales.
+    """
     if not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()

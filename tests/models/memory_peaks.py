@@ -3,7 +3,7 @@
 Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
 and everything that forward and backward pass hold. The models are the reduced ones of
 tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches. Of sampling it is
-what 16 completions of 128 tokens hold beside the weights.
+what 16 completions of 128 tokens hold in addition to the weights.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
 SAMPLED = {"group_size": 8, "max_new_tokens": 112}
-"""What sampling has instead: so many tokens that its cache counts."""
+"""Sizes for sampling: so many tokens that its cache counts."""
 
 QWEN_7M: dict[str, Any] = {
     "vocab_size": 2048,
@@ -64,7 +64,7 @@ def config_of(
     packing: str = "auto",
     quantization: str = "none",
 ) -> RunConfig:
-    """The run whose learning step is measured."""
+    """Return the run whose learning step is measured."""
     lora = {
         "type": "lora",
         "rank": RANK,
@@ -102,7 +102,7 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
 def compared(
     model: Any, shape: ModelShape, config: RunConfig, *, base: str, device: str = "cpu"
 ) -> tuple[int, float]:
-    """The same of a model and the shape that its files have."""
+    """Return the same of a model and the shape that its files have."""
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
     on_cpu = device == "cpu"
     memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
@@ -116,14 +116,14 @@ def compared(
 
 
 def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
-    """Bytes that sampling holds beside the weights at its peak, and the estimate."""
+    """Bytes that sampling holds in addition to the weights at its peak, and the estimate."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, dtype))
     shape = shape_of(published(name, vocabulary=VOCABULARY))
     return sampled(model, shape, config_of(name, dtype, "none", recomputed=False))
 
 
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
-    """The same of a model and the shape that its files have."""
+    """Return the same of a model and the shape that its files have."""
     longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
     memory = phases_of(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     held = ("context", "weights", "optimizer")
@@ -132,7 +132,7 @@ def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, floa
 
 
 def shape_of(model: Any) -> ModelShape:
-    """The shape that the files of a model would have."""
+    """Return the shape that the files of a model would have."""
     weights = [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()]
     return ModelShape.of(model.config.to_dict(), weights)
 

@@ -1,4 +1,4 @@
-"""Peak of what sampling holds beside the weights, in live tensors."""
+"""Peak of what sampling holds in addition to the weights, in live tensors."""
 
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace

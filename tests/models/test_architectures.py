@@ -57,7 +57,7 @@ def policy(request, architecture, dtype):
 
 
 def adapt(model, name):
-    """An adapter that changes what the model says: B would begin at 0."""
+    """Add an adapter that changes what the model says: B would begin at 0."""
     add_adapter(model, LoraAdapter(rank=4), base=name)
     torch.manual_seed(2)
     with torch.no_grad():
@@ -90,7 +90,7 @@ def plain(policy, ids, prompt):
 
 
 def gradient(policy, batch, rows):
-    """The gradient of a weighted sum of log-probabilities, in parts of so many rows, as one vector."""
+    """Return the gradient of a weighted sum of log-probabilities, in parts of so many rows, as one vector."""
     weights = torch.linspace(-1, 1, len(batch))
     policy.model.zero_grad()
     sums = {}

@@ -1,4 +1,6 @@
-"""What only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that runs out."""
+"""Properties that only a GPU shows: numbers of each architecture in bfloat16, memory that falls and that
+runs out.
+"""
 
 import copy
 import math
@@ -59,7 +61,7 @@ MIDDLE = SEVEN_B | {
 
 
 def sized(sizes):
-    """A Qwen2.5 of some sizes with random weights, made on the GPU."""
+    """Return a Qwen2.5 of some sizes with random weights, made on the GPU."""
     torch.manual_seed(0)
     with torch.device(DEVICE):
         model = AutoModelForCausalLM.from_config(

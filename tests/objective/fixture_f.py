@@ -70,7 +70,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
 def run(
     objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, entropy=None, **changes
 ) -> tuple[PolicyLoss, Tensor]:
-    """The loss on F, and minus its gradient for each of the ten tokens."""
+    """Return the loss on F, and minus its gradient for each of the ten tokens."""
     leaf = new.clone().requires_grad_()
     data = batch(objective, **changes)
     weights = denominators(

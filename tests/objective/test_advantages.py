@@ -167,7 +167,7 @@ def test_reweighting_leaves_likely_tokens_and_mutes_rare_ones():
 
 
 def whitened_groups(scale, *, lengths, over, unscored=(), **options):
-    """The advantages of TWO_GROUPS with completions of these lengths."""
+    """Return the advantages of TWO_GROUPS with completions of these lengths."""
     knob = knobs.GroupMean(scale=scale, **options)
     estimate = advantages(TWO_GROUPS, knob, unscored=unscored).advantages
     scored = torch.ones(8, dtype=torch.bool)

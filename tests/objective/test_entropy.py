@@ -15,7 +15,7 @@ ENTROPY = f.padded([[1.0, 2.0], [1.0, 1.0, 1.0], [3.0], [2.0, 2.0, 2.0, 2.0]])
 
 
 def bonus(objective, **changes):
-    """The loss with advantages of 0 and the gradient of the entropies."""
+    """Return the loss with advantages of 0 and the gradient of the entropies."""
     batch = f.batch(objective, advantages=torch.zeros(4), **changes)
     entropy = ENTROPY.clone().requires_grad_()
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)

@@ -43,7 +43,9 @@ def members(union):
 
 
 def objectives():
-    """Every member of every knob, every scale under every baseline, every surrogate with every ratio."""
+    """Yield every member of every knob, every scale under every baseline, every surrogate with every
+    ratio.
+    """
     for field, union in UNIONS.items():
         for member in members(union):
             yield {field: member()} | (SUM if field == "reference" else {})
@@ -63,7 +65,7 @@ def objectives():
 
 
 def configs():
-    """Every preset, every objective, and every way in which a reward is made."""
+    """Yield every preset, every objective, and every way in which a reward is made."""
     yield from (resolve({"preset": preset}) for preset in PRESETS)
     for fields in objectives():
         try:

@@ -16,7 +16,7 @@ def lines_of(**written):
 
 
 def defined(*names, **written):
-    """The lines that define these symbols, in order."""
+    """Return the lines that define these symbols, in order."""
     starts = tuple(f"{name} " for name in names)
     return [line for line in lines_of(**written) if line.startswith(starts)]
 
@@ -57,7 +57,7 @@ COMPLETIONS = [
 
 
 def test_the_formula_of_r_is_what_the_worker_computes():
-    """R by hand, as the lines say it, beside scorer and shaping."""
+    """R by hand, as the lines say it, alongside scorer and shaping."""
     assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED) == [
         "Rᵢ = fᵢ sumᵢ + length_penalty",
         "fᵢ = 0.5 where oᵢ was truncated at 10 tokens and sumᵢ > 0, else 1",
@@ -96,7 +96,7 @@ def test_the_terms_of_gdpo_add_up_to_that_too():
 
 
 def computed(written):
-    """The group as the worker scores and shapes it."""
+    """Return the group as the worker scores and shapes it."""
     config = resolve(written)
     prompt = Sums(seed=0).sample(0, "train")
     scorer = Scorer(config.rewards)

@@ -16,7 +16,7 @@ X = torch.tensor([[0.4, -0.1, -0.3, 0.3, 0.25, -0.2, 0.4, -0.1, -0.35, -0.1]], d
 
 
 def kl_part(knob):
-    """The KL term alone: advantages are 0."""
+    """Return the KL term alone: advantages are 0."""
     return f.run(Objective(kl=knob, aggregation=knobs.TokenMean()), advantages=torch.zeros(4))
 
 

@@ -299,7 +299,7 @@ def test_38_without_drift_all_ratio_rules_have_one_gradient(rule):
     result, minus_gradient = f.run(RATIO_RULES[rule], f.padded(f.OLD))
     expected = numbers(".1082 .1082 .0722 .0722 .0722 -.2165 -.0541 -.0541 -.0541 -.0541")
     assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
-    if rule not in {"sapo", "cispo", "reinforce"}:  # their values are no estimates of improvement
+    if rule not in {"sapo", "cispo", "reinforce"}:  # their values are not estimates of improvement
         assert result.loss.item() == pytest.approx(0, abs=1e-12)
 
 

@@ -13,7 +13,7 @@ VAPO = Objective(nll=knobs.PositiveNll(coef=0.1), aggregation=knobs.TokenMean())
 
 
 def imitation(**changes):
-    """The term alone: advantages are 0."""
+    """Return the term alone: advantages are 0."""
     return f.run(VAPO, advantages=torch.zeros(4), **changes)
 
 

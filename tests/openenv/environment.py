@@ -18,13 +18,13 @@ from openenv.core.env_server.types import Action, Observation, State
 
 
 class Answer(Action):  # type: ignore[misc]
-    """What the policy says."""
+    """The policy's answer."""
 
     text: str
 
 
 class Question(Observation):  # type: ignore[misc]
-    """What it is asked."""
+    """The question to the policy."""
 
     text: str
 

@@ -35,7 +35,7 @@ class Sample:
     batch: PolicyBatch
 
     def weights(self, objective: Objective) -> Denominators:
-        """The weights of the whole optimizer batch."""
+        """Return the weights of the whole optimizer batch."""
         batch = self.batch
         return denominators(
             batch.mask,
@@ -66,7 +66,9 @@ class Sample:
         return total.item(), slope
 
     def judged(self, objective: Objective) -> "Sample":
-        """The sample with the objective's own advantages; what it holds as advantages are the rewards."""
+        """Return the sample with the objective's own advantages; what it holds as advantages are the
+        rewards.
+        """
         batch = self.batch
         prompts = int(batch.group_index.max()) + 1
         advantage = objective.advantage
@@ -98,7 +100,7 @@ class Sample:
 
 @contextmanager
 def dice_untouched() -> Iterator[None]:
-    """The run-time type checks of a batch throw Python's own dice, which a strategy may not."""
+    """Keep the run-time type checks of a batch from throwing Python's own dice, which a strategy may not."""
     state = random.getstate()
     yield
     random.setstate(state)

@@ -20,11 +20,11 @@ BASES = (
     Objective(surrogate=knobs.NoSurrogate(), ratio=knobs.NoRatio()),
     Objective(ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken()),
 )
-"""Where a member is refused beside the defaults of other fields, one of these has room for it."""
+"""If a member is refused alongside the defaults of other fields, one of these has room for it."""
 
 
 def members(annotation: Any) -> list[type[Frozen]]:
-    """The models that a field may hold."""
+    """Return the models that a field may hold."""
     if isinstance(annotation, type):
         return [annotation] if issubclass(annotation, Frozen) else []
     return [member for argument in typing.get_args(annotation) for member in members(argument)]
@@ -42,7 +42,9 @@ def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
 
 @st.composite
 def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
-    """A value of a model: fields in any order, each kept where it is allowed beside those before it."""
+    """Return a value of a model: fields in any order, each kept where it is allowed alongside those before
+    it.
+    """
     chosen: dict[str, Any] = {}
     for name in draw(st.permutations(list(model.model_fields))):
         candidate = chosen | {name: draw(_values(model.model_fields[name]))}
@@ -55,12 +57,12 @@ def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
 
 
 def any_objective() -> st.SearchStrategy[Any]:
-    """Any objective that validation accepts."""
+    """Return any objective that validation accepts."""
     return built(Objective)
 
 
 def variants(model: type[Frozen]) -> list[Frozen]:
-    """The defaults of a model, and each choice that it offers changed alone; its numbers stay."""
+    """Return the defaults of a model, and each choice that it offers changed alone; its numbers stay."""
     changes: list[dict[str, Any]] = [{}]
     for name, field in model.model_fields.items():
         if typing.get_origin(field.annotation) is typing.Literal:
@@ -70,7 +72,7 @@ def variants(model: type[Frozen]) -> list[Frozen]:
 
 
 def every_pair() -> Iterator[Objective]:
-    """Each member of each union beside each member of each other, wherever that is allowed."""
+    """Yield each member of each union alongside each member of each other, wherever that is allowed."""
     unions = {name: members(Objective.model_fields[name].annotation) for name in FIELDS}
     for first_field, second_field in itertools.combinations(FIELDS, 2):
         for chosen in itertools.product(unions[first_field], unions[second_field]):
@@ -79,7 +81,7 @@ def every_pair() -> Iterator[Objective]:
 
 
 def allowed(changes: dict[str, Any]) -> Objective | None:
-    """An objective with these fields, if validation accepts one."""
+    """Return an objective with these fields, if validation accepts one."""
     for base in BASES:
         try:
             return base.with_(**changes)

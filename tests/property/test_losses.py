@@ -100,7 +100,7 @@ def test_the_metrics_of_micro_batches_merge_into_those_of_the_whole(sample, obje
 
 
 def rules():
-    """Every ratio with every surrogate that it is defined for, their own choices included."""
+    """Yield every ratio with every surrogate that it is defined for, their own choices included."""
     models = [members(Objective.model_fields[field].annotation) for field in ("ratio", "surrogate")]
     for ratio, surrogate in itertools.product(*models):
         for chosen in itertools.product(variants(ratio), variants(surrogate)):

@@ -13,7 +13,7 @@ rules = st.fixed_dictionaries({"keep": st.integers(1, 5), "spaced": st.integers(
 
 
 def life(gaps, accuracies, rule):
-    """What is there after each save of a run."""
+    """Yield what is there after each save of a run."""
     step, saved = 0, {}
     for number, gap in enumerate(gaps):
         step += gap

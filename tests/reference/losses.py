@@ -25,7 +25,7 @@ class Completion:
     terms: tuple[float, ...] = ()
     """Two reward terms, where a method keeps them apart."""
     gamma: tuple[float, ...] = ()
-    """How much of each token's experts the router kept."""
+    """The share of each token's experts that the router kept."""
 
 
 Group = list[Completion]
@@ -315,7 +315,7 @@ def opo(groups, max_new_tokens):
 
 
 def against_each_token(group):
-    """A token's advantages, with the entropies in place of energies: any positive numbers will do."""
+    """Yield a token's advantages, with the entropies in place of energies: any positive numbers will do."""
     for c in group:
         advantages = []
         for t in range(len(c.new)):
@@ -338,7 +338,7 @@ def otb(groups, max_new_tokens):
 
 
 def greedy_reward(group):
-    """Of a completion that is no part of the group: any number will do."""
+    """Return the reward of a completion outside the group: any number will do."""
     return group[0].terms[1] / 2
 
 
@@ -355,7 +355,7 @@ def maxrl(groups, max_new_tokens):
 
 
 def _whitened_rewards(groups, advantages):
-    """One advantage per completion, of mean 0 and deviation 1 over tokens, for each of its tokens."""
+    """Return one advantage per completion, of mean 0 and deviation 1 over tokens, for each of its tokens."""
     pairs = list(completions(groups, advantages))
     rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
     loss = 0.0

@@ -42,7 +42,7 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 
 
 def missing() -> str:
-    """Why there can be no cluster here; empty: there can."""
+    """Return why there can be no cluster here; empty: there can."""
     if os.geteuid() != 0:
         return "Slurm's daemons need root"
     absent = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -51,7 +51,9 @@ def missing() -> str:
 
 @contextmanager
 def slurm(root: Path, *, port: int, node_ports: Sequence[int]) -> Iterator[None]:
-    """The cluster, a node for each port; SLURM_CONF leads to it in this process and all that it starts."""
+    """Run the cluster, a node for each port; SLURM_CONF leads to it in this process and all that it
+    starts.
+    """
     (root / "state").mkdir(parents=True)
     root.chmod(0o755)
     key = root / "munge.key"

@@ -37,31 +37,31 @@ class Client:
         return answer.status_code, answer.json() if is_json else answer.text
 
     def is_alive(self):
-        """Whether the service answers."""
+        """Return whether the service answers."""
         try:
             return self.call("GET", "/healthz")[0] == 200
         except httpx.TransportError:
             return False
 
     def get(self, path):
-        """The body of a successful GET below /api/v1."""
+        """Return the body of a successful GET below /api/v1."""
         status, body = self.call("GET", f"/api/v1{path}")
         assert status == 200, body
         return body
 
     def post(self, path, body=None, **headers):
-        """The body of a successful POST below /api/v1."""
+        """Return the body of a successful POST below /api/v1."""
         status, answer = self.call("POST", f"/api/v1{path}", body or {}, **headers)
         assert status in (200, 201, 202), answer
         return answer
 
     def launch(self, **changes):
-        """The id of one new run."""
+        """Launch one new run; return its id."""
         body = {"name": "test", "base": {**QUICK, **changes}, "variants": [{"name": "only"}], "seeds": [0]}
         return self.post("/experiments", body)["runs"][0]["id"]
 
     def wait_for_status(self, run_id, *statuses, seconds=400.0):
-        """The run, once it has one of these statuses."""
+        """Wait until the run has one of these statuses; return it."""
 
         def arrived():
             run = self.get(f"/runs/{run_id}")
@@ -101,11 +101,11 @@ class Program:
         return self.output.read_text()
 
     def family(self):
-        """Every process below it."""
+        """Return every process below it."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def child(self, phrase):
-        """The process below it whose command line has these words."""
+        """Return the process below it whose command line has these words."""
         return next(process for process, line in command_lines(self.family()) if phrase in " ".join(line))
 
     def kill_all(self):
@@ -142,14 +142,14 @@ class Lab(Program):
 
 
 def command_lines(processes):
-    """Each with its words, of those that have not ended meanwhile."""
+    """Yield each with its words, of those that have not ended meanwhile."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):  # a zombie is none either
             yield process, process.cmdline()
 
 
 def are_gone(processes):
-    """Whether all of them have ended; a zombie has."""
+    """Return whether all of them have ended; a zombie has."""
     return lambda: (
         not [
             process

@@ -105,14 +105,14 @@ class Newcomer:
             )
 
     def output_text(self):
-        """What the terminal shows."""
+        """Return what the terminal shows."""
         return (self.base / "terminal.txt").read_text()
 
     def _family(self):
         return psutil.Process(self.make.pid).children(recursive=True) if self.make.poll() is None else []
 
     def commands(self):
-        """The command line of each process below make."""
+        """Return the command line of each process below make."""
         return {process.pid: line for process, line in command_lines(self._family())}
 
     def wait_until(self, condition, seconds):
@@ -134,7 +134,7 @@ class Newcomer:
         return rows
 
     def open_to_others(self):
-        """What of the state directory other users could read."""
+        """Return what of the state directory other users could read."""
         everything = [self.state, *self.state.rglob("*")]
         return [path for path in everything if not path.is_symlink() and path.lstat().st_mode & 0o077]
 

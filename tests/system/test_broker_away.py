@@ -1,4 +1,4 @@
-"""A real Valkey that is killed, or stands still: launching goes on, and runs start all the same."""
+"""A real Valkey that is killed, or stands still: launching continues, and runs start all the same."""
 
 import signal
 

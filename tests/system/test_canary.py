@@ -89,7 +89,7 @@ def programs(state_dir, plugin, broker_url, postgres_url):
 
 
 def everything_in(postgres_url):
-    """Every row of every table as text."""
+    """Yield every row of every table as text."""
     with psycopg.connect(postgres_url.replace("+psycopg", "")) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         for (table,) in tables:

@@ -1,4 +1,4 @@
-"""A real Postgres that is stopped: the service says so and comes back by itself."""
+"""A real Postgres that is stopped: the service says so and recovers by itself."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from worker.recording.records import StepRecord
 pytestmark = pytest.mark.nightly
 
 OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "4"))
-"""How long the database is away; the long form of these tests takes 35."""
+"""Seconds for which the database is away; the long form of these tests takes 35."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def is_back(client):
 
 
 def paths_of(client):
-    """Every GET of the interface that reads SQL, with an id where one is asked for."""
+    """Return every GET of the interface that reads SQL, with an id where one is asked for."""
     paths = []
     for path, operations in client.app.openapi()["paths"].items():
         if "get" not in operations or path in QUIET:
@@ -62,7 +62,7 @@ def paths_of(client):
 
 
 QUIET = {"/healthz", "/api/v1/status", "/api/v1/stream"}
-"""What answers without the database."""
+"""Paths that answer without the database."""
 
 
 def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres, client):
@@ -110,7 +110,7 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
     async def go():
         broadcaster = Broadcaster(sessions)
         page = asyncio.create_task(follow(broadcaster))
-        await is_there.wait()  # what was before is no news
+        await is_there.wait()  # what was before is not news
         tell("before")
         await until(lambda: told)
         postgres.stop()
@@ -133,7 +133,7 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
 
 
 def claimed_run(sessions):
-    """The id of a run that this process owns."""
+    """Return the id of a run that this process owns."""
     with sessions.begin() as session:
         run = Run(name="r", variant="", seed=0, config={}, config_hash="", steps=9, status="queued")
         session.add(run)

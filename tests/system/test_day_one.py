@@ -31,7 +31,7 @@ def command(name, **settings):
 
 
 def complaint(result):
-    """The only line of complaint of a command that did not start."""
+    """Return the only line of complaint of a command that did not start."""
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     lines = result.stderr.strip().splitlines()

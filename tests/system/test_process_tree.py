@@ -38,7 +38,7 @@ def start(state_dir):
 
 
 def ends_at(lab, number):
-    """The signal ends everything and leaves nothing."""
+    """Check that the signal ends everything and leaves nothing."""
     assert lab.client.is_alive()
     family = lab.family()
     assert len(family) >= 3

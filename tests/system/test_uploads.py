@@ -48,12 +48,12 @@ class Service:
         self.process.wait(30)
 
     def upload(self, content, name="rows.jsonl"):
-        """The answer to a whole upload."""
+        """Upload a whole file; return the answer."""
         address = f"{self.client.base}/api/v1/datasets"
         return httpx.post(address, params={"name": name}, content=content, headers=HEADERS, timeout=300)
 
     def begin(self, sent: bytes, *, length: int | None):
-        """An upload of which so much has been sent; a length of None sends it in chunks."""
+        """Begin an upload of which so much has been sent; a length of None sends it in chunks."""
         connection = socket.create_connection(("127.0.0.1", self._port))
         size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
         fields = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
@@ -63,7 +63,7 @@ class Service:
         return connection
 
     def files(self):
-        """What stands in the directory of uploads, but for its lock."""
+        """Return what stands in the directory of uploads, but for its lock."""
         return sorted(
             path.name for path in self.datasets.rglob("*") if path.is_file() and path.name != ".lock"
         )
@@ -88,7 +88,7 @@ def service(running):
 
 
 def rows(count: int, width: int = 60) -> bytes:
-    """So many different rows of about `width` bytes."""
+    """Return so many different rows of about `width` bytes."""
     return b"".join(
         json.dumps({"prompt": f"{number}+1=?".ljust(width - 36), "answer": number}).encode() + b"\n"
         for number in range(count)

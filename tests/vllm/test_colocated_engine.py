@@ -1,4 +1,4 @@
-"""vLLM beside the trainer with a real vLLM, on a GPU or a CPU: `make test-vllm`."""
+"""vLLM alongside the trainer with a real vLLM, on a GPU or a CPU: `make test-vllm`."""
 
 import os
 import signal
@@ -110,7 +110,7 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
 
 
 def check_ports(processes):
-    """What torch and gloo listen at cannot be reached from this machine's network."""
+    """Check that what torch and gloo listen at cannot be reached from this machine's network."""
     if bubblewrap.why_not_apart():
         return
     own_network = network_of("self")
@@ -129,7 +129,7 @@ def network_of(process):
 
 
 def vllm_of(trainer):
-    """The processes of the server beside a trainer, the first one first."""
+    """Return the processes of the server alongside a trainer, the first one first."""
     children = psutil.Process(trainer).children()
     [first] = [
         child for child in children if any("vllm.entrypoints" in argument for argument in child.cmdline())

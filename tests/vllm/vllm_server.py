@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 KEY = "the-operators-own-key"
 START_SECONDS = 600
 WIDTH = 32
-"""Of a head: vLLM's attention for CPUs knows none that is narrower."""
+"""Width of a head: vLLM's attention for CPUs knows none that is narrower."""
 
 VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",
@@ -30,7 +30,7 @@ VARIABLES = {
 
 
 def interpreter() -> Path | None:
-    """The Python that can import vLLM; None if there is none."""
+    """Return the Python that can import vLLM; None if there is none."""
     python = ROOT / ".venv-vllm" / "bin" / "python"
     if python.exists():
         return python
@@ -77,7 +77,7 @@ class VllmServer:
         return False
 
     def begin_again(self) -> None:
-        """Its own weights, in place of those that a run sent."""
+        """Restore its own weights, in place of those that a run sent."""
         order = {"method": "reload_weights", "kwargs": {"weights_path": str(self.models / "small")}}
         httpx2.post(f"{self.url}/collective_rpc", json=order, timeout=60).raise_for_status()
         httpx2.post(f"{self.url}/reset_prefix_cache").raise_for_status()

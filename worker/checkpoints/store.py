@@ -140,7 +140,7 @@ class Checkpoints:
         return None
 
     def _never_copied(self, rows: Sequence[Checkpoint]) -> bool:
-        """Whether the machine was lost before the first copy of a checkpoint was complete, so nothing
+        """Return whether the machine was lost before the first copy of a checkpoint was complete, so nothing
         is left.
         """
         if not self.uploads.are_wanted or any((self.root / row.path).exists() for row in rows):
@@ -340,12 +340,12 @@ class Checkpoints:
         self.uploads.forget(kept_names, lambda name: self._may_go(self.root / name))
 
     def _may_go(self, directory: Path) -> bool:
-        """Whether a directory is ours and, if it could be adopted, training has come as far again."""
+        """Return whether a directory is ours and, if it could be adopted, training has come as far again."""
         stranger = self.strangers.get(directory.name)
         return self._is_ours(directory) if stranger is None else stranger.step <= self.saved_step
 
     def _is_ours(self, path: Path) -> bool:
-        """Whether this attempt or an earlier one wrote a path; if we are fenced, a later one writes
+        """Return whether this attempt or an earlier one wrote a path; if we are fenced, a later one writes
         here too.
         """
         match = ATTEMPT.search(path.name)
@@ -367,7 +367,7 @@ def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) ->
 
 
 def is_whole(candidate: Candidate, directory: Path) -> bool:
-    """Whether every file is unchanged since it was written."""
+    """Return whether every file is unchanged since it was written."""
     try:
         if not isinstance(candidate, Stranger):
             check_manifest(directory, candidate.sha256)

@@ -1,6 +1,6 @@
 """The hang detector compares the time since a trainer's last step with the durations of its steps.
 
-A heartbeat is no proof of progress: the supervisor renews the lease, not the steps.
+A heartbeat is not a proof of progress: the supervisor renews the lease, not the steps.
 """
 
 import time

@@ -297,7 +297,7 @@ class NodeFollower:
         return code
 
     def _is_over(self, order: Order) -> bool:
-        """Whether the attempt no longer owns its run; unknown while the database is away."""
+        """Return whether the attempt no longer owns its run; unknown while the database is away."""
         is_trained_now = True
         with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
             is_trained_now = is_trained(session, order.run_id, order.attempt)

@@ -39,7 +39,7 @@ class Pilot:
         self._busy_at = time.monotonic()
 
     def may_claim(self) -> bool:
-        """Whether another run may be claimed."""
+        """Return whether another run may be claimed."""
         is_spent = self._limits.runs and self._claimed >= self._limits.runs
         return not is_spent and not self._is_late()
 

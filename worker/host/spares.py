@@ -96,7 +96,7 @@ class WarmParent(Spare):
 
     @staticmethod
     def suits(slots: Sequence[Slot], argv: tuple[str, ...]) -> bool:
-        """Whether trainers of these slots can be forks."""
+        """Return whether trainers of these slots can be forks."""
         return argv == TRAINER and hasattr(os, "pidfd_open") and not any(slot.gpu for slot in slots)
 
     def take(self, environment: Mapping[str, str]) -> TrainerProcess:

@@ -67,7 +67,7 @@ INHERITED_NAMES = {
     "https_proxy",
     "no_proxy",
 }
-"""Further environment variables that a trainer inherits. The operator's token and the addresses of database
+"""Other environment variables that a trainer inherits. The operator's token and the addresses of database
 and broker are excluded, because plugins, and whatever they start, can read the environment."""
 
 SERVERS = (
@@ -174,7 +174,7 @@ class TrainerProcess:
         return self._memory
 
     def is_running(self) -> bool:
-        """Whether the trainer is running."""
+        """Return whether the trainer is running."""
         return self._process.poll() is None
 
     def assign(

@@ -130,7 +130,9 @@ def constant_centred(rewards: Rewards, scored: Scored, *, baseline: float) -> Re
 
 
 def moving_average(previous: float, rewards: Rewards, scored: Scored, *, decay: float) -> float:
-    """The next step's baseline: decay * previous + (1 - decay) * mean reward; unchanged without scores."""
+    """Return the next step's baseline: decay * previous + (1 - decay) * mean reward; unchanged without
+    scores.
+    """
     if not bool(scored.any()):
         return previous
     return decay * previous + (1 - decay) * float(batch_spread(rewards, scored).mean)

@@ -28,7 +28,7 @@ class Denominators:
     """Weight of a correct completion's token in the mean over all such tokens; None: it was not asked for."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "Denominators":
-        """The weights of some rows, for a micro-batch; they stay those of the whole batch."""
+        """Return the weights of some rows, for a micro-batch; they stay those of the whole batch."""
         return replace(self, weights=self.weights[index])
 
 

@@ -20,9 +20,9 @@ class PolicyBatch:
     mask: Bool[Tensor, "B T"]
     """True on the tokens that the policy generated and that the loss may use."""
     advantages: Float[Tensor, "B"] | Float[Tensor, "B T"]
-    """How much better than expected, per completion or per token; a constant for the gradient."""
+    """The excess over the expected reward, per completion or per token; a constant for the gradient."""
     group_index: Int[Tensor, "B"]
-    """Which prompt group of the whole optimizer batch the row belongs to; rows need not be sorted by it."""
+    """The row's prompt group in the whole optimizer batch; rows need not be sorted by it."""
     old_logprobs: Float[Tensor, "B T"] | None = None
     """Log-probabilities under the weights that opened this step; None: the current ones, detached."""
     sampler_logprobs: Float[Tensor, "B T"] | None = None
@@ -36,13 +36,13 @@ class PolicyBatch:
     entropy_coef: Float[Tensor, "B"] | None = None
     """Weight of each completion's entropy bonus at this step; None: the one number of the objective."""
     domain_index: Int[Tensor, "B"] | None = None
-    """Which of `domains` the prompt belongs to."""
+    """Index in `domains` of the prompt's domain."""
     domains: tuple[str, ...] = ()
     """Names of the domains that are reported separately."""
     trained: Bool[Tensor, "B T"] | None = None
     """Tokens that this update trains; others count only in divisors and shared ratios. None: all."""
     updates: int = 1
-    """How many optimizer steps share out the tokens of the optimizer batch; this is one of them."""
+    """Number of optimizer steps that share out the tokens of the optimizer batch; this is one of them."""
     uncertain: Bool[Tensor, "B T"] | None = None
     """The tokens of highest entropy, when the objective keeps the policy loss on them."""
     covariant: Bool[Tensor, "B T"] | None = None
@@ -57,15 +57,15 @@ class PolicyBatch:
     """Whether the answer is right; None when the objective does not ask."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "PolicyBatch":
-        """The batch reduced to some of its rows: a minibatch or a micro-batch."""
+        """Return the batch reduced to some of its rows: a minibatch or a micro-batch."""
         return self._map_tensors(lambda values: values[index])
 
     def columns(self, length: int) -> "PolicyBatch":
-        """The batch cut to its first `length` token columns, when all later ones are padding."""
+        """Return the batch cut to its first `length` token columns, when all later ones are padding."""
         return self._map_tensors(lambda values: values if values.ndim == 1 else values[:, :length])
 
     def to(self, device: torch.device | str) -> "PolicyBatch":
-        """The batch on another device."""
+        """Return the batch on another device."""
         return self._map_tensors(lambda values: values.to(device, non_blocking=True))
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":

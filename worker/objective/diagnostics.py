@@ -24,7 +24,7 @@ class LossTerms(NamedTuple):
     nll: Float[Tensor, "B T"] | None
 
     def in_use(self) -> dict[str, Float[Tensor, "B T"]]:
-        """The terms that the objective has, by name."""
+        """Return the terms that the objective has, by name."""
         return {name: term for name, term in self._asdict().items() if term is not None}
 
 
@@ -44,7 +44,7 @@ def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
 def coefficient(
     name: str, value: float | Float[Tensor, "B 1"], batch: PolicyBatch, *, share: float
 ) -> MetricSums:
-    """A weight that the step used, averaged over completions; `share` as in `loss_terms`."""
+    """Return a weight that the step used, averaged over completions; `share` as in `loss_terms`."""
     count = torch.as_tensor(share, dtype=torch.float64, device=batch.mask.device)
     mean = torch.as_tensor(value, dtype=torch.float64, device=batch.mask.device).mean()
     return MetricSums({name: Mean(mean * count, count)})
@@ -212,7 +212,7 @@ def per_token(
     *,
     largest_k3: float,
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """The values to store for each token: ratio, clipped (-1 below, 1 above, 2 by the cap for negative
+    """Return the values to store for each token: ratio, clipped (-1 below, 1 above, 2 by the cap for negative
     advantages), kl (k3) and correction, as far as they exist.
     """
     sides = {-1: surrogate.low, 1: surrogate.high, 2: surrogate.dual}
@@ -247,7 +247,7 @@ def contributions(
 
 
 def _last_set(flags: list[Tensor]) -> Tensor:
-    """The last value of each token that is not 0."""
+    """Return the last value of each token that is not 0."""
     last = flags[0]
     for flag in flags[1:]:
         last = torch.where(flag != 0, flag, last)
@@ -255,7 +255,9 @@ def _last_set(flags: list[Tensor]) -> Tensor:
 
 
 def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
-    """Where (B, T) values count: tokens; where (B, 1) values count: completions that have any token."""
+    """Return where (B, T) values count: tokens; where (B, 1) values count: completions that have any
+    token.
+    """
     return mask if values.shape[1] == mask.shape[1] else mask.any(dim=1, keepdim=True)
 
 

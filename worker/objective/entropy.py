@@ -2,7 +2,8 @@
 
 
 def next_coefficient(coef: float, entropy: float, *, target: float, step: float) -> float:
-    """The weight after a step of training: up where the entropy was below its target, else down to 0 at most.
+    """Return the weight after a step of training: up where the entropy was below its target, else down to 0
+    at most.
 
     Source: Skywork-OR1, arXiv:2505.22312, section 4.3.
     """
@@ -10,5 +11,5 @@ def next_coefficient(coef: float, entropy: float, *, target: float, step: float)
 
 
 def used_coefficient(coef: float, entropy: float, *, target: float) -> float:
-    """The weight in use: 0 while the entropy is above its target. Source: as above."""
+    """Return the weight in use: 0 while the entropy is above its target. Source: as above."""
     return coef if entropy <= target else 0.0

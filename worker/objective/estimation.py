@@ -171,7 +171,7 @@ def estimate_token_advantages(
 
 
 def lambda_of_policy(mask: Bool[Tensor, "B T"], critic: knobs.Critic) -> Float[Tensor, "B"]:
-    """The lambda of each completion's advantages."""
+    """Return the lambda of each completion's advantages."""
     lengths = masked.lengths(mask)
     match critic.lambda_policy:
         case knobs.LengthAdaptive(alpha=alpha):

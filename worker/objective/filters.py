@@ -34,7 +34,7 @@ def accuracy_between(
 
 
 def loss_share(*, trained: int, total: int) -> float:
-    """The factor on a mean over what is left, of groups or of tokens.
+    """Return the factor on a mean over what is left, of groups or of tokens.
 
         1 - f, so that the f that was left out counts in the divisor
 

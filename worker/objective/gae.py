@@ -17,9 +17,9 @@ class GaeEstimate(NamedTuple):
     """Return the estimates of a step's tokens from critic and rewards; constants, 0 where masked."""
 
     advantages: Float[Tensor, "B T"]
-    """How much better each token was than the critic expected."""
+    """The advantage of each token over the critic's expectation."""
     returns: Float[Tensor, "B T"]
-    """What the critic should have said: the targets of its regression."""
+    """The targets of the critic's regression."""
 
 
 def generalized_advantages(
@@ -58,7 +58,7 @@ def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[
 
 
 def on_last_token(rewards: Float[Tensor, "B"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """A completion's reward on its last token that counts, 0 on all others; nothing without tokens."""
+    """Return a completion's reward on its last token that counts, 0 on all others; nothing without tokens."""
     following = mask.flip(1).cumsum(dim=1).flip(1)  # tokens from here on
     return rewards.unsqueeze(1) * (mask & (following == 1))
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 X_LIMIT = 20.0
-"""Nats; k1 and k2 count a larger distance as this, and k3 goes on along its tangent (verl's value)."""
+"""Nats; k1 and k2 count a larger distance as this, and k3 continues along its tangent (verl's value)."""
 
 
 def log_ratio_to_reference(
@@ -33,7 +33,7 @@ def k2(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
 def k3(x: Float[Tensor, "B T"], *, limit: float = math.inf) -> Float[Tensor, "B T"]:
     """min(exp(-x) + x - 1, limit): unbiased and never negative; gradient 1 - exp(-x), 0 beyond the limit.
 
-    Where x < -20 it goes on along its tangent there, so that neither value nor gradient overflows and the
+    Where x < -20 it continues along its tangent there, so that neither value nor gradient overflows and the
     pull does not end. Source: GRPO, arXiv:2402.03300, equation 4.
     """
     is_far = x < -X_LIMIT
@@ -45,7 +45,7 @@ def k3(x: Float[Tensor, "B T"], *, limit: float = math.inf) -> Float[Tensor, "B 
 
 
 def dual_descent(coef: float, kl: float, *, target: float) -> float:
-    """The next coefficient: doubled where KL > 1.5 target, halved where KL < target / 1.5.
+    """Return the next coefficient: doubled where KL > 1.5 target, halved where KL < target / 1.5.
 
     Source: PPO's adaptive penalty, arXiv:1707.06347, section 4.
     """
@@ -55,7 +55,7 @@ def dual_descent(coef: float, kl: float, *, target: float) -> float:
 
 
 def horizon_control(coef: float, kl: float, *, target: float, completions: int, horizon: int) -> float:
-    """The next coefficient, proportional to how far the KL is from its target.
+    """Return the next coefficient, proportional to how far the KL is from its target.
 
         coef (1 + clip(KL / target - 1, -0.2, 0.2) completions / horizon)
 

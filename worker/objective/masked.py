@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def zeroed(values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """The values with 0 in place of whatever stands on masked tokens, in single precision or better.
+    """Return the values with 0 in place of whatever stands on masked tokens, in single precision or better.
 
     Masking comes before any exp: exp of padding garbage times 0 would be NaN. The gradient of a masked
     token is exactly 0.

@@ -16,15 +16,15 @@ class Metric(Protocol):
     """A metric that knows how to join its parts and how to become a number."""
 
     def __add__(self, other: Any, /) -> Any:
-        """The metric over both parts."""
+        """Return the metric over both parts."""
         ...
 
     def parts(self) -> tuple[Scalar, ...]:
-        """The tensors that have to reach the host."""
+        """Return the tensors that have to reach the host."""
         ...
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """The finished number from `parts`; None over nothing."""
+        """Return the finished number from `parts`; None over nothing."""
         ...
 
 
@@ -56,15 +56,15 @@ class Highest:
     value: Scalar
 
     def __add__(self, other: "Highest") -> "Highest":
-        """The larger of both."""
+        """Return the larger of both."""
         return Highest(torch.maximum(self.value, other.value))
 
     def parts(self) -> tuple[Scalar, ...]:
-        """The value."""
+        """Return the value."""
         return (self.value,)
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """The value, if any."""
+        """Return the value, if any."""
         return None if numbers[0] == -torch.inf else numbers[0]
 
 
@@ -75,15 +75,15 @@ class Lowest:
     value: Scalar
 
     def __add__(self, other: "Lowest") -> "Lowest":
-        """The smaller of both."""
+        """Return the smaller of both."""
         return Lowest(torch.minimum(self.value, other.value))
 
     def parts(self) -> tuple[Scalar, ...]:
-        """The value."""
+        """Return the value."""
         return (self.value,)
 
     def result(self, numbers: Sequence[float]) -> float | None:
-        """The value, if any."""
+        """Return the value, if any."""
         return None if numbers[0] == torch.inf else numbers[0]
 
 
@@ -96,7 +96,7 @@ class EffectiveShare:
     count: Scalar
 
     def __add__(self, other: "EffectiveShare") -> "EffectiveShare":
-        """All three sums add up."""
+        """Add all three sums."""
         return EffectiveShare(
             self.total + other.total, self.squares + other.squares, self.count + other.count
         )
@@ -123,7 +123,7 @@ class Covariance:
     count: Scalar
 
     def __add__(self, other: "Covariance") -> "Covariance":
-        """All four sums add up."""
+        """Add all four sums."""
         return Covariance(
             self.products + other.products,
             self.first + other.first,
@@ -151,7 +151,7 @@ class MetricSums:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     def __add__(self, other: "MetricSums") -> "MetricSums":
-        """Both joined; a name that only one side has is kept."""
+        """Return both joined; a name that only one side has is kept."""
         joined = dict(self.metrics)
         for name, metric in other.metrics.items():
             joined[name] = joined[name] + metric if name in joined else metric
@@ -159,11 +159,13 @@ class MetricSums:
 
     @classmethod
     def merged(cls, sums: Iterable["MetricSums"]) -> "MetricSums":
-        """All of them joined."""
+        """Return all of them joined."""
         return sum(sums, start=cls())
 
     def to(self, device: torch.device | str) -> "MetricSums":
-        """The sums on a device, without gradient: parts of one metric may come from several processes."""
+        """Return the sums on a device, without gradient: parts of one metric may come from several
+        processes.
+        """
         moved = {
             name: type(metric)(*(tensor.detach().to(device) for tensor in metric.parts()))
             for name, metric in self.metrics.items()
@@ -171,7 +173,7 @@ class MetricSums:
         return MetricSums(moved)
 
     def values(self) -> dict[str, float]:
-        """The finished numbers, in one transfer from the device; a metric over nothing is left out."""
+        """Return the finished numbers, in one transfer from the device; a metric over nothing is left out."""
         parts = [tensor.detach().double() for metric in self.metrics.values() for tensor in metric.parts()]
         numbers = torch.stack(parts).tolist() if parts else []
         finished: dict[str, float] = {}

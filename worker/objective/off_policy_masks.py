@@ -66,8 +66,8 @@ def kept_by_mask(
 
 
 def router_gate(batch: PolicyBatch, knob: knobs.Router) -> RouterGate | None:
-    """The gate by which the router's shift scales the token ratios; None without such a knob or with a dense
-    policy.
+    """Return the gate by which the router's shift scales the token ratios; None without such a knob or with a
+    dense policy.
     """
     match knob:
         case knobs.NoRouterShift():

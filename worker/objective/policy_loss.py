@@ -34,7 +34,7 @@ class PolicyLoss(NamedTuple):
     """The loss of a micro-batch; the losses of all micro-batches add up to that of the optimizer batch."""
 
     loss: Float[Tensor, ""]
-    """To be minimised; carries the gradient."""
+    """The value to minimise; carries the gradient."""
     metrics: MetricSums
     """Add them over micro-batches, minibatches and epochs; `.values()` gives the step's numbers."""
     per_token: dict[str, Float[Tensor, "B T"]]
@@ -45,7 +45,7 @@ class PolicyLoss(NamedTuple):
 
 
 def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:
-    """The KL penalty that is subtracted from each token's reward before advantages; zeros without it.
+    """Return the KL penalty that is subtracted from each token's reward before advantages; zeros without it.
 
     Where a completion has one reward, it loses the sum. Needs old and reference log-probabilities; the
     advantages in `batch` are not looked at.
@@ -68,7 +68,8 @@ def denominators(
     correct: Bool[Tensor, "B"] | None = None,
     accepted: Bool[Tensor, "B"] | None = None,
 ) -> Denominators:
-    """The weights of one optimizer batch; call it once on all B completions that share an optimizer step.
+    """Return the weights of one optimizer batch; call it once on all B completions that share an optimizer
+    step.
 
     `loss_share` is filters.loss_share(...) where groups were left out: it scales means over completions or
     prompts. `token_share` is the same of their tokens: it scales a mean over sampled tokens, while one over
@@ -224,7 +225,7 @@ def _token_advantages(
 
 
 def _trainers_old(policy: Float[Tensor, "B T"], batch: PolicyBatch) -> Float[Tensor, "B T"]:
-    """The trainer's own log-probabilities at the step's start, whatever the ratio divides by."""
+    """Return the trainer's own log-probabilities at the step's start, whatever the ratio divides by."""
     if batch.old_logprobs is None:
         return policy.detach()  # detach: the first update has the weights that opened the step
     return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above

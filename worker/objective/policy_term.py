@@ -21,7 +21,7 @@ def surrogate_of(
     objective: Objective,
     gate: RouterGate | None,
 ) -> Surrogate:
-    """The objective per token that the ratio and the surrogate of a run make of its advantages."""
+    """Return the objective per token that the ratio and the surrogate of a run make of its advantages."""
     if isinstance(objective.ratio, knobs.NoRatio):
         return surrogates.log_likelihood(policy, token_advantages)
     log_ratio = ratios.token_log_ratio(policy, old)

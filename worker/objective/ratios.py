@@ -16,7 +16,7 @@ LOG_RATIO_LIMIT = 20.0
 def token_log_ratio(
     policy_logprobs: Float[Tensor, "B T"], old_logprobs: Float[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """One log-ratio per token.
+    """Return one log-ratio per token.
 
         log r[i, t] = clamp(policy[i, t] - old[i, t], -20, 20)
 
@@ -27,7 +27,7 @@ def token_log_ratio(
 
 
 def sequence_geometric(log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B 1"]:
-    """The logarithm of the geometric mean of a completion's token ratios.
+    """Return the logarithm of the geometric mean of a completion's token ratios.
 
         log s[i] = mean_t log r[i, t]
 
@@ -39,7 +39,7 @@ def sequence_geometric(log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"
 def sequence_geometric_token(
     log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """The sequence's geometric mean as a value on every token, with each token's own gradient.
+    """Return the sequence's geometric mean as a value on every token, with each token's own gradient.
 
         log s[i, t] = sg[mean_t log r[i, t]] + policy[i, t] - sg[policy[i, t]]
 
@@ -51,7 +51,8 @@ def sequence_geometric_token(
 
 
 def sequence_product(log_ratio: Float[Tensor, "B T"]) -> Float[Tensor, "B 1"]:
-    """The logarithm of the product of a completion's token ratios: the ratio of whole-sequence probabilities.
+    """Return the logarithm of the product of a completion's token ratios: the ratio of whole-sequence
+    probabilities.
 
         log p[i] = clamp(sum_t log r[i, t], -20, 20)
 

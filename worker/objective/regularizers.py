@@ -18,12 +18,12 @@ from worker.objective.surrogates import Surrogate
 def _in_kind(
     coef: float | Float[Tensor, "B 1"], values: Float[Tensor, "B N"]
 ) -> float | Float[Tensor, "B 1"]:
-    """The coefficient in the precision of what it weighs."""
+    """Return the coefficient in the precision of what it weighs."""
     return coef if isinstance(coef, float) else coef.to(values.dtype)
 
 
 def kl_coefficient(batch: PolicyBatch, knob: knobs.Kl) -> float | Float[Tensor, "B 1"]:
-    """The weight of the KL at this step: one for all completions, or one for each; 0 without a KL."""
+    """Return the weight of the KL at this step: one for all completions, or one for each; 0 without a KL."""
     if isinstance(knob, knobs.NoKl):
         return 0.0
     if batch.kl_coef is None and isinstance(knob.coef, float):
@@ -39,7 +39,7 @@ def kl_term(
     coef: float | Float[Tensor, "B 1"],
     knob: knobs.Kl,
 ) -> Float[Tensor, "B T"] | None:
-    """The KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
+    """Return the KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
     match knob:
         case knobs.NoKl():
             return None
@@ -63,7 +63,7 @@ def kl_term(
 
 
 def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Float[Tensor, "B 1"]:
-    """The weight of the entropy bonus at this step, for all completions or for each; 0 without it."""
+    """Return the weight of the entropy bonus at this step, for all completions or for each; 0 without it."""
     match knob:
         case knobs.NoEntropyBonus():
             return 0.0
@@ -82,7 +82,7 @@ def entropy_term(
     coef: float | Float[Tensor, "B 1"],
     knob: knobs.Entropy,
 ) -> Float[Tensor, "B T"] | None:
-    """The entropy part of the loss, coefficient and sign included."""
+    """Return the entropy part of the loss, coefficient and sign included."""
     if isinstance(knob, knobs.NoEntropyBonus):
         return None
     nats = masked.zeroed(given(entropy, "entropy"), mask)
@@ -96,7 +96,8 @@ def nll_term(
     weight: Float[Tensor, ""] | None,
     knob: knobs.Nll,
 ) -> Float[Tensor, "B T"] | None:
-    """The imitation part of the loss: mean negative log-likelihood over the tokens of correct completions.
+    """Return the imitation part of the loss: mean negative log-likelihood over the tokens of correct
+    completions.
 
         coef / N sum_{i correct} sum_t -log p[i, t],  N = tokens of correct completions in the optimizer batch
 

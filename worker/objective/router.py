@@ -35,7 +35,7 @@ def changed_frac(
 
 
 def with_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E"] | None) -> PolicyBatch:
-    """The batch with what its routers' moves do to the ratios under the present weights.
+    """Return the batch with what its routers' moves do to the ratios under the present weights.
 
     Without old router probabilities the present weights are those that opened the step: gamma is 1. A dense
     policy has no routers and no shift.

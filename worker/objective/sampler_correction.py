@@ -19,7 +19,7 @@ class Correction(NamedTuple):
 
     weights: Float[Tensor, "B N"]
     limited: Bool[Tensor, "B N"]
-    """Where rho was truncated or the loss dropped."""
+    """A mask of the tokens whose rho was truncated or whose loss was dropped."""
 
 
 def sequence_log_rho(

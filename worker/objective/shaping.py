@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def soft_overlong(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> Float[Tensor, "P G"]:
-    """A penalty that grows over the last `l_cache` tokens before the cap; added to the reward.
+    """Return a penalty that grows over the last `l_cache` tokens before the cap; added to the reward.
 
         0 for L <= l_max - l_cache;  (l_max - l_cache - L) / l_cache in the ramp;  -1 for L > l_max
 
@@ -16,7 +16,9 @@ def soft_overlong(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> F
 
 
 def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> Float[Tensor, "P G"]:
-    """A tenth of the soft overlong penalty: the ramp ends at -0.1. Source: Magistral, arXiv:2506.10910."""
+    """Return a tenth of the soft overlong penalty: the ramp ends at -0.1. Source: Magistral,
+    arXiv:2506.10910.
+    """
     return 0.1 * soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
 
 
@@ -27,6 +29,6 @@ def truncated_scaled(
 
         min(R, factor R)
 
-    A reward below 0 stays as it is: brought nearer to 0 it would make truncation pay.
+    A reward below 0 stays unchanged: brought nearer to 0 it would make truncation pay.
     """
     return rewards.where(~truncated, rewards.minimum(rewards * factor))

@@ -45,7 +45,7 @@ def smooth_standardised(
         S_new = (n A_new + A_tot) / (n + 1),  S_tot = (A_new + n A_tot) / (n + 1),  n earlier visits
         A = whichever of S_new and S_tot is smaller in magnitude
 
-    A group of equal rewards keeps a signal once other visits differed. A group without scores is no visit.
+    A group of equal rewards keeps a signal once other visits differed. A group without scores is not a visit.
     Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
     """
     group = group_spread(rewards, scored)

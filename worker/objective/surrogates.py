@@ -19,15 +19,15 @@ class Surrogate(NamedTuple):
     """An objective with what became of its ratios."""
 
     objective: Float[Tensor, "B N"]
-    """To be maximised; N is T, or 1 for one value per completion."""
+    """The value to maximise; N is T, or 1 for one value per completion."""
     ratio: Float[Tensor, "B N"] | None
     """The ratio in use; None without one."""
     low: Bool[Tensor, "B M"] | None = None
-    """Where the lower bound removed the gradient."""
+    """A mask of where the lower bound removed the gradient."""
     high: Bool[Tensor, "B M"] | None = None
-    """Where the upper bound removed the gradient (or capped the weight)."""
+    """A mask of where the upper bound removed the gradient (or capped the weight)."""
     dual: Bool[Tensor, "B M"] | None = None
-    """Where the cap for negative advantages removed the gradient."""
+    """A mask of where the cap for negative advantages removed the gradient."""
     gate: Float[Tensor, "B N"] | None = None
     """The weight a smooth gate leaves of the gradient."""
 
@@ -54,7 +54,7 @@ class GammaShape(NamedTuple):
 
 
 def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"]) -> Surrogate:
-    """A log p: the score-function gradient. Source: REINFORCE, Williams 1992."""
+    """Return the surrogate A log p: the score-function gradient. Source: REINFORCE, Williams 1992."""
     return Surrogate(advantages * policy_logprobs, None)
 
 
@@ -71,7 +71,7 @@ def ppo_clip(
     eps_high: float,
     dual_clip: float = 0.0,
 ) -> Surrogate:
-    """The pessimistic minimum of the ratio and its clipped copy.
+    """Return the pessimistic minimum of the ratio and its clipped copy.
 
         min(r A, clip(r, 1 - eps_low, 1 + eps_high) A);  for A < 0 not below c A when dual_clip c > 0
 
@@ -127,7 +127,7 @@ def bounded(
 def book_signed(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, eps_high: float
 ) -> Surrogate:
-    """The book's rule: min for A >= 0 but max for A < 0, which keeps only the upper bound.
+    """Return the book's rule: min for A >= 0 but max for A < 0, which keeps only the upper bound.
 
         min(r A, clip(r) A) for A >= 0, max(r A, clip(r) A) for A < 0  =  A min(r, 1 + eps_high)
 
@@ -144,11 +144,11 @@ def weight_cap(
     *,
     cap: float,
 ) -> Surrogate:
-    """The capped ratio as a constant weight, so that no token loses its gradient.
+    """Return the capped ratio as a constant weight, so that no token loses its gradient.
 
         sg[min(r, cap)] A log p
 
-    The value is no estimate of improvement; compare only with itself.
+    The value is not an estimate of improvement; compare only with itself.
     Source: CISPO, arXiv:2506.13585, equation 4; ScaleRL, arXiv:2510.13786.
     """
     value = ratio.detach()  # detach: the weight is a constant, only log p carries gradient
@@ -178,7 +178,7 @@ def divergence_mask(
     measure: str,
     cap: float,
 ) -> Surrogate:
-    """The capped ratio as a constant weight on the tokens that are still inside a trust region.
+    """Return the capped ratio as a constant weight on the tokens that are still inside a trust region.
 
         M sg[min(r, cap)] A log p
         M = 0 where A > 0, p > q and D > high, or A < 0, p < q and D > low; else 1
@@ -217,7 +217,7 @@ def binary_kl(
 def sapo(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, tau_pos: float, tau_neg: float
 ) -> Surrogate:
-    """A smooth gate in place of a clip.
+    """Return a smooth gate in place of a clip.
 
         f(r) A with f(r) = 4 p / tau and p = sigmoid(tau (r - 1)); gradient weight 4 p (1 - p)
 
@@ -230,7 +230,7 @@ def sapo(
 
 
 def silenced(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
-    """The surrogate without the chosen tokens, which count among those at the upper bound.
+    """Return the surrogate without the chosen tokens, which count among those at the upper bound.
 
     Source: Clip-Cov, arXiv:2505.22617.
     """
@@ -256,7 +256,8 @@ def held_back(
 
 
 def future_log_ratio(log_ratio: Float[Tensor, "B T"], *, half_life: float) -> Float[Tensor, "B T"]:
-    """The log-ratios of a token and those after it, each worth half of one that is half_life tokens nearer.
+    """Return the log-ratios of a token and those after it, each worth half of one that is half_life tokens
+    nearer.
 
         F[i, t] = sum_{k >= t} 2^(-(k - t) / half_life) log r[i, k]
 
@@ -281,7 +282,8 @@ def influenced(
     safety: float,
     dual_clip: float,
 ) -> Surrogate:
-    """A clipped objective with a constant weight on each token by what has become of the tokens after it.
+    """Return a clipped objective with a constant weight on each token by what has become of the tokens after
+    it.
 
         f = clip(exp(F), low, high);  clip(f, 0.8, 1) where A < 0 and r > safety
 
@@ -305,7 +307,7 @@ def vespo(
     positive: GammaShape,
     negative: GammaShape,
 ) -> Surrogate:
-    """A gamma density's shape as a constant weight on a whole completion.
+    """Return a gamma density's shape as a constant weight on a whole completion.
 
         sg[phi(w)] A log p with phi(w) = w^k exp(lambda (1 - w)), w >= 1e-8
 
@@ -328,7 +330,7 @@ def geo_token(
     eps_low: float,
     eps_high: float,
 ) -> Surrogate:
-    """The geometric mean of token ratios that were clipped one-sidedly first.
+    """Return the geometric mean of token ratios that were clipped one-sidedly first.
 
         s[i] A with log s[i] = mean_t d'[i, t],  d' = min(d, eps_high) for A > 0, max(d, -eps_low) for A < 0
 

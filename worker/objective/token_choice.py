@@ -20,7 +20,7 @@ def improbable(old_logprobs: Float[Tensor, "B T"], *, eta: float) -> Bool[Tensor
 def most_uncertain(
     entropy: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, q: float
 ) -> Bool[Tensor, "B T"]:
-    """The share q of all tokens with the highest entropy; equals of the last one are kept too.
+    """Return the share q of all tokens with the highest entropy; equals of the last one are kept too.
 
         kept where H[i, t] >= the (1 - q) quantile of H over the step's tokens
 
@@ -38,7 +38,7 @@ def most_uncertain(
 def covariances(
     logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """Each token's share of the covariance of log-probability and advantage; 0 where masked.
+    """Return each token's share of the covariance of log-probability and advantage; 0 where masked.
 
         cov[i, t] = (log p[i, t] - mean log p) (A[i, t] - mean A), means over all tokens
 
@@ -53,7 +53,9 @@ def covariances(
 def most_covariant(
     covariance: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, share: float
 ) -> Bool[Tensor, "B T"]:
-    """The share of all tokens with the highest covariance, at least one. Source: KL-Cov, arXiv:2505.22617."""
+    """Return the share of all tokens with the highest covariance, at least one. Source: KL-Cov,
+    arXiv:2505.22617.
+    """
     total = int(mask.sum())
     chosen = torch.zeros_like(mask)
     if not total:
@@ -72,7 +74,7 @@ def drawn_from_band(
     low: float,
     high: float,
 ) -> Bool[Tensor, "B T"]:
-    """The share of all tokens, at least one, drawn at random among those with low < covariance < high.
+    """Return the share of all tokens, at least one, drawn at random among those with low < covariance < high.
 
     All of the band where it holds fewer. Source: Clip-Cov, arXiv:2505.22617.
     """
@@ -86,7 +88,7 @@ def drawn_from_band(
 def with_covariance_choice(
     batch: PolicyBatch, surrogate: knobs.Surrogate, generator: torch.Generator
 ) -> PolicyBatch:
-    """One optimizer batch with the tokens that its surrogate singles out, if it does.
+    """Return one optimizer batch with the tokens that its surrogate singles out, if it does.
 
     By the log-probabilities of the weights that opened the step (of the sampler, where they are not told
     apart), so that a split into micro-batches does not change the choice.
@@ -110,14 +112,16 @@ def with_covariance_choice(
 def with_token_choice(
     batch: PolicyBatch, entropy: Float[Tensor, "B T"], knob: knobs.TokenWeight
 ) -> PolicyBatch:
-    """The batch of a whole step with the tokens that its entropies (of the sampler) choose, if they do."""
+    """Return the batch of a whole step with the tokens that its entropies (of the sampler) choose, if they
+    do.
+    """
     if not isinstance(knob, knobs.TopEntropy):
         return batch
     return replace(batch, uncertain=most_uncertain(entropy, batch.mask, q=knob.q))
 
 
 def updates_of(batch: PolicyBatch, knob: knobs.TokenWeight) -> list[PolicyBatch]:
-    """The batch once for each optimizer step that it gets, with the tokens that each trains."""
+    """Return the batch once for each optimizer step that it gets, with the tokens that each trains."""
     match knob:
         case knobs.NoTokenWeight() | knobs.AdvantageReweighting() | knobs.TopEntropy():
             return [batch]

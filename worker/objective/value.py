@@ -15,7 +15,7 @@ class ValueLoss(NamedTuple):
     losses: Float[Tensor, "B T"]
     """Carries the gradient."""
     clipped: Bool[Tensor, "B T"]
-    """Where the clipped error was the larger one, so that the token has no gradient."""
+    """A mask of the tokens whose clipped error was the larger one, so that they have no gradient."""
 
 
 def value_loss(

@@ -75,7 +75,7 @@ def forget_moments(adam: Any) -> None:
 
 
 def is_paged(adam: object) -> bool:
-    """Whether this is a bitsandbytes optimizer with paged moments."""
+    """Return whether this is a bitsandbytes optimizer with paged moments."""
     return getattr(adam, "is_paged", False) is True
 
 

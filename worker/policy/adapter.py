@@ -132,17 +132,17 @@ def _last(name: str) -> str:
 
 
 def is_adapted(model: nn.Module) -> bool:
-    """Whether an adapter was added to the model."""
+    """Return whether an adapter was added to the model."""
     return bool(getattr(model, "_hf_peft_config_loaded", False))
 
 
 def is_lora_linear(module: nn.Module) -> bool:
-    """Whether a layer is a linear layer with a low-rank addition and nothing else."""
+    """Return whether a layer is a linear layer with a low-rank addition and nothing else."""
     return f"{type(module).__module__}.{type(module).__name__}" in LORA_LINEAR
 
 
 def is_lora_experts(module: nn.Module) -> bool:
-    """Whether a module holds routed experts with a low-rank addition to one of their weights."""
+    """Return whether a module holds routed experts with a low-rank addition to one of their weights."""
     return f"{type(module).__module__}.{type(module).__name__}" == LORA_EXPERTS
 
 

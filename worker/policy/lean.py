@@ -167,7 +167,7 @@ class Joined:
 
 
 def suits_packing(weight: Tensor) -> bool:
-    """Whether products with this weight (outputs, inputs) are faster once oneDNN has packed it."""
+    """Return whether products with this weight (outputs, inputs) are faster once oneDNN has packed it."""
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return on_cpu and weight.numel() >= MIN_PACKED and torch.backends.mkldnn.is_available()
 
@@ -197,7 +197,7 @@ def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 
 def is_lean(model: PreTrainedModel) -> bool:
-    """Whether `LeanModel` computes exactly what the model's own forward computes."""
+    """Return whether `LeanModel` computes exactly what the model's own forward computes."""
     config: Any = model.config
     linear = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
     return (

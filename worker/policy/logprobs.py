@@ -125,7 +125,7 @@ def compute_by_rows(model: PreTrainedModel) -> None:
 
 
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
-    """Whether the prefix tree is faster: on a CPU, while plain attention has few scores."""
+    """Return whether the prefix tree is faster: on a CPU, while plain attention has few scores."""
     if getattr(model, "computes_by_rows", False):
         return False
     scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads

@@ -44,7 +44,7 @@ def enable_packing(model: PreTrainedModel, setting: Literal["auto", "on", "off"]
 
 
 def is_packed(model: object) -> bool:
-    """Whether `enable_packing` was called and succeeded."""
+    """Return whether `enable_packing` was called and succeeded."""
     return hasattr(model, "packed_attention")
 
 

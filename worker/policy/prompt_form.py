@@ -105,7 +105,7 @@ class PromptForm:
         return before, after
 
     def _opens_answer(self) -> bool:
-        """Whether the policy's turn is open after the prompt.
+        """Return whether the policy's turn is open after the prompt.
 
         Either add_generation_prompt adds something, or the turn of the user ends where the answer begins, as
         in Mistral's template.

@@ -89,7 +89,7 @@ class NF4Linear(nn.Linear):
         return values.to(self.dtype).view(self.out_features, self.in_features)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """The outputs (..., outputs) of inputs (..., inputs)."""
+        """Return the outputs (..., outputs) of inputs (..., inputs)."""
         product: Tensor = _Product.apply(hidden, self)
         return product if self.bias is None else product + self.bias
 

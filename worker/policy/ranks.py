@@ -167,7 +167,7 @@ def join(
 
 
 def is_lost_peer(error: BaseException) -> bool:
-    """Whether an error means that another rank is gone or silent, whose own end gives the reason."""
+    """Return whether an error means that another rank is gone or silent, whose own end gives the reason."""
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
 
 

@@ -44,7 +44,7 @@ class PrefixTree(NamedTuple):
 
 
 MIN_SAVED = 2**13
-"""Minimum number of scores per query head that a further block must save; its operations cost about half as
+"""Minimum number of scores per query head that another block must save; its operations cost about half as
 much."""
 
 

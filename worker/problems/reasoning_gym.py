@@ -114,7 +114,7 @@ class ReasoningGym:
 
 
 def is_held_out(question: str) -> bool:
-    """Whether a question belongs to the eval split, by its text alone."""
+    """Return whether a question belongs to the eval split, by its text alone."""
     return question_key(question) % EVAL_SHARE == 0
 
 

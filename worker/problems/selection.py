@@ -65,7 +65,9 @@ class Selection:
 
 
 def pass_rate(row: Any, data: DataConfig) -> float | None:
-    """Return the measured pass rate of a row; None if it is not known. Raises ValueError if it is no rate."""
+    """Return the measured pass rate of a row; None if it is not known. Raises ValueError if it is not a
+    rate.
+    """
     value = cell(row, data.pass_rate_field)
     rate = number_of(value)
     if rate is not None and not 0 <= rate <= 1:
@@ -97,5 +99,5 @@ def number_of(value: Any) -> float | None:
 
 
 def within(rates: Sequence[float | None], data: DataConfig) -> list[bool]:
-    """Whether each pass rate is known and inside the limits."""
+    """Return whether each pass rate is known and inside the limits."""
     return [rate is not None and data.min_pass_rate <= rate <= data.max_pass_rate for rate in rates]

@@ -1,4 +1,4 @@
-"""The recorder: hands each step to a writer thread that stores it in SQL while training goes on.
+"""The recorder: hands each step to a writer thread that stores it in SQL while training continues.
 
 Every transaction begins by proving that this attempt still owns the run. The same statement shows progress,
 renews the lease, stores the summary and reads the user's request. Writing the same step twice changes
@@ -178,7 +178,7 @@ class Recorder:
         self.commit(write)
 
     def read(self, query: Callable[[Session], Result]) -> Result:
-        """Return the result of a query, however long the database takes to come back."""
+        """Return the result of a query, however long the database takes to return."""
         result = consult(self._sessions, query, waiting=self._outage.wait)
         self._outage.end()
         return result

@@ -8,7 +8,7 @@ Lenient about how an answer is written ([spelling](spelling.py)) and exact about
 - An exact answer wants an exact answer: `0.5` is `1/2`, but no decimal is `1/3` or `\pi`. Where the expected
   answer is a decimal, it is met by what equals it to six places.
 - A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `(B) 12` only the 12 counts
-  where the expected answer is no letter, and either where the expected answer has both.
+  where the expected answer is not a letter, and either where the expected answer has both.
 - A list may be in any order unless the question asks for one. Brackets say what an answer is: `\{5\}` is no
   number and `(1, 2)` no set. They may be forgotten, but not be others.
 - The base of a number may be left out, because the question names it; another base is another number.
@@ -66,7 +66,7 @@ _ORDER = re.compile(
 
 @lru_cache(maxsize=256)
 def asks_for_order(question: str) -> bool:
-    """Whether a question asks for an ordered list: `in increasing order`, `from least to greatest`."""
+    """Return whether a question asks for an ordered list: `in increasing order`, `from least to greatest`."""
     return _ORDER.search(question) is not None
 
 
@@ -110,7 +110,9 @@ def spelled_alike(answer: str) -> str | None:
 
 
 def is_mathematical(answer: str) -> bool:
-    """Whether an expected answer needs computer algebra: it has digits, operators or only variables."""
+    """Return whether an expected answer needs computer algebra: it has digits, operators or only
+    variables.
+    """
     text = visible(answer)
     if _DATE.fullmatch(text):
         return False
@@ -151,7 +153,7 @@ def list_items(answer: str) -> list[str]:
 
 
 def has_order(expected: str, answer: str) -> bool:
-    """Whether the found answer orders a list that is expected in any order: `(1, 2)` for `1, 2`."""
+    """Return whether the found answer orders a list that is expected in any order: `(1, 2)` for `1, 2`."""
     return outer_bracket(answer) == "(" and not outer_bracket(expected) and len(list_items(answer)) > 1
 
 

@@ -93,7 +93,7 @@ def _lines(value: Any) -> str:
 
 
 def is_same_output(printed: str, expected: str) -> bool:
-    """Whether two outputs have the same words; numbers with a decimal point may differ by rounding."""
+    """Return whether two outputs have the same words; numbers with a decimal point may differ by rounding."""
     words, expected_words = printed.split(), expected.split()
     return len(words) == len(expected_words) and all(map(_is_same_word, words, expected_words))
 
@@ -110,7 +110,8 @@ def _is_same_word(word: str, expected: str) -> bool:
 
 
 def is_same_value(value: Any, expected: Any) -> bool:
-    """Whether a function returned the value that a row's JSON expects; `value` is in the form of `encoded`.
+    """Return whether a function returned the value that a row's JSON expects; `value` is in the form of
+    `encoded`.
 
     A tuple counts as a list. Some datasets wrap each result in a list of one; both forms count. Raises
     ValueError if a value cannot be JSON: a set, bytes, a complex number. The value is never decoded here,

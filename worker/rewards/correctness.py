@@ -88,7 +88,7 @@ class Checkers:
 
 
 def _is_score(value: Any) -> bool:
-    """Whether a value is a valid score.
+    """Return whether a value is a valid score.
 
     A compromised process may return anything: NaN, a word, too large a number.
     """

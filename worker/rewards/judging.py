@@ -45,7 +45,7 @@ WARMING = (
 
 
 def equal_mathematics(request: Request) -> bool:
-    """Whether `found` equals `expected` as mathematics, by math-verify."""
+    """Return whether `found` equals `expected` as mathematics, by math-verify."""
     from worker.rewards.mathematics import is_equal
 
     return is_equal(

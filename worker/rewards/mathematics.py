@@ -35,7 +35,8 @@ EVALUATING = (sympy_parser, math_verify.parser)
 
 
 def is_equal(*, expected: str, answer: str, is_ordered: bool = False) -> bool:
-    """Whether two answers, LaTeX or plain, mean the same: 1/2 and 0.5, 2x+2 and 2(x+1), {1,2} and {2,1}.
+    """Return whether two answers, LaTeX or plain, mean the same: 1/2 and 0.5, 2x+2 and 2(x+1), {1,2} and
+    {2,1}.
 
     `is_ordered`: items of a list are compared one by one.
     """

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 MAX_STEPS = 256
-"""Maximum number of steps of a completion; any further text belongs to the last step."""
+"""Maximum number of steps of a completion; any additional text belongs to the last step."""
 
 
 def _sum(scores: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""The likeliest tokens at each position of a completion, collected while a batch is sampled."""
+"""The most likely tokens at each position of a completion, collected while a batch is sampled."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from worker.types import Alternatives
 
 
 class AlternativesLog(NamedTuple):
-    """Ids and log-probabilities of the k likeliest tokens, both (T, B, k)."""
+    """Ids and log-probabilities of the k most likely tokens, both (T, B, k)."""
 
     ids: Tensor
     logprobs: Tensor
@@ -31,7 +31,7 @@ class AlternativesLog(NamedTuple):
         )
 
     def add(self, logprobs: Tensor, unfinished: UnfinishedRows, *, step: int) -> None:
-        """Record the likeliest of the log-probabilities (U, V) from which token `step` is sampled."""
+        """Record the most likely of the log-probabilities (U, V) from which token `step` is sampled."""
         values, ids = logprobs.topk(self.ids.shape[-1], dim=-1)
         self.ids[step].index_copy_(0, unfinished.rows, ids.to(torch.int32).index_select(0, unfinished.reads))
         self.logprobs[step].index_copy_(0, unfinished.rows, values.float().index_select(0, unfinished.reads))

@@ -98,7 +98,7 @@ class Collected:
         self.trained += [len(self.groups) + at for at in informative]
 
     def add(self, epoch: "Collected") -> None:
-        """Append the samples of a further epoch of the same prompts."""
+        """Append the samples of an additional epoch of the same prompts."""
         self.carried += [len(self.groups) + index for index in epoch.carried]
         self.trained += [len(self.groups) + index for index in epoch.trained]
         self.left_out |= {len(self.groups) + index: reason for index, reason in epoch.left_out.items()}

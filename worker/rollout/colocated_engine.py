@@ -252,14 +252,14 @@ class ColocatedEngine:
         self._start(command)
 
     def _has_died(self) -> bool:
-        """Whether the server has ended, or will end in a moment."""
+        """Return whether the server has ended, or will end in a moment."""
         return self.process is not None and self.process.ends_within(DYING_SECONDS)
 
     def _is_running(self) -> bool:
         return self.process is not None and self.process.is_running()
 
     def _is_given_up(self) -> bool:
-        """Whether no answer is wanted or possible: the run is asked to end, or the server is dead."""
+        """Return whether no answer is wanted or possible: the run is asked to end, or the server is dead."""
         return self.is_unwanted() or not self._is_running()
 
 

@@ -216,7 +216,7 @@ def rounded(count: int, *, least: int = 1) -> int:
 
 
 def has_graphs(model: PreTrainedModel) -> bool:
-    """Whether graphs are used for a model that LeanDecoder can decode.
+    """Return whether graphs are used for a model that LeanDecoder can decode.
 
     Quantized weights are expanded by separate kernels, some of which wait for the GPU.
     """

@@ -20,7 +20,7 @@ class LocalEngine:
     def __init__(
         self, sampling: SamplingConfig, behaviour: Behaviour, limit: RowLimit, *, alternatives: int = 0
     ) -> None:
-        """Create the engine; `alternatives` is the number of likeliest tokens kept at each token."""
+        """Create the engine; `alternatives` is the number of most likely tokens kept at each token."""
         self.sampling, self.behaviour, self.limit = sampling, behaviour, limit
         self.alternatives = alternatives
         self.is_unwanted: Callable[[], bool] = lambda: False

@@ -15,7 +15,7 @@ MASK = "kept."
 """Prefix of the names of arrays that hold a completion's kept ids."""
 
 ALTERNATIVES = "alternatives."
-"""Prefix of the names of arrays that hold the likeliest tokens at each token."""
+"""Prefix of the names of arrays that hold the most likely tokens at each token."""
 
 
 class Pool:

@@ -41,7 +41,7 @@ def cadence(device: torch.device) -> Cadence:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Rules for choosing tokens; temperature 0 chooses the likeliest token (ties: the lowest id)."""
+    """Rules for choosing tokens; temperature 0 chooses the most likely token (ties: the lowest id)."""
 
     max_new_tokens: int
     temperature: float = 1.0
@@ -105,7 +105,7 @@ class Sampler:
 
         `is_unwanted` is polled every few tokens; once it returns true, `sample` raises Interrupted.
         `keep_mask` records the ids that top-p and top-k left at each token. `routes` records the experts that
-        process each token, if the policy is a mixture of experts. `alternatives` is the number of likeliest
+        process each token, if the policy is a mixture of experts. `alternatives` is the number of most likely
         tokens to record.
         """
         self.policy = policy
@@ -288,7 +288,7 @@ class Sampler:
 
 
 def is_cut(sampling: SamplingLike) -> bool:
-    """Whether top-p or top-k excludes some tokens."""
+    """Return whether top-p or top-k excludes some tokens."""
     return sampling.top_p < 1 or sampling.top_k > 0
 
 
@@ -332,7 +332,7 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
 
 
 def nucleus(logits: Tensor, mass: float) -> Tensor:
-    """Return logits (B, V) with -inf outside the smallest set of likeliest tokens of probability `mass`."""
+    """Return logits (B, V) with -inf outside the smallest set of most likely tokens of probability `mass`."""
     descending, order = logits.sort(dim=-1, descending=True)
     probabilities = descending.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities

@@ -108,7 +108,7 @@ class VllmProcess:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Whether the process is running."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     def ends_within(self, seconds: float) -> bool:

@@ -111,7 +111,7 @@ class BatchBuilder:
         return tokens.mask & ended.to(tokens.mask.device).unsqueeze(1)
 
     def _needs_old(self, old_policy: Policy | None) -> bool:
-        """Whether the old log-probs differ from those of the first update, or are needed before it."""
+        """Return whether the old log-probs differ from those of the first update, or are needed before it."""
         updates = self.config.updates
         several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
         several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)

@@ -36,7 +36,7 @@ FOLLOWER = (sys.executable, "-m", "worker.training.follower")
 
 
 class Companions:
-    """The processes of the further ranks of a run on this node."""
+    """The processes of the additional ranks of a run on this node."""
 
     def __init__(self, argv: tuple[str, ...] = FOLLOWER) -> None:
         self._argv = argv

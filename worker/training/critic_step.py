@@ -54,7 +54,7 @@ class CriticStep:
         return cls(CriticModel(policy.model, config, microbatches, announce), config, knob)
 
     def is_pretraining(self, step: int) -> bool:
-        """Whether only the critic learns in this step."""
+        """Return whether only the critic learns in this step."""
         return step <= self.config.objective.value.pretrain_steps
 
     def judge(

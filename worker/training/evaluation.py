@@ -86,7 +86,7 @@ class Evaluator:
         self.suite_scorer.close()
 
     def is_due(self, step: int) -> bool:
-        """Whether anything is evaluated after a step."""
+        """Return whether anything is evaluated after a step."""
         return self._is_held_out_due(step) or bool(self._due_suites(step))
 
     def evaluate(self, step: int) -> Evaluation:

@@ -79,7 +79,9 @@ def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
 
 
 def _alternatives(completion: Completion) -> Arrays:
-    """Return ids and log-probabilities of the likeliest tokens, one array per rank; empty if not recorded."""
+    """Return ids and log-probabilities of the most likely tokens, one array per rank; empty if not
+    recorded.
+    """
     if completion.alternatives is None:
         return {}
     ids, logprobs = completion.alternatives.ids, completion.alternatives.logprobs

@@ -130,7 +130,7 @@ def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
 
 
 def _is_whole(mask: Tensor) -> bool:
-    """Whether all tokens count: no row is masked, and no observation within a row."""
+    """Return whether all tokens count: no row is masked, and no observation within a row."""
     begins = mask.long().cummin(dim=1).values.bool()
     return bool(mask.any(dim=1).all()) and bool((begins == mask).all())
 

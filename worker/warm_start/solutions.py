@@ -55,7 +55,7 @@ def without_carries(left: int, right: int) -> int:
 
 
 def with_wrong_digit(number: int, random: Random) -> int:
-    """The number with one digit replaced by another one (never by a leading zero)."""
+    """Return the number with one digit replaced by another one (never by a leading zero)."""
     digits = list(str(number))
     position = random.randrange(len(digits))
     allowed = "123456789" if position == 0 else "0123456789"

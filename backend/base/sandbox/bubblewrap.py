@@ -75,7 +75,9 @@ def wrapped(
 
 @cache
 def find_bubblewrap() -> str:
-    """The machine's own program, which distributions permit more than others, else the package's; or ""."""
+    """Return the machine's own bubblewrap, which distributions permit more than others, or the package's; ""
+    if none.
+    """
     if sys.platform != "linux":
         return ""
     if system_program := shutil.which("bwrap"):

@@ -96,7 +96,7 @@ class Fork:
         return reply or {"died": f"the process that worked on it ended with code {code}"}
 
     def _end_program(self) -> Reply:
-        """Output and exit code of a program whose output has ended; it may go on until its deadline."""
+        """Output and exit code of a program whose output has ended; it may continue until its deadline."""
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
@@ -136,7 +136,7 @@ class Forks:
     def replies(
         self, operation: Operation, requests: Sequence[Request], *, at_a_time: int
     ) -> Iterator[tuple[int, Reply]]:
-        """Each request's place and reply, as soon as it is there."""
+        """Yield the index and the reply of each request, as soon as the reply is there."""
         waiting = list(enumerate(requests))[::-1]
         working: list[Fork] = []
         most = 1 if self._rules.ends_all or operation.is_program else at_a_time
@@ -239,7 +239,9 @@ def limit(kind: int, value: int) -> None:
 
 
 def answer(operation: Operation, request: Request) -> bytes:
-    """The value of a request, or what went wrong: anything can, when text is hostile or code a user's own."""
+    """Return the value of a request, or what went wrong: anything can, when text is hostile or code a user's
+    own.
+    """
     try:
         return as_line({"value": operation.answer(request)})
     except Exception as error:  # noqa: BLE001 - see above; the trainer decides what an error means
@@ -247,12 +249,12 @@ def answer(operation: Operation, request: Request) -> bytes:
 
 
 def as_line(reply: Reply) -> bytes:
-    """A reply as one line of JSON."""
+    """Return a reply as one line of JSON."""
     return json.dumps(reply).encode() + b"\n"
 
 
 def words_of(error: Exception) -> str:
-    """An error's class and message."""
+    """Return an error's class and message."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an exception class of a user's own
@@ -261,7 +263,7 @@ def words_of(error: Exception) -> str:
 
 
 def _checked(reply_bytes: bytes) -> Reply:
-    """A fork may have been taken over by what it read: of its words only a value or an error counts."""
+    """Return a fork's value or error and nothing else of its words: what it read may have taken it over."""
     try:
         reply = json.loads(reply_bytes)
     except (ValueError, RecursionError):

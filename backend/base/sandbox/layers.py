@@ -17,7 +17,7 @@ class Layer(NamedTuple):
     name: str
     keeps_out: str
     missing: str
-    """Why this machine lacks it, and what to do; "" when it has it."""
+    """The reason why this machine lacks it, with a remedy; "" when it has it."""
 
 
 class SandboxIncomplete(GrpoLabError):
@@ -29,7 +29,7 @@ class SandboxIncomplete(GrpoLabError):
 
 @cache
 def layers() -> tuple[Layer, ...]:
-    """Every layer, outermost first."""
+    """Return every layer, outermost first."""
     return (
         Layer("environment", "the trainer's environment variables, such as tokens and addresses", ""),
         Layer("descriptors", "files and connections that the trainer has open", ""),
@@ -62,7 +62,7 @@ def check_sandbox(settings: Settings) -> None:
 
 
 def program_refusal(settings: Settings) -> str:
-    """Why programs and plugins may not run on this machine; "" if they may.
+    """Return why programs and plugins may not run on this machine; "" if they may.
 
     Without both layers that hide files, a program reads tokens, the database and other processes' variables.
     """

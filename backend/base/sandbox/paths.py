@@ -23,7 +23,7 @@ SYSTEM = (
     "/sbin/ldconfig",  # ctypes asks it where a library lies
     "/nix/store",
 )
-"""Where the loader finds shared libraries."""
+"""Directories and files in which the loader finds shared libraries."""
 
 NETWORK = (
     "/etc/hosts",
@@ -33,7 +33,7 @@ NETWORK = (
     "/etc/pki",
     "/usr/share/ca-certificates",
 )
-"""What resolving a name and checking a certificate need."""
+"""Files needed to resolve a name and to check a certificate."""
 
 PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin")
 
@@ -58,7 +58,7 @@ def existing(names: Iterable[str]) -> list[Path]:
 
 
 def _existing(paths: Iterable[Path]) -> list[Path]:
-    """Each absolute path that exists, once, and not what lies below another one."""
+    """Return each absolute path that exists, once, and not what lies below another one."""
     present = sorted({path for path in paths if path.is_absolute() and path.exists()})
     return [path for path in present if not any(parent in present for parent in path.parents)]
 
@@ -68,7 +68,7 @@ def _holds(directory: Path, secret: Path) -> bool:
 
 
 def _places_of(module: str) -> Iterator[Path]:
-    """Where the top package of a module lies, which need not be a directory of the import path."""
+    """Yield the paths of a module's top package, which need not be a directory of the import path."""
     spec = importlib.util.find_spec(module.partition(".")[0]) if module else None
     if spec is None:
         return

@@ -93,7 +93,7 @@ class Sandbox:
     def ask_each(
         self, op: str, requests: Sequence[Mapping[str, Any]], *, seconds: float, at_a_time: int, **common: Any
     ) -> Iterator[Any]:
-        """The value of each request, or the SandboxError that it met, in the order of the requests.
+        """Yield the value of each request, or the SandboxError that it met, in the order of the requests.
 
         `at_a_time` of them are worked on at once, each for at most `seconds`. Raises Unusable as `ask` does.
         Whoever does not take all answers ends the process.
@@ -116,7 +116,9 @@ class Sandbox:
                 self.close()
 
     def _next_answer(self, missing: set[int], seconds: float) -> dict[int, Any]:
-        """The next answer by its place; the error for all that are missing when the process itself fails."""
+        """Return the next answer by its place; the error for all that are missing when the process itself
+        fails.
+        """
         try:
             reply = self._read(seconds + GRACE_SECONDS)
             at = reply.pop("at", None)
@@ -232,7 +234,7 @@ class Sandbox:
         )
 
     def _environment(self, scratch: str) -> dict[str, str]:
-        """A named list of variables, and the project importable."""
+        """Return a named list of variables, with the project importable."""
         names = [*ENVIRONMENT, *self._permissions.variables]
         granted = {name: os.environ[name] for name in names if name in os.environ}
         path = os.pathsep.join(filter(None, [str(CODE_ROOT), os.environ.get("PYTHONPATH", "")]))

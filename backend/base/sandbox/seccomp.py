@@ -38,10 +38,12 @@ WRITING = [
 ]
 
 CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
-"""What Landlock does not confine: only where no file of others can be seen, or it would reach them all."""
+"""Calls that Landlock does not confine: only where no file of others can be seen, or it would reach them
+all.
+"""
 
 AWAITING = ["recvfrom", "sendto"]
-"""What an event loop does with its own pair of stream sockets, which reach nothing else."""
+"""Calls of an event loop on its own pair of stream sockets, which reach nothing else."""
 
 NETWORK = [
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
@@ -57,7 +59,9 @@ ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def warm_parent(*, network: bool) -> Any:
-    """The filter of the process that forks: all that its forks may do, and starting and ending them."""
+    """Return the filter of the process that forks: all that its forks may do, and starting and ending
+    them.
+    """
     return _allowing(
         [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *AWAITING, *(NETWORK * network)],
         opens_for_writing=True,
@@ -74,7 +78,7 @@ def answering(*, processes: bool, writes: bool, network: bool, sees_own_files_on
 
 
 def _allowing(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:
-    """A filter that permits these calls; every other one fails with EPERM."""
+    """Return a filter that permits these calls; every other one fails with EPERM."""
     import pyseccomp as libseccomp
 
     rules = libseccomp.SyscallFilter(libseccomp.ERRNO(errno.EPERM))

@@ -1,1 +1,1 @@
-"""Datasets that users upload, and the files of DATASETS_DIR beside them."""
+"""Datasets that users upload, and the files of DATASETS_DIR next to them."""

@@ -190,7 +190,7 @@ def _existing(uploads: Uploads, sha256: str) -> Upload:
 
 
 def shown_upload(upload: Upload) -> dict[str, Any]:
-    """An upload as the HTTP interface shows it: DatasetItem."""
+    """Return an upload as the HTTP interface shows it: DatasetItem."""
     return {
         "path": upload.path,
         "name": upload.name,

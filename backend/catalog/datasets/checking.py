@@ -26,7 +26,7 @@ def place_upload(
 ) -> tuple[Upload, bool]:
     """Unpack, check, hash and keep; (the dataset, whether it is new). InvalidRequest names the lines.
 
-    The columns are those that are named, and the likeliest others.
+    The columns are those that are named, and the most likely others.
     """
     with _one_at_a_time, uploads.draft() as content:
         mapping = Mapped()
@@ -73,7 +73,7 @@ def preview_upload(
 
 
 def _pieces(packed: Draft, kind: str, most_bytes: int) -> Iterator[bytes]:
-    """The content as JSONL."""
+    """Return the content as JSONL."""
     packed.file.seek(0)
     if kind not in TABLES:
         return unpacked(packed.file, kind, most_bytes=most_bytes)

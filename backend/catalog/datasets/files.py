@@ -1,6 +1,6 @@
 """Uploaded datasets on the disk: `uploads/<sha256 of the content>.jsonl` below DATASETS_DIR.
 
-The name a user gave is a label in `<sha256>.json` beside it and never part of a path. A file appears under
+The name a user gave is a label in `<sha256>.json` next to it and never part of a path. A file appears under
 its hash when it is complete and checked; until then it is a draft, which is locked by the process that
 writes it. A draft whose process has died is removed by the next one.
 """
@@ -68,7 +68,9 @@ class Uploads:
 
     @contextmanager
     def draft(self) -> Iterator[Draft]:
-        """A file to write to that is gone afterwards unless it was kept; also when this process is gone."""
+        """Yield a file to write to that is gone afterwards unless it was kept; also when this process is
+        gone.
+        """
         make_directory(self._directory, mode=0o750)
         with self._locked():
             draft = self._new_draft()
@@ -117,7 +119,7 @@ class Uploads:
         return Upload.model_validate(label) if self._file(sha256).is_file() else None
 
     def all(self) -> list[Upload]:
-        """Every upload, newest first."""
+        """Return every upload, newest first."""
         names = (path.stem for path in self._directory.glob("*.json"))
         uploads = [upload for name in names if (upload := self.find(name)) is not None]
         return sorted(uploads, key=lambda upload: upload.uploaded_at, reverse=True)
@@ -148,7 +150,7 @@ class Uploads:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, also on another machine that shares the directory."""
+        """Hold the lock of one process at a time, also on another machine that shares the directory."""
         with (self._directory / LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -27,7 +27,7 @@ ANSWERS = (
     "answer", "ground_truth", "expected_answer", "final_answer", "reward_model.ground_truth", "target",
     "solution", "output", "response", "completion", "label", "gold", "assistant", "chosen",
 )  # fmt: skip
-"""The likeliest first: a short answer before a solution that ends with it."""
+"""The most likely first: a short answer before a solution that ends with it."""
 
 MARKS = ("####",)
 """Signs before the last line of a solution, as GSM8K has them."""
@@ -53,7 +53,7 @@ class Mapped(Frozen):
 
     @property
     def columns(self) -> Columns:
-        """Only the names."""
+        """The mapping's column names."""
         return Columns(self.prompt_field, self.answer_field)
 
 
@@ -77,7 +77,7 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
-    """Return the fields that are named, and the likeliest others.
+    """Return the fields that are named, and the most likely others.
 
     None if no column is named and no two of them make prompts with answers of most rows.
     """

@@ -21,7 +21,7 @@ def fingerprint(question: str) -> bytes:
 
 
 def grams(question: str, n: int) -> set[Gram]:
-    """Every n words and signs in a row; of a shorter question the whole."""
+    """Return every n words and signs in a row; of a shorter question the whole."""
     words = tuple(WORD.findall(normalised(question)))
     return {words[at : at + n] for at in range(max(1, len(words) - n + 1))} if words else set()
 

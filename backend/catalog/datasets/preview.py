@@ -112,7 +112,7 @@ def _no_row(lines: Sequence[bytes]) -> str:
 
 
 def row_preview(row: dict[str, Any], mapping: Mapped) -> RowPreview:
-    """One row by these columns."""
+    """Return one row by these columns."""
     held_out = row.get("split") not in (None, "train")
     try:
         check_row(row, mapping.columns)

@@ -51,7 +51,8 @@ class Twin(NamedTuple):
 
 
 def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: float) -> list[Twin]:
-    """The questions at least so similar to a held-out one, or to an earlier one that is no near duplicate.
+    """Return the questions at least so similar to a held-out one, or to an earlier one that is not a near
+    duplicate.
 
     Two with other numbers in them are different problems, however alike their words are.
     """
@@ -160,7 +161,7 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each value scrambled. Source: splitmix64, Steele et al., OOPSLA 2014."""
+    """Return each value scrambled. Source: splitmix64, Steele et al., OOPSLA 2014."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

@@ -35,7 +35,7 @@ def _import(_request: Request) -> None:
 
 
 def parquet_rows(request: Request) -> dict[str, Any]:
-    """Rows of a Parquet file from one on, as they are; `next` is None behind the last one."""
+    """Rows of a Parquet file from one on, unchanged; `next` is None behind the last one."""
     import pyarrow.parquet
 
     row = int(request["at"])

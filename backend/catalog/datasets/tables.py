@@ -19,7 +19,7 @@ ALL_SECONDS = 600.0
 
 
 def table_lines(path: Path, kind: str, *, most_bytes: int) -> Iterator[bytes]:
-    """The rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
+    """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
 
     Raises Unavailable where no sandbox can be started.
     """
@@ -61,7 +61,7 @@ def _ask(
 
 
 def _checked(answer: Any, request: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """A process that was taken over may say anything: lines and a place further on are expected."""
+    """Return an answer's lines and the next position; a process that was taken over may say anything."""
     try:
         lines = b64decode(answer["lines"], validate=True)
         at, names = answer["next"], answer.get("names", [])

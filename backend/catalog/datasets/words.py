@@ -7,5 +7,5 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def normalised(question: str) -> str:
-    """A question without what makes no difference: case, white space, forms of a character."""
+    """Return a question without what makes no difference: case, white space, forms of a character."""
     return " ".join(unicodedata.normalize("NFKC", question).casefold().split())

@@ -52,7 +52,9 @@ class KeptBytes(NamedTuple):
         return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 
     def again(self, *, recomputed: bool) -> float:
-        """The bytes that the backward pass adds: passing gradients, and the largest layer computed again."""
+        """Return the bytes that the backward pass adds: passing gradients, and the largest layer computed
+        again.
+        """
         return self.passing + (max(self.layers) if recomputed else 0.0)
 
 

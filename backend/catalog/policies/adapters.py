@@ -35,7 +35,7 @@ PLAIN: Mapping[str, tuple[Any, ...]] = {
 
 
 def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
-    """An error in a directory that should hold a LoRA adapter of `policy`; empty if there is none."""
+    """Return an error in a directory that should hold a LoRA adapter of `policy`; empty if there is none."""
     if not directory.is_dir():
         return f"is not a directory of MODELS_DIR ({inside})"
     if leads_out(directory, inside.expanduser().resolve()):

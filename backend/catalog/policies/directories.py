@@ -23,7 +23,7 @@ MAX_CONFIG_BYTES = 4_000_000
 
 
 def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | None:
-    """A JSON object of the directory; None if there is none that can be read."""
+    """Return a JSON object of the directory; None if there is none that can be read."""
     try:
         if (directory / name).stat().st_size > MAX_CONFIG_BYTES:
             return None
@@ -33,7 +33,7 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
 
 
 def parsed_config(content: bytes) -> dict[str, Any] | None:
-    """A config of at most MAX_CONFIG_BYTES and DEEPEST levels; None if it is no such JSON object."""
+    """Return a config of at most MAX_CONFIG_BYTES and DEEPEST levels; None if it is no such JSON object."""
     if len(content) > MAX_CONFIG_BYTES:
         return None
     try:
@@ -44,7 +44,7 @@ def parsed_config(content: bytes) -> dict[str, Any] | None:
 
 
 def config_error(name: str, config: dict[str, Any] | None) -> str:
-    """An error in a config that was read; empty if there is none."""
+    """Return an error in a config that was read; empty if there is none."""
     if config is None:
         return f"its {name} is not a JSON object of at most {MAX_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
     if _names_code(config):
@@ -53,7 +53,8 @@ def config_error(name: str, config: dict[str, Any] | None) -> str:
 
 
 def directory_error(directory: Path, *, inside: Path | None = None) -> str:
-    """An error in a directory that should hold a Hugging Face causal language model; empty if there is none.
+    """Return an error in a directory that should hold a Hugging Face causal language model; empty if there is
+    none.
 
     Nothing in it may be a link that leads out of `inside`, where that is given.
     """

@@ -57,7 +57,7 @@ class HubModel(NamedTuple):
 
 
 def hub_model(name: str, commit: str) -> HubModel:
-    """A model at a commit, which never changes; HubModelError says why it cannot be had."""
+    """Return a model at a commit, which never changes; HubModelError says why it cannot be had."""
     with _one_at_a_time:
         key = (name, commit)
         cached_answer = _answers.get(key)
@@ -77,7 +77,7 @@ class _Answer(NamedTuple):
     answer: HubModel | str
     """A model, or why there is none."""
     until: float
-    """When a failure is forgotten."""
+    """The time at which a failure is forgotten."""
 
 
 _answers: dict[tuple[str, str], _Answer] = {}
@@ -163,7 +163,9 @@ class _Question:
         return parsed_header(content[8:end], file)
 
     def _read(self, file: str, most: int) -> bytes | None:
-        """The first bytes of a file, at most so many; None if the hub says that there is no such file."""
+        """Return the first bytes of a file, at most so many; None if the hub says that there is no such
+        file.
+        """
         address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{most - 1}"}
         try:
             status, content = ask_hub(address, most_bytes=most, seconds=self._seconds_left(), headers=headers)

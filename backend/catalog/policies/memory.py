@@ -4,7 +4,7 @@ A step lives through two phases. While it samples there are no gradients; while 
 of keys and values. The peak is the larger of both. Completions count at their cap.
 
 Of a run on several devices it is the memory of each GPU, or of all processes that share a slot of a CPU. Each
-has the policy whole beside its part of FSDP's copy (worker/policy/shards.py).
+has the policy whole in addition to its part of FSDP's copy (worker/policy/shards.py).
 """
 
 import math
@@ -76,9 +76,10 @@ def memory_of(
     prompt_tokens: int = 0,
     engine_bytes: float = 0.0,
 ) -> Memory:
-    """The memory of a run; `adapter` is the config's, read from its directory if it is a continued one.
+    """Return the memory of a run; `adapter` is the config's, read from its directory if it is a continued
+    one.
 
-    `engine_bytes` is what vLLM beside the trainer takes while it samples.
+    `engine_bytes` is what vLLM alongside the trainer takes while it samples.
     """
     phases = phases_of(
         config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens, engine_bytes=engine_bytes
@@ -97,7 +98,7 @@ def phases_of(
 ) -> list[Memory]:
     """Return the memory of each phase of a step at its own peak: sampling, then learning.
 
-    vLLM beside the trainer sleeps during evaluations, which the trainer samples: the larger of both counts.
+    vLLM alongside the trainer sleeps during evaluations, which the trainer samples: the larger one counts.
     """
     sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
     at_end = {
@@ -295,7 +296,9 @@ class _Sizes:
         return kept_bytes(self.shape, run)
 
     def begin_of_backward(self) -> Parts:
-        """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
+        """Return the parts when the last backward pass begins: what it keeps, and gradients of the passes
+        before.
+        """
         kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
         again = max(0.0, kept_by_pass.again(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch

@@ -9,7 +9,7 @@ from backend.catalog.policies.text_model import is_beside_text, is_loaded, text_
 from backend.catalog.policies.weight_files import Weight
 
 MAX_SIZE = 10**7
-"""Larger numbers of a config are no sizes."""
+"""Larger numbers of a config are not sizes."""
 
 MAX_LAYERS = 1_000
 MAX_WEIGHTS = 20_000
@@ -32,7 +32,7 @@ class ModelShape:
     weights: tuple[Weight, ...]
     """Weights of the text model, without an output layer that shares the input embedding."""
     beside: int = 0
-    """Values of frozen weights that are loaded beside the text model: of images and sounds."""
+    """Values of frozen weights that are loaded in addition to the text model: of images and sounds."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
@@ -139,7 +139,9 @@ class ModelShape:
 
 
 def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
-    """The weights with one in place of all routed experts of a layer, of which there may be thousands."""
+    """Return the weights with one in place of all routed experts of a layer, of which there may be
+    thousands.
+    """
     without_experts: list[Weight] = []
     experts: dict[int | None, int] = {}
     for weight in weights:

@@ -36,7 +36,9 @@ def policy_offers(settings: Settings) -> list[PolicyOffer]:
 
 
 def profile_here(settings: Settings, policy: str) -> dict[str, Any]:
-    """The RunConfig fields that a policy is started with: completions take at most half of its context."""
+    """Return the RunConfig fields that a policy is started with: completions take at most half of its
+    context.
+    """
     profile = profile_of(policy)
     context = None if is_built_in(policy) else context_of(policy, settings)
     if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
@@ -50,7 +52,9 @@ def is_built_in(name: str) -> bool:
 
 
 def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
-    """The reasons why this installation cannot load the policy; empty if it can, or if only the hub knows."""
+    """Return the reasons why this installation cannot load the policy; empty if it can, or if only the hub
+    knows.
+    """
     adapter = policy.adapter
     if isinstance(adapter, ContinuedAdapter):
         directory = settings.models_dir / adapter.name

@@ -54,7 +54,7 @@ class Ruler(NamedTuple):
 
 
 def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
-    """One error for each source that holds a prompt too long for the policy."""
+    """Return one error for each source that holds a prompt too long for the policy."""
     caps = [config.sampling.max_new_tokens for _ in config.problems]
     caps += [suite.max_new_tokens or config.sampling.max_new_tokens for suite in config.evaluation.suites]
     return [
@@ -130,7 +130,9 @@ def _shown(text: str) -> str:
 
 
 def _keeps_words_apart(directory: Path) -> bool:
-    """Whether the tokenizer's vocabulary is there to be read, and has no entry that is part of two words."""
+    """Return whether the tokenizer's vocabulary is there to be read, and has no entry that is part of two
+    words.
+    """
     path = directory / "tokenizer.json"
     try:
         status = path.stat()

@@ -1,6 +1,6 @@
 """The text model inside a model that also reads images or sounds: its config, and the names of its weights.
 
-Such models ship as `...ForConditionalGeneration`. Only the text model trains here; what stands beside it is
+Such models ship as `...ForConditionalGeneration`. Only the text model trains here; what stands next to it is
 loaded where transformers opens the whole model, and stays frozen.
 """
 

@@ -23,7 +23,7 @@ FLOATING = frozenset({"F64", "F32", "F16", "BF16"})
 
 
 class UnreadableWeights(ValueError):
-    """A weight file that is no safetensors file of floating-point weights."""
+    """A weight file that is not a safetensors file of floating-point weights."""
 
 
 class Weight(NamedTuple):

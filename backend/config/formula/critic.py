@@ -8,7 +8,7 @@ from backend.config.objective import Objective
 
 
 def token_advantage(critic: knobs.Critic) -> str:
-    """A token's advantage in terms of the estimate, before any token weight."""
+    """Return a token's advantage in terms of the estimate, before any token weight."""
     if isinstance(critic.scale, knobs.NoScale):
         return "Âᵢₜ"
     name = "std" if critic.scale.ddof == 1 else "std_population"

@@ -84,8 +84,8 @@ def _loss(objective: Objective) -> str:
         reduced = _aggregated(entropy, objective.aggregation, per_completion=False)
         rows.append(f"− {entropy_weight(objective.entropy)} · {reduced}")
     if isinstance(objective.nll, knobs.PositiveNll):
-        surprise = trained(f"log {POLICY}", objective.token_weight)
-        correct = f"1/(∑_i correct |oᵢ|) ∑_i correct ∑ₜ {surprise}"
+        logprob = trained(f"log {POLICY}", objective.token_weight)
+        correct = f"1/(∑_i correct |oᵢ|) ∑_i correct ∑ₜ {logprob}"
         rows.append(f"− {number(objective.nll.coef)} · {correct}")
     return " ".join(rows)
 

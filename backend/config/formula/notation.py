@@ -18,17 +18,17 @@ _WORD, _TERM = "\x01", "\x02"
 
 
 def number(value: float) -> str:
-    """A number in its shortest form."""
+    """Return a number in its shortest form."""
     return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
 def word(text: str) -> str:
-    """A name that no legend explains."""
+    """Return a name that no legend explains."""
     return f"{_WORD}{text.replace(_WORD, '')}{_WORD}"
 
 
 def term(text: str) -> str:
-    """A name that a legend explains."""
+    """Return a name that a legend explains."""
     return f"{_TERM}{text}{_TERM}"
 
 
@@ -41,7 +41,7 @@ def is_atom(text: str) -> bool:
 
 
 def factor(text: str) -> str:
-    """A formula as a factor of a product: a sum gets brackets."""
+    """Return a formula as a factor of a product: a sum gets brackets."""
     return text if is_atom(text) else f"({text})"
 
 

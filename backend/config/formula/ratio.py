@@ -32,7 +32,7 @@ def ratio_definitions(objective: Objective) -> list[str]:
 
 
 def _token_ratio(objective: Objective, old: str) -> str:
-    """A token's ratio within its limits, and what a router's move leaves of it."""
+    """Return a token's ratio within its limits, and what a router's move leaves of it."""
     is_routed = objective.router.type != "none"
     match old:
         case "current":

@@ -9,7 +9,7 @@ _MEAN = "mean(R_group)"
 
 
 def compared(advantage: knobs.RewardAdvantage) -> str:
-    """A completion's reward against what it is compared with."""
+    """Return a completion's reward against what it is compared with."""
     if _is_decoupled(advantage):
         value = fraction("sᵢ − mean(s_step)", _deviation("s_step", advantage.scale))
     else:
@@ -57,7 +57,7 @@ def reward_definitions(advantage: knobs.Advantage) -> list[str]:
 
 
 def against_tokens() -> str:
-    """A completion's reward against the baseline of a token."""
+    """Return a completion's reward against the baseline of a token."""
     return "Rᵢ − bᵢₜ"
 
 

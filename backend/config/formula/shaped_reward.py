@@ -105,7 +105,9 @@ def _kl_row(objective: Objective) -> list[str]:
 
 
 def _total(config: RunConfig, shares: Sequence[Share]) -> list[str]:
-    """The weighted sum, what truncation leaves of it, the length penalty, and what a required term takes."""
+    """Return the weighted sum, what truncation leaves of it, the length penalty, and what a required term
+    takes.
+    """
     total = "rewardᵢ" if is_reward_intermediate(config.objective) else "Rᵢ"
     penalty = _penalty_term(config)
     rule = config.length.truncated
@@ -140,7 +142,7 @@ def _weighted(share: Share, extra: Sequence[str]) -> str:
 
 
 def _gate(total: str, share: Share) -> str:
-    """A completion that misses a required term has nothing else either."""
+    """Return the rule that a completion without a required term has a total of 0."""
     missed = " or ".join(f"{_value(term)} ≤ 0" for term in _required(share))
     return f"{total} = 0 where {missed}{share.whose}"
 

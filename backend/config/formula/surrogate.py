@@ -120,7 +120,7 @@ def _gamma(k: float, rate: float) -> str:
 
 
 def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: str) -> list[str]:
-    """Which tokens have left the trust region, and how far they have moved."""
+    """Return which tokens have left the trust region, and how far they have moved."""
     above = f"{advantage} > 0, pᵢₜ > q′ᵢₜ and Dᵢₜ > {number(rule.high)}"
     below = f"{advantage} < 0, pᵢₜ < q′ᵢₜ and Dᵢₜ > {number(rule.low)}"
     if rule.measure == "tv":

@@ -23,12 +23,12 @@ def ratio_of(objective: Objective) -> str:
 
 
 def limited(log_ratio: str) -> str:
-    """A logarithm of a ratio within its limits."""
+    """Return a logarithm of a ratio within its limits."""
     return f"clip({log_ratio}, −{LIMIT}, {LIMIT})"
 
 
 def limited_ratio(ratio: str) -> str:
-    """A ratio whose logarithm is within its limits."""
+    """Return a ratio whose logarithm is within its limits."""
     return f"clip({ratio}, exp(−{LIMIT}), exp({LIMIT}))"
 
 

@@ -22,7 +22,7 @@ class Preset(Frozen):
 
 
 def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
-    """A preset from sections of RunConfig; only the fields that were written down become changes."""
+    """Return a preset from sections of RunConfig; only the fields that were written down become changes."""
     changes = {name: _written(section) for name, section in sections.items()}
     return Preset(title=title, source=source, note=" ".join(note.split()), changes=changes)
 

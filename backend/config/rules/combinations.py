@@ -20,7 +20,7 @@ KL_METRICS = ("k1", "k2", "k3", "coef")
 
 
 def combination_errors(config: RunSections) -> list[Problem]:
-    """Every contradiction between sections of a config."""
+    """Return every contradiction between sections of a config."""
     return [
         *_budget_errors(config),
         *_size_errors(config),

@@ -9,7 +9,9 @@ from backend.storage.models import Event
 
 
 def lost_points(sessions: Sessions, run_id: str) -> list[str]:
-    """A sentence on each block whose points the archive lacks, those of a fork's ancestors among them."""
+    """Return a sentence on each block whose points the archive lacks, those of a fork's ancestors among
+    them.
+    """
     sentences: dict[str, None] = {}
     with reading(sessions) as session:
         for stretch in lineages(session, [run_id])[run_id]:

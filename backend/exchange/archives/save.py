@@ -98,7 +98,7 @@ Described = tuple[Member, ArchivedFile]
 
 
 def _unnamed(directory: Path) -> IO[bytes]:
-    """A file that is gone when nobody has it open, also after a kill."""
+    """Return a file that is gone when nobody has it open, also after a kill."""
     return tempfile.TemporaryFile(dir=directory)
 
 
@@ -169,7 +169,9 @@ CheckpointsFound = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
 def _checkpoints(
     sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack
 ) -> tuple[CheckpointsFound, list[str]]:
-    """The checkpoints whose files are all there, opened, with digests; and a sentence on each other one."""
+    """Return the checkpoints whose files are all there, opened, with digests; and a sentence on each other
+    one.
+    """
     with reading(sessions) as session:
         must_exist(session, run_id)
         rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))

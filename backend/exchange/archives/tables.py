@@ -38,12 +38,12 @@ VALUE = "value/"
 
 
 def exact_name(name: str) -> str:
-    """Return the column with the bytes of a text that is no UTF-8."""
+    """Return the column with the bytes of a text that is not UTF-8."""
     return f"{name}_exact"
 
 
 def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
-    """The values that count, in the order of metric and step."""
+    """Write the values that count, in the order of metric and step."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -16,7 +16,7 @@ class Member(NamedTuple):
 
 
 def tar_stream(members: list[Member]) -> Iterator[bytes]:
-    """The bytes of a tar file with these members, which are closed at the end.
+    """Yield the bytes of a tar file with these members, which are closed at the end.
 
     Raises OSError where a file is shorter than it was: the tar file is cut off then.
     """

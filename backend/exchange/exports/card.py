@@ -32,7 +32,9 @@ REPRODUCE = (
 
 
 def model_card(facts: CardFacts, *, merged: bool = True) -> str:
-    """The card as Markdown with YAML front matter; `merged`: the files are a whole model, no adapter."""
+    """Return the card as Markdown with YAML front matter; `merged`: the files are a whole model, no
+    adapter.
+    """
     parts = [
         _front_matter(facts, merged=merged),
         f"# {inline(facts.name)}",
@@ -185,7 +187,9 @@ def _evaluation(facts: CardFacts) -> str:
 
 
 def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
-    """The recorded ends of a suite's interval; Wilson's score interval of the held-out accuracy; else ""."""
+    """Return the recorded ends of a suite's interval; Wilson's score interval of the held-out accuracy; else
+    "".
+    """
     ends = [facts.curves.get(end) for end in interval_of(name)]
     recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
     if len(recorded) == len(ends):

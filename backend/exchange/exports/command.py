@@ -199,7 +199,7 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
 
 
 def program_of(command: list[str]) -> str:
-    """Return a program's path, beside this Python or on PATH. Raises Conflict if it cannot run."""
+    """Return a program's path, next to this Python or on PATH. Raises Conflict if it cannot run."""
     beside = Path(sys.executable).with_name(command[0])
     program = str(beside) if beside.is_file() else shutil.which(command[0])
     if program is None:

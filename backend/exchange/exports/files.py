@@ -17,7 +17,7 @@ CARD = "README.md"
 
 
 def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
-    """Names and bytes of the files that are the model; the trainer's state is no part of it.
+    """Names and bytes of the files that are the model; the trainer's state is not part of it.
 
     Raises Conflict and ArtifactFault.
     """
@@ -32,7 +32,7 @@ def model_files(settings: Settings, checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def model_stream(settings: Settings, checkpoint: Checkpoint, card: str) -> Iterator[bytes]:
-    """The tar file; all its files are open when this returns. Raises Conflict and ArtifactFault."""
+    """Return the tar file; all its files are open when this returns. Raises Conflict and ArtifactFault."""
     content = card.encode()
     with ExitStack() as opened:
         members = [Member(CARD, BytesIO(content), len(content))]

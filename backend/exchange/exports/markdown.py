@@ -33,14 +33,14 @@ def inline(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code that no run of backticks in the text can end."""
+    """Return a block of code that no run of backticks in the text can end."""
     longest = max((len(fence_text) for fence_text in FENCES.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{visible(text, lines=True)}\n{fence}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells are escaped."""
+    """Return a table; cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(
         f"| {' | '.join(map(inline, line) if number != 1 else line)} |" for number, line in enumerate(lines)
@@ -48,5 +48,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A YAML scalar: a JSON string of visible signs is one in every version of YAML."""
+    """Return a YAML scalar: a JSON string of visible signs is one in every version of YAML."""
     return json.dumps(visible(text), ensure_ascii=False)

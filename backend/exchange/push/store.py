@@ -275,7 +275,7 @@ def _store(
         "steps": max(run.steps, last),
     }
     if any(step <= (run.judged_step or -1) for step, _ in points):
-        changes["judged_step"] = None  # the verdict rests on values that are no more
+        changes["judged_step"] = None  # the verdict rests on values that no longer exist
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:
@@ -303,7 +303,9 @@ def _check_stored(session: Session, run: Run, last: Collection[str], names: Coll
 
 
 def named(values: Mapping[str, float]) -> dict[str, float]:
-    """The values under our names, as an import would name them; counts of steps and times are no metrics."""
+    """Return the values under our names, as an import would name them; counts of steps and times are no
+    metrics.
+    """
     by_name: dict[str, float] = {}
     for label, value in values.items():
         if label.strip() and not is_step_name(label) and label not in TIMES:

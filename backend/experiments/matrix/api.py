@@ -171,7 +171,7 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
 
 
 def _by_variant(runs: Iterable[Run]) -> list[Row]:
-    """A row per variant, config and step of a fork, in the order of their first runs."""
+    """Return a row per variant, config and step of a fork, in the order of their first runs."""
     variants: dict[tuple[str, str, int | None], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.id):
         variants.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)

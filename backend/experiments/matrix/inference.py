@@ -22,7 +22,7 @@ EFFECT_VARIANCE = 4.0
 """Variance of the normal mixture over standardised differences: chosen before any data, for 4 to 20 seeds."""
 
 MAX_SEEDS = 200
-"""No forecast goes beyond so many seeds."""
+"""The largest number of seeds that a forecast names."""
 
 MIN_SEEDS = 2
 MIN_AT_ANY_TIME = 4

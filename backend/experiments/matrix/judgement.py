@@ -80,7 +80,8 @@ def judge(
     planned: int | None,
     apart: Mapping[tuple[Column, int], str],
 ) -> dict[tuple[Column, int], Judgement]:
-    """A judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty if it can.
+    """Return a judgement of each cell by column and row. `apart`: why a cell cannot be compared; empty if it
+    can.
 
     P-values are corrected over all cells that compare with the baseline, also those without a claim.
     """

@@ -114,7 +114,9 @@ def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
 
 
 def _apart_from(metric: str, row: Row, first: Run) -> str:
-    """The sentence on a row whose runs do not all have the scale of the baseline's first run; else empty."""
+    """Return the sentence on a row whose runs do not all have the scale of the baseline's first run; else
+    empty.
+    """
     ways = [apart(metric, run, first) for run in row.counted]
     if not any(ways):
         return ""
@@ -206,7 +208,9 @@ class _Reader:
         return final(curve, is_evaluation=is_evaluation)
 
     def unrecorded(self, run: Run, column: Column) -> str:
-        """The first metric that the column reads and the run does not record; empty if it records all."""
+        """Return the first metric that the column reads and the run does not record; empty if it records
+        all.
+        """
         needed = (column.metric, AXES.get(column.reading, column.metric))
         return next((metric for metric in needed if (run.id, metric) not in self._curves), "")
 
@@ -219,7 +223,9 @@ class _Reader:
         return sum(_reached(curve, curve.x, column) is not None for curve in logged)
 
     def _along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
-        """The curve and, for each of its points, the tokens or seconds spent by then; None without any."""
+        """Return the curve and, for each of its points, the tokens or seconds spent by then; None without
+        any.
+        """
         axis = self._curves.get((run.id, total))
         if axis is None:
             return None

@@ -177,7 +177,9 @@ def _tried(session: Session, settings: Settings, state: SearchState) -> Step | N
 
 
 def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
-    """The values to try next with their cell, or the reason why they make none; None: all were tried."""
+    """Return the values to try next with their cell, or the reason why they make none; None: all were
+    tried.
+    """
     from backend.experiments.searches.study import next_point  # likewise slow
 
     search, trials = state.search, state.trials
@@ -234,7 +236,7 @@ def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config
 
 
 def _chosen(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
-    """Run the best configurations with the further seeds, as many of these as the budget holds."""
+    """Run the best configurations with the additional seeds, as many of these as the budget holds."""
     search = state.search
     best = best_of(state.trials, search.settings, search.settings.top)
     configs = {trial.number: _config_of(session, trial) for trial in best}

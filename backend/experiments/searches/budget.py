@@ -1,4 +1,4 @@
-"""The budget of a search: what its runs have taken, and whether a further one fits."""
+"""The budget of a search: what its runs have taken, and whether another one fits."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +28,9 @@ class Spent(NamedTuple):
 
 
 def spent(session: Session, experiment_id: str) -> Spent:
-    """The time and money of a search's runs: also of those that train, are in the trash or were deleted."""
+    """Return the time and money of a search's runs: also of those that train, are in the trash or were
+    deleted.
+    """
     now = session.scalar(select(db_now())) or 0.0
     conditions = (Run.experiment_id == experiment_id, Run.deleting_at.is_(None))
     of_it = Attempt.run_id.in_(select(Run.id).where(*conditions))
@@ -63,7 +65,9 @@ def lacking(
     *,
     further_runs: int,
 ) -> str:
-    """Return the sentence that says why so many further runs do not fit into the budget; empty if they do."""
+    """Return the sentence that says why so many additional runs do not fit into the budget; empty if they
+    do.
+    """
     if search.hours is None and search.money is None:
         return ""
     taken = spent(session, experiment_id)

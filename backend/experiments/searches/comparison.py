@@ -1,4 +1,4 @@
-"""Comparison of the best configurations over the further seeds.
+"""Comparison of the best configurations over the additional seeds.
 
 The seed that chose them is left out: a configuration is among the best partly because that seed was kind to
 it, so its value there is too good on average.
@@ -39,7 +39,7 @@ class Finalists(NamedTuple):
 
 
 def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> Finalists:
-    """Return means over the further seeds, and differences to the first, paired by shared seeds."""
+    """Return means over the additional seeds, and differences to the first, paired by shared seeds."""
     chosen = [trial for trial in trials if trial.chosen]
     further = further_runs(search, trials, runs)
     values = {trial.number: _values(trial, further) for trial in chosen}

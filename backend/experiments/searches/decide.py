@@ -78,7 +78,7 @@ def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_sl
 
 
 def end_of_trials(trials: Sequence[TrialRow], sweep: Sweep) -> str:
-    """Return the sentence that says why no further configuration is tried; empty while one may be."""
+    """Return the sentence that says why no additional configuration is tried; empty while one may be."""
     if len(trials) >= sweep.cells:
         return f"{sweep.cells} configurations were tried, as asked"
     newest = trials[-MAX_REFUSED:]
@@ -107,7 +107,7 @@ def best_of(trials: Sequence[TrialRow], settings: SearchSettings, most: int) -> 
 
 
 def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:
-    """Runs of the chosen configurations with the further seeds."""
+    """Runs of the chosen configurations with the additional seeds."""
     names = {trial.variant for trial in trials if trial.chosen}
     firsts = {trial.run.id for trial in trials if trial.run is not None}
     return [

@@ -8,7 +8,7 @@ from backend.experiments.search_settings import SearchSettings
 from backend.metrics.series import Points
 
 MEAN_STEPS = 10
-"""Steps over which a metric of training is averaged; an evaluation counts as it is."""
+"""Steps over which a metric of training is averaged; an evaluation counts unchanged."""
 MAX_REPORTS = 100
 """Values of a run of a metric of training."""
 LAST = 3
@@ -18,7 +18,8 @@ Reports = dict[int, float]
 
 
 def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
-    """The values of a run of this many steps: one at each evaluation, or at every tenth step of training.
+    """Return the values of a run of this many steps: one at each evaluation, or at every tenth step of
+    training.
 
     The last one is the value of the run. The evaluation before the first step says nothing about it.
     """

@@ -40,7 +40,9 @@ MIN_FINISHED = 3
 def next_point(
     trials: Sequence[TrialRow], axes: Sequence[Axis], settings: SearchSettings, seed: int
 ) -> tuple[Any, ...] | None:
-    """The values of the knobs to try next, a function of the rows and the seed; None: all were tried."""
+    """Return the values of the knobs to try next, a function of the rows and the seed; None: all were
+    tried.
+    """
     spaces = {f"{index}": _distribution(axis) for index, axis in enumerate(axes)}
     tried = {value_key(list(trial.point)) for trial in trials}
     study = _study(_sampler(settings, _mixed(seed, len(trials))), settings)
@@ -119,7 +121,7 @@ def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
 
 
 def _mixed(seed: int, number: int) -> int:
-    """A seed of a decision, from that of the search and the number of trials before it."""
+    """Return a seed of a decision, from that of the search and the number of trials before it."""
     return random.Random(f"{seed}/{number}").getrandbits(31)
 
 

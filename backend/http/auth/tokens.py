@@ -43,7 +43,7 @@ _SECRETS = {
     Role.VIEWER: ("grpolab_viewer_token", "viewer-token"),
     Role.WRITER: ("grpolab_writer_key", "writer-key"),
 }
-"""For each role, the setting that holds its secret, and the file that holds it if the setting is empty."""
+"""The setting that holds each role's secret, and the file that holds it if the setting is empty."""
 
 
 def token_of(settings: Settings, role: Role) -> str:

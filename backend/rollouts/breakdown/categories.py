@@ -82,7 +82,7 @@ def _undivided(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list[tuple
 
 
 def _terms(weights: Weights | None) -> Categories:
-    """Each term times its weight, and what required terms and length did to their sum."""
+    """Return each term times its weight, and what required terms and length did to their sum."""
 
     def parts(cell: Cell, value: float) -> list[tuple[Key, float]]:
         factors = {} if weights is None else weights(cell.domain)

@@ -121,7 +121,9 @@ _SUITE = re.compile(r"(eval(?:/[^/]+)?)/(accuracy|length_mean|truncated_frac)")
 
 
 def mean_of(metric: str) -> Mean:
-    """The mean behind a metric's name; raises InvalidRequest for a metric that is none over completions."""
+    """Return the mean behind a metric's name; raises InvalidRequest for a metric that is none over
+    completions.
+    """
     if metric in _TRAIN:
         return Mean(metric, "train", _TRAIN[metric])
     if metric in _TOKENS:
@@ -174,7 +176,9 @@ def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[
 def _with_marks(
     session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied: Sequence[Cell]
 ) -> list[Cell]:
-    """One cell for each stored completion, with the marks of its group and, of tokens, their values."""
+    """Return one cell for each stored completion, with the marks of its group and, of tokens, their
+    values.
+    """
     shared = BIT["same_reward"] | BIT["left_out"]
     marks = {(cell.step, cell.prompt_index): cell.marks & shared for cell in tallied}
     cells = [
@@ -228,7 +232,7 @@ def _tallied(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> 
 
 
 def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> list[Cell]:
-    """One cell for each stored completion, with what the metric and its division need."""
+    """Return one cell for each stored completion, with what the metric and its division need."""
     with_terms = mean.is_term or by == "term"
     with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
     with_texts = mean.of == "repetition"

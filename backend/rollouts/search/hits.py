@@ -143,7 +143,9 @@ def hits_of(
 
 
 def _fts5(required: Sequence[Term], unwanted: Sequence[Term]) -> str:
-    """The expression for FTS5, which takes the words out of a term as it took them out of the texts."""
+    """Return the expression for FTS5, which takes the words out of a term as it took them out of the
+    texts.
+    """
     expression = " AND ".join(map(_of_fts5, required))
     return f"({expression}) NOT ({' OR '.join(map(_of_fts5, unwanted))})" if unwanted else expression
 
@@ -231,7 +233,7 @@ def _shown(
 
 
 def snippet_of(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, Any]:
-    """A piece of a text around the first place that matches: schemas.Snippet."""
+    """Return a piece of a text around the first place that matches: schemas.Snippet."""
     firsts = [match.start() for pattern in patterns if (match := pattern.search(content))]
     at = min(firsts, default=0)
     start, end = max(0, at - BEFORE), min(len(content), at + BEHIND)

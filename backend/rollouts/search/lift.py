@@ -100,7 +100,7 @@ def phrases_of(a: Sample, b: Sample, *, most: int) -> tuple[list[Phrase], list[P
 
 
 def scored_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
-    """A phrase that `a` of `n` and `b` of `m` completions contain, with its log-odds."""
+    """Return a phrase that `a` of `n` and `b` of `m` completions contain, with its log-odds."""
     if a + b == n + m:  # every completion contains it
         return Phrase(text, a, b, 0.0, 0.0)
     prior = PRIOR * (a + b) / (n + m)
@@ -150,7 +150,9 @@ def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> lis
 
 
 def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
-    """The first ones; of phrases that repeat a part of one another the longest, in the first one's place."""
+    """Return the first ones; of phrases that repeat a part of one another the longest, in the first one's
+    place.
+    """
     chosen: list[Phrase] = []
     for phrase in phrases[:MAX_COMPARED]:
         places = [index for index, longer in enumerate(chosen) if _repeats(phrase, longer)]

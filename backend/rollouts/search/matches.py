@@ -48,7 +48,7 @@ ALL = Page()
 def matches(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange = WHOLE, page: Page = ALL
 ) -> Iterator[CompletionPlace]:
-    """The places of the completions that match, in the order of the page; `terms` as `planned`."""
+    """Yield the places of the completions that match, in the order of the page; `terms` as `planned`."""
     required, _ = of_index(terms)
     matched = (_of_words if required else _of_groups)(session, scope, terms, groups, page)
     for count, completion_place in enumerate(matched):

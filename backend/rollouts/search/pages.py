@@ -2,7 +2,7 @@
 
 Rare words: the index names the completions, which are few. Common ones, and searches without words: groups
 are gone through in the order of the page, part by part, until the page is full or the time is over; the next
-page goes on there. Counts are then those of evenly chosen groups.
+page continues there. Counts are then those of evenly chosen groups.
 """
 
 import math
@@ -61,7 +61,7 @@ class Counts(NamedTuple):
 def find(
     session: Session, scope: Scope, terms: Sequence[Term], *, sort: str, limit: int, cursor: str
 ) -> FoundPage:
-    """One page of completions, in the order of step, group and position."""
+    """Return one page of completions, in the order of step, group and position."""
     is_descending = sort.startswith("-")
     after = _read_place(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
@@ -94,7 +94,7 @@ def _group_ranges(
     is_descending: bool,  # noqa: FBT001
     until: float,
 ) -> Iterator[tuple[GroupRange, bool]]:
-    """The groups of a scope from a place on, in order, and whether these are the last ones."""
+    """Yield the groups of a scope from a place on, in order, and whether these are the last ones."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     ways = [column.desc() if is_descending else column.asc() for column in columns]
     query = select(*columns, RolloutGroup.search_number).order_by(*ways)
@@ -170,7 +170,9 @@ def _counted(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_C
 
 
 def _in_time(session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange) -> GroupRange:
-    """The part, or fewer of its groups where reading their texts would take too long at the pace of some."""
+    """Return the part, or fewer of its groups where reading their texts would take too long at the pace of
+    some.
+    """
     probe = replace(sampled, every=sampled.every * PROBED)
     began = time.monotonic()
     deque(matches(session, scope, terms, probe), maxlen=0)

@@ -41,7 +41,7 @@ class Term:
     """One condition on a completion's text."""
 
     text: str
-    """As it was written, without its quotes and the star."""
+    """The term's text as written, without its quotes and the star."""
     is_exact: bool = False
     is_prefix: bool = False
     """Whether the last word is a prefix."""

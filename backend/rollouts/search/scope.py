@@ -80,7 +80,7 @@ class Scope:
         return replace(self, runs=[run])
 
     def restricted(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
-        """A part of it: between two steps, of right or wrong completions."""
+        """Return a part of it: between two steps, of right or wrong completions."""
         steps = [step for step in (self.first_step, first) if step is not None]
         ends = [step for step in (self.last_step, last) if step is not None]
         changed = self.filter if correct is None else replace(self.filter, correct=correct)
@@ -100,7 +100,9 @@ def valid_of_runs(session: Session, runs: Sequence[str], table: Any = RolloutGro
 
 
 def runs_of(session: Session, runs: Sequence[str], experiment: str) -> Sequence[str]:
-    """The runs that are named, or all of an experiment; raises NotFound, and InvalidRequest for none."""
+    """Return the runs that are named, or all of an experiment; raises NotFound, and InvalidRequest for
+    none.
+    """
     if bool(runs) == bool(experiment):
         raise InvalidRequest([FieldError("runs", "name runs, or an experiment, and not both")])
     if experiment:

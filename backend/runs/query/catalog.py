@@ -16,7 +16,7 @@ MAX_METRICS = 5_000
 
 
 def shown_fields(session: Session) -> list[dict[str, Any]]:
-    """All fields: schemas.QueryField."""
+    """Return all fields: schemas.QueryField."""
     stored = {
         "variant": _distinct(session, select(Run.variant).where(Run.variant != "")),
         "origin": _distinct(session, select(Run.origin).where(Run.origin != "")),

@@ -61,13 +61,13 @@ def _negated(condition: Condition) -> Condition:
 
 
 def named(text: str) -> Condition:
-    """Whether the name of run, variant or experiment contains the text, in any case of letters."""
+    """Return whether the name of run, variant or experiment contains the text, in any case of letters."""
     name_conditions = (column.icontains(text, autoescape=True) for column in (Run.name, Run.variant))
     return or_(*name_conditions, _in_experiment(Experiment.name.icontains(text, autoescape=True)))
 
 
 def tagged(session: Session, condition: Callable[[ColumnElement[str]], Condition]) -> Condition:
-    """Whether one of the run's tags meets a condition."""
+    """Return whether one of the run's tags meets a condition."""
     elements = func.json_array_elements_text if is_postgres(session) else func.json_each
     tags = elements(Run.tags).table_valued("value", name="each_tag")
     return exists(select(1).select_from(tags).where(condition(tags.c.value)))

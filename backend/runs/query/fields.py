@@ -116,7 +116,9 @@ def _metric(session: Session, name: Name) -> Field:
 
 
 def _config(session: Session, name: Name, path: str) -> Field:
-    """A path of the schema, or one that any stored config has: those of other trainers have any shape."""
+    """Return a path of the schema, or one that any stored config has: those of other trainers have any
+    shape.
+    """
     field = _of_config(path)
     if any(config_path == path or config_path.startswith(f"{path}.") for config_path in config_paths()):
         return field

@@ -87,7 +87,9 @@ class JsonValue:
         return case((self.kind.in_(STRINGS), self.text))
 
     def contains(self, text: str) -> ColumnElement[bool]:
-        """Whether a string, or the JSON of a list or an object, contains a text, in any case of letters."""
+        """Return whether a string, or the JSON of a list or an object, contains a text, in any case of
+        letters.
+        """
         is_match = case((self.kind.in_((*STRINGS, *DOCUMENTS)), self.text)).icontains(text, autoescape=True)
         if text.isascii():
             return is_match
@@ -95,7 +97,7 @@ class JsonValue:
         return is_match | document.icontains(escaped(text), autoescape=True)
 
     def is_boolean(self, *, value: bool) -> ColumnElement[bool]:
-        """Whether it is this boolean, for which each database has its own words."""
+        """Return whether it is this boolean, for which each database has its own words."""
         word = "true" if value else "false"
         return (self.kind == word) | ((self.kind == "boolean") & (self.text == word))
 

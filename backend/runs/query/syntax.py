@@ -8,7 +8,7 @@
     operator   = "=" | "!=" | "<" | "<=" | ">" | ">=" | "~" | "!~"
 
 A word that is compared with nothing is searched for in names. Single or double quotes make any text a name
-or a value; a backslash in them takes the next character as it is.
+or a value; a backslash in them takes the next character unchanged.
 """
 
 import re
@@ -95,7 +95,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A field beside a value; of several values one is enough."""
+    """A field with a value; of several values one is enough."""
 
     name: Name
     operator: str

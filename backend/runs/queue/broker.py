@@ -88,7 +88,7 @@ def queue_folder(settings: Settings) -> Path:
 
 
 def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str, ...]:
-    """A server that keeps nothing on disk: the truth is in SQL."""
+    """Return the command of a server that keeps nothing on disk: the truth is in SQL."""
     options = {
         "port": "0",
         "unixsocket": str(socket),

@@ -29,7 +29,7 @@ RING_SECONDS = 0.5
 """Longest time a ring may hold up its caller."""
 
 RETURN_SECONDS = 2.0
-"""A broker that comes back is heard again this soon, however long it was away."""
+"""A broker that returns is heard again this soon, however long it was away."""
 
 QUICK_OPTIONS: dict[str, Any] = {
     "socket_timeout": RING_SECONDS,

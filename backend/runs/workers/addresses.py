@@ -48,7 +48,8 @@ def node_address(settings: Settings) -> NodeAddress:
 
 
 def listen(ip: str, port: int) -> socket.socket:
-    """A socket that listens at this address alone, at the first port from `port` on that is free; 0: at any.
+    """Return a socket that listens at this address alone, at the first port from `port` on that is free; 0:
+    at any.
 
     Raises OSError where none of PORTS is.
     """

@@ -73,7 +73,7 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
 
 
 def _reasons(session: Session) -> Any:
-    """A function (position, run) -> why that run waits, in words."""
+    """Return a function (position, run) -> why that run waits, in words."""
     now = session.scalar(select(db_now())) or 0.0
     slots = [slot for slot in live_slots(session) if slot.nodes == 1]
     groups = complete_groups(session)

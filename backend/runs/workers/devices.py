@@ -13,7 +13,7 @@ import psutil
 from backend.base.settings import Settings
 
 CPU = "cpu"
-"""Name of a slot's device that is no GPU."""
+"""Name of a slot's device that is not a GPU."""
 
 CPU_SLOTS = 4
 """Most runs at a time on a CPU machine when nobody says otherwise.
@@ -53,7 +53,7 @@ class Slot:
 
 
 def find_slots(settings: Settings) -> list[Slot]:
-    """One slot per GPU that torch can use, else CPU slots; `WORKER_SLOTS` says how many at most."""
+    """Return one slot per GPU that torch can use, else CPU slots; `WORKER_SLOTS` says how many at most."""
     cpus = usable_cpus()
     gpus = find_gpus() if torch_build() not in ("", "cpu") else []
     if gpus:
@@ -116,7 +116,9 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
 
 
 def torch_build() -> str:
-    """The target of the installed torch: "cpu", a CUDA version such as "13.0", or "" if there is no torch."""
+    """Return the target of the installed torch: "cpu", a CUDA version such as "13.0", or "" if there is no
+    torch.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return ""

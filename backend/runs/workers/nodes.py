@@ -90,7 +90,7 @@ def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: 
 
 
 def beat(session: Session, group: str, rank: int, worker_id: str) -> bool:
-    """A sign of life; False when another worker has taken the place, or the row is gone."""
+    """Record a sign of life; return False when another worker has taken the place, or the row is gone."""
     return _change(session, group, rank, worker_id, seen_at=db_now())
 
 

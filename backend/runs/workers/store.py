@@ -39,7 +39,7 @@ def register_slot(
 def report_slot(
     session: Session, worker_id: str, status: str, run_id: str | None, stats: dict[str, Any]
 ) -> bool:
-    """A sign of life; False when the slot is not in the record (any more)."""
+    """Record a sign of life; return False when the slot is not in the record (any more)."""
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
@@ -71,7 +71,9 @@ def live_slots(session: Session) -> list[Worker]:
 
 
 def widest(slots: Sequence[Worker]) -> int:
-    """The most devices that one run can have on these slots: GPUs of a worker, or ranks of a CPU slot."""
+    """Return the most devices that one run can have on these slots: GPUs of a worker, or ranks of a CPU
+    slot.
+    """
     gpus = Counter((slot.host, slot.pid) for slot in slots if slot.device != CPU)
     ranks = [CPU_RANKS for slot in slots if slot.device == CPU]
     return max([*gpus.values(), *ranks], default=0)

@@ -6,7 +6,7 @@
     runs/<run>/<checkpoint>/...       every checkpoint that has a row
     uploads/...                       datasets that were uploaded
 
-Tokens, sessions of browsers, logs, sockets and locks are no part of it, nor are models and datasets that
+Tokens, sessions of browsers, logs, sockets and locks are not part of it, nor are models and datasets that
 users put in place. Who restores a backup may not know who made it: `files.py` says what a name may be, and
 nothing outside of the directory is ever read or written.
 """
@@ -145,7 +145,9 @@ def verify(directory: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def draft_of(directory: Path) -> Iterator[Path]:
-    """A directory beside `directory` that takes its name at the end; nothing stays of it after an error."""
+    """Yield a directory next to `directory` that takes its name at the end; nothing stays of it after an
+    error.
+    """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} already exists: name a directory that does not exist yet")
     draft = directory.with_name(f".{directory.name}.draft")

@@ -33,7 +33,9 @@ INTERNAL = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
 """Tables that SQLite itself makes."""
 
 TYPES = ((Boolean, "integer"), (Integer, "integer"), (LargeBinary, "blob"), (JSON, "text"))
-"""How SQLite stores the types of columns; whatever else there is, but numbers with a fraction, is text."""
+"""SQLite's storage class for each type of column; whatever else there is, but numbers with a fraction, is
+text.
+"""
 
 
 def check_sqlite(file: Path, revision: str) -> None:

@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class BadBackup(Conflict):
-    """Error: the directory is no backup, is incomplete, or does not fit this installation."""
+    """Error: the directory is not a backup, is incomplete, or does not fit this installation."""
 
 
 class Digest(BaseModel):
@@ -95,7 +95,7 @@ def open_below(directory: Path, name: str) -> BufferedReader:
 
 
 def files_in(directory: Path) -> Iterator[str]:
-    """Everything that is no directory, relative to this one; links are not followed."""
+    """Everything that is not a directory, relative to this one; links are not followed."""
     for parent, directories, files in os.walk(directory):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         for name in sorted([*files, *links]):

@@ -44,7 +44,7 @@ DRAFT = ".runs.restored"
 
 
 def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = False) -> Manifest:
-    """Make the installation what it was; runs that trained go on from their newest checkpoint.
+    """Make the installation what it was; runs that trained continue from their newest checkpoint.
 
     Raises BadBackup, and Conflict where something is in the way.
     """
@@ -176,7 +176,7 @@ def _marked(settings: Settings, directory: Path) -> Iterator[None]:
 
 
 def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path:
-    """Checkpoints into a directory that takes its name later, uploads beside those that are there."""
+    """Checkpoints into a directory that takes its name later, uploads alongside those that are there."""
     uploads = settings.datasets_dir / UPLOADS
     if uploads.is_symlink():
         raise BadBackup(
@@ -197,7 +197,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
 
 
 def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
-    """A dataset, complete under its name, in place of none that is there."""
+    """Put a complete dataset under its name, if none is there."""
     if target.exists() or target.is_symlink():
         return
     draft = target.with_name(f".{target.name}.restored")
@@ -230,7 +230,7 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
 
 
 def _close(file: Path) -> None:
-    """Remove the old database's log beside the new one. Raises Conflict if another process has it open."""
+    """Remove the old database's log next to the new one. Raises Conflict if another process has it open."""
     if not file.exists():
         return
     with closing(sqlite3.connect(file, timeout=1)) as connection:

@@ -61,7 +61,7 @@ class SavedBackup(NamedTuple):
     """Sentences on blocks of points and completions that nobody can read."""
 
     def in_words(self) -> str:
-        """One line."""
+        """Return one line."""
         runs = self.manifest.tables["run"].rows
         size = sum(file.bytes for file in self.manifest.files.values())
         apart = f", {self.elsewhere:,} more left to the artifact store" if self.elsewhere else ""
@@ -97,7 +97,9 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
 
 
 def _may_have(copies: Copies, name: str) -> bool:
-    """Whether the artifact store has it, or does not answer: a row too many is better than one too few."""
+    """Return whether the artifact store has it, or does not answer: a row too many is better than one too
+    few.
+    """
     try:
         return copies.has(*name.split("/", 1))
     except ArtifactFault:
@@ -112,7 +114,7 @@ def _damage(connection: Connection) -> list[str]:
 
 
 def _take_all(source: Path, target: Path) -> None:
-    """Every checkpoint that is there and was not taken before."""
+    """Take every checkpoint that is there and was not taken before."""
     for manifest in sorted(source.glob(f"*/[!.]*/{MANIFEST}")):
         _take_checkpoint(manifest.parent, target / manifest.parent.relative_to(source))
 
@@ -156,7 +158,7 @@ def _take_uploads(datasets_dir: Path, draft: Path) -> None:
 
 @contextmanager
 def _moment(engine: Engine, draft: Path) -> Iterator[Connection]:
-    """The database as it is now, whatever is written to it meanwhile."""
+    """Yield a connection to the database as it is now, whatever is written to it meanwhile."""
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with engine.connect().execution_options(**options) as connection, connection.begin():

@@ -17,19 +17,21 @@ CHUNK_BYTES = 1 << 20
 
 MAX_UNPACKED = 1 << 30
 MAX_RATIO = 1_000
-"""What a table may hold unpacked: so many bytes, or so many times its packed size. A few kilobytes of zeros
+"""Limit of a table's unpacked size: so many bytes, or so many times its packed size. A few kilobytes of zeros
 packed by a stranger fill no disk."""
 
 
 def ordered_tables() -> list[Table]:
-    """Tables in an order in which none refers to a later one; sessions are no part of a backup."""
+    """Tables in an order in which none refers to a later one; sessions are not part of a backup."""
     return [table for table in Base.metadata.sorted_tables if table.name != BrowserSession.__tablename__]
 
 
 def save_tables(
     connection: Connection, directory: Path, *, without: Collection[str]
 ) -> dict[str, SavedTable]:
-    """Every row of every table but the checkpoints `without`, as the connection's transaction sees them."""
+    """Save every row of every table but the checkpoints `without`, as the connection's transaction sees
+    them.
+    """
     directory.mkdir(parents=True)
     saved = {}
     for table in ordered_tables():

@@ -67,7 +67,7 @@ def _declared(name: str, schema: Mapping[str, Any]) -> list[str]:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """A schema as a type."""
+    """Return a schema as a type."""
     if "$ref" in schema:
         return str(schema["$ref"]).rsplit("/", 1)[-1]
     if "anyOf" in schema:

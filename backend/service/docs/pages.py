@@ -58,7 +58,7 @@ def _filled(match: re.Match[str], written: Mapping[str, str]) -> str:
 
 
 def tables() -> dict[str, str]:
-    """Every generated table by its name."""
+    """Return every generated table by its name."""
     written = {
         "presets": presets(),
         "fields": fields(),
@@ -73,7 +73,7 @@ def tables() -> dict[str, str]:
 
 
 def measured() -> dict[str, str]:
-    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and further `results-PART.md`."""
+    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and additional `results-PART.md`."""
     files = sorted((CODE_ROOT / "benchmarks").glob("*/results*.md"))
     names = {file: f"benchmark {file.parent.name}{file.stem.removeprefix('results')}" for file in files}
     return {names[file]: _from_docs(file.read_text(encoding="utf-8")) for file in files}
@@ -90,7 +90,7 @@ def survived() -> dict[str, str]:
 
 
 def presets() -> str:
-    """One line per preset: what it changes against the defaults, and whose it is."""
+    """Return one line per preset: what it changes against the defaults, and whose it is."""
     rows = (
         [f"`{name}`", preset.title, _changes(preset.changes), preset.source]
         for name, preset in PRESETS.items()
@@ -99,7 +99,7 @@ def presets() -> str:
 
 
 def metrics() -> str:
-    """One line per metric of the catalog."""
+    """Return one line per metric of the catalog."""
     rows = (
         [f"`{metric.name}`", metric.unit, _band(metric), metric.better, metric.meaning]
         for metric in (*METRICS.values(), *FAMILIES)
@@ -108,7 +108,7 @@ def metrics() -> str:
 
 
 def aliases() -> str:
-    """One line per metric that other trainers log too: their names of it."""
+    """Return one line per metric that other trainers log too: their names of it."""
     rows = (
         [f"`{metric.name}`", ", ".join(f"`{name}`" for name in metric.aliases)]
         for metric in (*METRICS.values(), *FAMILIES)
@@ -118,7 +118,7 @@ def aliases() -> str:
 
 
 def settings() -> str:
-    """One line per environment variable."""
+    """Return one line per environment variable."""
     texts = descriptions_of(Settings)
     rows = (
         [f"`{name.upper()}`", _value(field.default), _one_line(texts.get(name, ""))]
@@ -128,7 +128,7 @@ def settings() -> str:
 
 
 def causes() -> str:
-    """One line per cause that a diagnosis can name."""
+    """Return one line per cause that a diagnosis can name."""
     rows = (
         [TITLES[name], _one_line(detector.__doc__ or ""), *REMEDIES[name]]
         for name, detector in DETECTORS.items()
@@ -137,7 +137,7 @@ def causes() -> str:
 
 
 def gauges() -> str:
-    """One line per value of /metrics."""
+    """Return one line per value of /metrics."""
     rows = [[f"`{name}`", ", ".join(gauge.labels), gauge.meaning] for name, gauge in GAUGES.items()]
     times = [
         "`grpolab_http_request_duration_seconds`",
@@ -156,7 +156,7 @@ def architectures() -> str:
 
 
 def fields() -> str:
-    """Every field of a run's config, by section: options, defaults, values and meanings."""
+    """Return every field of a run's config, by section: options, defaults, values and meanings."""
     sections_by_path = sections()
     rows = [pair for section in sections_by_path.values() for pair in section.rows.items()]
     rows_by_path = {
@@ -166,7 +166,7 @@ def fields() -> str:
 
 
 def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> str:
-    """A heading, what the section is for, the options of a union, and the table of fields."""
+    """Return a heading, what the section is for, the options of a union, and the table of fields."""
     title = f"`{section.path}`" if section.path else "The run"
     options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
     parts = [f"### {title}", _opening(options_by_row), options, _fields_of(section)]
@@ -207,7 +207,7 @@ def _codes(names: Iterable[str]) -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring on one line; Markdown must not take its `<think>` for HTML."""
+    """Return a docstring on one line; Markdown must not take its `<think>` for HTML."""
     parts = _one_line(text).split("`")
     return "`".join(piece if at % 2 else piece.replace("<", "\\<") for at, piece in enumerate(parts))
 
@@ -234,7 +234,7 @@ def _plain(value: Any) -> str:
 
 
 def _listed(value: Any) -> str:
-    """A reward term as `correctness x 1`, anything else as it is."""
+    """Return a reward term as `correctness x 1`, anything else unchanged."""
     if isinstance(value, Mapping) and "name" in value:
         return f"{value['name']} x {value.get('weight', 1):g}"
     return str(value)

@@ -21,17 +21,17 @@ class Finding(NamedTuple):
 
 
 def ok(topic: str, text: str) -> Finding:
-    """A finding that needs nothing to be done."""
+    """Return a finding that needs nothing to be done."""
     return Finding(topic, "ok", text)
 
 
 def warn(topic: str, text: str) -> Finding:
-    """A warning: it works, but worse than it could."""
+    """Return a warning: it works, but worse than it could."""
     return Finding(topic, "warn", text)
 
 
 def bad(topic: str, text: str) -> Finding:
-    """A finding that must be mended."""
+    """Return a finding that must be mended."""
     return Finding(topic, "bad", text)
 
 

@@ -23,7 +23,7 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def examine_machine(settings: Settings) -> Iterator[Finding]:
-    """One line each."""
+    """Yield one line each."""
     yield python(sys.version_info[:3])
     yield memory(settings, memory_bytes())
     yield torch()
@@ -52,7 +52,7 @@ def memory_bytes() -> int:
 
 
 def memory(settings: Settings, total: int) -> Finding:
-    """A trainer of the tiny policy and its spare need SLOT_BYTES."""
+    """Check the memory: a trainer of the tiny policy and its spare need SLOT_BYTES."""
     slots, has = len(find_slots(settings)), size_text(total)
     if total < SLOT_BYTES:
         return bad("memory", f"{has}: one run needs {size_text(SLOT_BYTES)}; use a machine with more")

@@ -23,7 +23,7 @@ MUCH_FREE = 2**30
 
 
 def points(session: Session) -> Finding:
-    """Whether the checksums of blocks are right, of as many as a few seconds suffice for."""
+    """Return whether the checksums of blocks are right, of as many as a few seconds suffice for."""
     if schema_of(session.connection()) != newest_schema():
         return ok("points", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
@@ -51,7 +51,9 @@ def _finding_of(name: str, damages: Sequence[str], until: float) -> Finding:
 
 
 def free_pages(connection: Connection) -> Finding:
-    """The free pages of a SQLite file: rows that became blocks leave them, and they are written again."""
+    """Return the free pages of a SQLite file: rows that became blocks leave them, and they are written
+    again.
+    """
     size, pages, free = (
         connection.scalar(text(f"PRAGMA {name}")) or 0
         for name in ("page_size", "page_count", "freelist_count")

@@ -47,7 +47,7 @@ MIN_CONNECTIONS = 50
 
 
 def examine_services(settings: Settings) -> Iterator[Finding]:
-    """One line each."""
+    """Yield one line each."""
     yield port(settings)
     yield from leftovers(settings)
     yield broker(settings)
@@ -90,7 +90,7 @@ def port(settings: Settings) -> Finding:
 
 
 def webhook(settings: Settings, session: Session) -> Finding:
-    """Whether the address of the webhook may be used and answers, and how the last event fared."""
+    """Return whether the address of the webhook may be used and answers, and how the last event fared."""
     if not settings.grpolab_webhook_url:
         return ok("webhook", "none is set")
     form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
@@ -118,7 +118,7 @@ def leftovers(settings: Settings) -> Iterator[Finding]:
 
 
 def broker(settings: Settings) -> Finding:
-    """Whether the bell is heard, or will be once `make up` has started the broker."""
+    """Return whether the bell is heard, or will be once `make up` has started the broker."""
     chosen = choose_broker(settings)
     if settings.broker_url:
         fault = broker_fault(settings)
@@ -140,7 +140,7 @@ def broker(settings: Settings) -> Finding:
 
 
 def clock(now: float) -> Finding:
-    """Whether this machine knows what year it is."""
+    """Return whether this machine knows what year it is."""
     if now < EARLIEST:
         return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
     return ok("clock", "set")
@@ -164,7 +164,7 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def age(settings: Settings, session: Session) -> Finding:
-    """Whether the database has what the state directory proves."""
+    """Return whether the database has what the state directory proves."""
     if schema_of(session.connection()) != newest_schema():
         return ok("history", "checked once the schema is up to date")
     older = find_older(settings, session)
@@ -225,13 +225,15 @@ def postgres(settings: dict[str, Any]) -> Finding:
 
 
 def _setting(connection: Connection, name: str) -> str:
-    """A time in milliseconds, anything else as it is shown."""
+    """Return a time in milliseconds, anything else as it is shown."""
     query = text("SELECT setting FROM pg_settings WHERE name = :name")
     return str(connection.scalar(query, {"name": name}))
 
 
 def _collation(connection: Connection) -> str:
-    """A sentence when the system's sorting has changed since the database was made: indexes may be wrong."""
+    """Return a sentence when the system's sorting has changed since the database was made: indexes may be
+    wrong.
+    """
     if int(_setting(connection, "server_version_num")) < 150000:
         return ""
     query = text(

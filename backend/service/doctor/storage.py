@@ -33,7 +33,7 @@ NETWORK_FILE_SYSTEMS = (
 
 
 def examine_storage(settings: Settings) -> Iterator[Finding]:
-    """One line each."""
+    """Yield one line each."""
     state = checked("state", lambda: check_state_dir(settings), f"{settings.state} can be written")
     yield state
     if state.is_good:
@@ -96,7 +96,7 @@ def sync_seconds(directory: Path) -> float:
 
 
 def speed(path: Path, seconds: float) -> Finding:
-    """Every committed step waits for the disk."""
+    """Check the speed of the disk, for which every committed step waits."""
     text = f"a write reaches the disk in {seconds * 1000:.1f} ms"
     if seconds > HOPELESS_SECONDS:
         return bad("speed", f"{text}: {path} is too slow or broken: use a local disk as STATE_DIR")
@@ -124,7 +124,7 @@ def file_system(path: Path, kind: str) -> Finding:
 
 
 def models(directory: Path) -> Finding:
-    """Each subdirectory is offered as a policy."""
+    """Check the models' directory, each subdirectory of which is offered as a policy."""
     directories = [path for path in sorted(directory.glob("*")) if path.is_dir()]
     for path in directories:
         if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):

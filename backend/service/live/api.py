@@ -33,7 +33,7 @@ MAX_LISTENERS = 200
 
 
 def end_streams_at_signals(broadcaster: Broadcaster) -> None:
-    """The server waits for open streams before it ends: end them as soon as it is asked to."""
+    """End open streams as soon as the server is asked to end, because it waits for them."""
     if threading.current_thread() is not threading.main_thread():
         return
     loop = asyncio.get_running_loop()
@@ -54,7 +54,7 @@ def _closing_first(
 
 
 async def _counted(chunks: AsyncGenerator[bytes], streams: Counter[str], role: str) -> AsyncIterator[bytes]:
-    """The stream, counted among those of its role while it is open."""
+    """Yield the stream, counted among those of its role while it is open."""
     streams[role] += 1
     try:
         async with aclosing(chunks):

@@ -51,7 +51,7 @@ MAX_RUNS = MAX_WAITING // 2
 """Maximum number of changed runs that are sent one by one; each may take two messages."""
 
 PAGE = 100
-"""Events that are fetched at a time, lest a hundred pages that come back at once fill the memory."""
+"""Events that are fetched at a time, lest a hundred pages that reconnect at once fill the memory."""
 
 
 class Parcel(NamedTuple):
@@ -64,7 +64,9 @@ class Parcel(NamedTuple):
     """Whether the message reports that event; other messages may be sent twice."""
 
     def is_told(self, told: int) -> bool:
-        """Whether a page that knows the events up to `told` knows this; its place would lead it back."""
+        """Return whether a page that knows the events up to `told` knows this; its place would lead it
+        back.
+        """
         return 0 <= self.event < told or (self.is_event and self.event == told)
 
 
@@ -84,7 +86,7 @@ class Missed(NamedTuple):
 class Broadcaster:
     """Polls SQL while there are listeners, and sends the changes to all of them.
 
-    `fingerprint` changes when the tokens change: all streams end then, and who may still come comes back.
+    `fingerprint` changes when the tokens change: all streams end then, and whoever still may reconnects.
     """
 
     def __init__(self, sessions: Sessions, fingerprint: Callable[[], object] = bool) -> None:
@@ -96,7 +98,7 @@ class Broadcaster:
         self._is_closing = False
         self._place = Position(0, 0.0)
         self._told: dict[str, float] = {}
-        """When each run last changed, of those within the overlap."""
+        """The time at which each run last changed, for those within the overlap."""
         self._steps: dict[str, int] = {}
         self._workers: dict[str, tuple[Any, ...]] = {}
 
@@ -180,7 +182,7 @@ class Broadcaster:
             tokens = await run_in_threadpool(self._fingerprint)
             while self._listeners and tokens == await run_in_threadpool(self._fingerprint):
                 await self._follow_for_a_while()
-        finally:  # whoever listens comes back
+        finally:  # whoever listens reconnects
             self._end_all()
             self._is_following.set()
 
@@ -213,7 +215,7 @@ class Broadcaster:
                     self._drop(queue)
 
     def _drop(self, queue: Queue) -> None:
-        """End a stream: it comes back with its last id."""
+        """End a stream: its client reconnects with its last id."""
         self._listeners.discard(queue)
         while not queue.empty():
             queue.get_nowait()

@@ -106,7 +106,7 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
 
 
 def changes_after(session: Session, changed: float, *, most: int | None = None) -> dict[str, float]:
-    """Times of the runs that changed since then or a little before, by id; of `most` of them."""
+    """Return the times of the runs that changed since then or a little before, by id; of `most` of them."""
     query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(most)
     return {row.id: row.changed_at for row in session.execute(query)}
 

@@ -57,7 +57,7 @@ def remove_note(path: Path) -> None:
 
 
 def read_notes(settings: Settings) -> list[Note]:
-    """Every run of this machine that waits for the database."""
+    """Return every run of this machine that waits for the database."""
     paths = sorted((settings.run_dir / "waiting").glob("*.json"))
     return [note for note in map(_read_note, paths) if note is not None]
 

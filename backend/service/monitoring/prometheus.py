@@ -123,7 +123,7 @@ class Gauges:
 
 
 def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
-    """The values that come from the database."""
+    """Yield the values that come from the database."""
     counted: Any = session.execute(
         select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
     )
@@ -151,7 +151,7 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
 
 
 def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
-    """The newest reading of each machine and of each slot's GPU."""
+    """Yield the newest reading of each machine and of each slot's GPU."""
     newest: dict[tuple[str, tuple[str, ...]], float] = {}
     for slot in sorted(slots, key=lambda slot: slot.seen_at):
         for reading_name, gauge in OF_MACHINES.items():
@@ -164,7 +164,7 @@ def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
 
 
 def _of_diagnoses(session: Session) -> Iterator[Sample]:
-    """Return the metrics of verdicts, their events, and the webhook that reports them."""
+    """Yield the metrics of verdicts, their events, and the webhook that reports them."""
     judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
     counted: Any = session.execute(judged.group_by(Run.verdict)).all()
     for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counted)).items():

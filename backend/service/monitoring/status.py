@@ -128,7 +128,7 @@ def broker_fault(settings: Settings) -> Fault | None:
 
 
 def disk_warning(path: Path) -> Fault | None:
-    """A word before the disk is full."""
+    """Return a warning before the disk is full."""
     free = free_bytes(path)
     if free is None or free >= LOW_BYTES:
         return None

@@ -27,7 +27,7 @@ def worker_command(python: str, *, runs: int, idle_seconds: int, devices: int, n
 def slurm_script(
     command: Sequence[str], directory: Path, options: Sequence[str], output: str, *, nodes: int = 1
 ) -> str:
-    """A batch script for `sbatch`: the worker takes the shell's place, so that signals reach it.
+    """Return a batch script for `sbatch`: the worker takes the shell's place, so that signals reach it.
 
     Slurm sends SIGTERM some time before the job's limit, and on `scancel`; the worker then saves its runs and
     gives them back. On several nodes srun starts a worker on each, and these get the signal. Raises Conflict
@@ -131,7 +131,9 @@ def skypilot_task(
     environment: Mapping[str, str],
     nodes: int = 1,
 ) -> str:
-    """A task for `sky jobs launch`, as YAML (JSON is YAML); SkyPilot asks for no value of a secret twice."""
+    """Return a task for `sky jobs launch`, as YAML (JSON is YAML); SkyPilot asks for no value of a secret
+    twice.
+    """
     task = {
         "name": NAME,
         "workdir": directory,

@@ -34,7 +34,7 @@ class Need(NamedTuple):
 
 
 def need_of(session: Session, pilots: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
-    """Pilots of so many devices that are wanted beside the `pilots` that exist; at most `most` at a time.
+    """Pilots of so many devices to add to the existing `pilots`; at most `most` at a time.
 
     A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
     Runs that need more devices than a pilot has, or another number of `nodes`, are left out: it could never

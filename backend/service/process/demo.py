@@ -19,7 +19,9 @@ MAX_BYTES = 16_000_000
 
 
 def launch_demo(settings: Settings, url: str) -> str:
-    """The demo's runs, in words; a repeated request finds the same experiment. `url` is the service's."""
+    """Launch the demo and tell of its runs; a repeated request finds the same experiment. `url` is the
+    service's.
+    """
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
     ]

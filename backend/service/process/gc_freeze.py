@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_frozen() -> Iterator[None]:
-    """A context whose new objects are never scanned by the garbage collector, not even when the process ends.
+    """Keep objects made in this context from the garbage collector, even when the process ends.
 
     Importing torch and transformers makes hundreds of thousands of objects. Searching them again and again is
     a fifth of the time of the import, a part of every later search, and more than a second of the end.

@@ -107,7 +107,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> Instance:
-    """Who the lock's file names; process 0 when the holder has not written it yet."""
+    """Return what the lock's file names; process 0 when the holder has not written it yet."""
     try:
         content = json.loads(path.read_text())
         return Instance(int(content["pid"]), str(content["url"]))

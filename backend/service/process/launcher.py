@@ -213,7 +213,7 @@ class Launcher:
             child.start()
 
     def stop(self) -> None:
-        """The service stops accepting, the worker saves its runs, the broker goes last."""
+        """Stop the service, then the worker, which saves its runs, and the broker last."""
         by_name = {child.name: child for child in self.children}
         for name in ("service", "worker", "broker"):
             if (child := by_name.get(name)) and child.is_running:

@@ -14,7 +14,7 @@ def cap(log: Path) -> None:
     """Set a log aside that has grown too long: copied and emptied, because its program holds it open."""
     if not log.exists() or log.stat().st_size <= LIMIT_BYTES:
         return
-    # What is written between the two calls is lost; a program appends, so it goes on at the beginning.
+    # What is written between the two calls is lost; a program appends, so it continues at the beginning.
     with suppress(OSError):  # a full disk: emptying it is what helps
         shutil.copyfile(log, log.with_suffix(".old.log"))
     os.truncate(log, 0)

@@ -45,7 +45,7 @@ def check_state_dir(settings: Settings) -> None:
 
 
 def check_frontend() -> None:
-    """The files of the pages must be there: the image of a worker has none."""
+    """Check that the files of the pages are there: the image of a worker has none."""
     if not (FRONTEND / "index.html").is_file():
         raise CannotStart(
             f"there are no pages in {FRONTEND}: install the package, or use a checkout or the API image"
@@ -89,7 +89,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_port(settings: Settings, *, patience_seconds: float = 0.0) -> None:
-    """The port must be free; a predecessor that is just ending gets `patience_seconds`."""
+    """Check that the port is free; a predecessor that is just ending gets `patience_seconds`."""
     deadline = time.monotonic() + patience_seconds
     while (error := _bind_error(settings.host, settings.port)) is not None:
         if time.monotonic() < deadline:
@@ -114,7 +114,7 @@ def _bind_error(host: str, port: int) -> OSError | None:
 
 
 def free_port() -> int:
-    """A port that nobody uses right now."""
+    """Return a port that nobody uses right now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -126,7 +126,7 @@ def restore_mark(settings: Settings) -> Path:
 
 
 def check_database(settings: Settings) -> None:
-    """The database must open; the message shows its address without a password."""
+    """Check that the database opens; the message shows its address without a password."""
     if (mark := restore_mark(settings)).exists():
         raise CannotStart(
             f"a restore was interrupted: run it again (grpolab restore {mark.read_text().strip()})"

@@ -56,17 +56,17 @@ class Protocol(H11Protocol):
             self._stop_waiting()
 
     def resume_writing(self) -> None:
-        """The client has read on."""
+        """Resume writing, as the client has read on."""
         self.heard_at = self.loop.time()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server ends."""
+        """Handle the end of the server."""
         if self._is_refused:
             self.transport.close()
         else:
@@ -135,7 +135,7 @@ class Server(uvicorn.Server):
                 await asyncio.wait_for(self._signalled.wait(), TICK_SECONDS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal asks to end."""
+        """Handle a signal that asks the server to end."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._signalled.set)

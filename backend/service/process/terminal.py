@@ -29,7 +29,7 @@ class Terminal:
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def say(self, text: str = "") -> None:
-        """One line."""
+        """Say one line."""
         self._write(text + "\n")
 
     def _write(self, text: str) -> None:
@@ -63,7 +63,9 @@ def has_screen() -> bool:
 
 
 def tunnel_hint(settings: Settings) -> str:
-    """A hint how to reach this machine's loopback address from another computer; empty on a desktop."""
+    """Return a hint how to reach this machine's loopback address from another computer; empty on a
+    desktop.
+    """
     if has_screen():
         return ""
     # SSH_CONNECTION: client address, client port, server address, server port
@@ -73,7 +75,9 @@ def tunnel_hint(settings: Settings) -> str:
 
 
 def link_command(settings: Settings) -> str:
-    """The command that prints a link of this installation, with the settings that are not the defaults."""
+    """Return the command that prints a link of this installation, with the settings that are not the
+    defaults.
+    """
     settings_used = {"PORT": settings.port, "STATE_DIR": settings.state_dir}
     usual = Settings.model_fields
     differing = [

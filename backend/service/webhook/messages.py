@@ -50,7 +50,9 @@ def format_of(url: str, requested: str) -> Format:
 
 
 def body_of(event: Event, run: RunNames | None, form: Format) -> bytes:
-    """The request's body. Names and messages may hold anything; no chat reads markup or mentions in them."""
+    """Return the request's body. Names and messages may hold anything; no chat reads markup or mentions in
+    them.
+    """
     if form == "json":
         return orjson.dumps(_document(event, run))
     text = redact(f"{_title(run)}{event.message}")[:MAX_CHARACTERS]

@@ -82,7 +82,9 @@ def try_connection(target: Target, *, seconds: float = SECONDS) -> None:
 
 @contextmanager
 def _connection(target: Target, seconds: float) -> Iterator[_Connection]:
-    """A connection that is cut after `seconds`, whatever it waits for; every fault of it is Unreachable."""
+    """Yield a connection that is cut after `seconds`, whatever it waits for; every fault of it is
+    Unreachable.
+    """
     connection = _Connection(target, seconds)
     deadline = threading.Timer(seconds, connection.cut)
     deadline.daemon = True

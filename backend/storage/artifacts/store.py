@@ -49,7 +49,7 @@ MAX_FILES = 10_000
 
 
 RESERVE_BYTES = 8_000_000
-"""Free disk space to leave beside a fetched checkpoint, in bytes."""
+"""Free disk space to leave in addition to a fetched checkpoint, in bytes."""
 
 CALL_SECONDS = 60.0
 """Time limit of a call that moves little data, in seconds; `_seconds_for` gives more for a file."""

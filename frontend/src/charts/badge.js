@@ -5,7 +5,7 @@ import { formatCount, formatValue, plural } from '../lib/text/format.js';
  * @param {import('./figure.js').Series[]} series
  * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: '' | 'variant' | 'group', requestedRuns: number,
  *   most: number, outside?: {values: number, isBandCut: boolean}, healthy?: (number | null)[] | null}} view
- *   `grouped`: what a line is the mean of; `asked`: runs that were asked for, `most`: how many are drawn at most
+ *   `grouped`: what a line is the mean of; `requestedRuns`: runs that were asked for, `most`: how many are drawn at most
  *   `outside`: what lies beyond the y axis; `healthy`: the shaded band
  * @returns {{text: string, isWarning: boolean, title?: string}[]}
  */

@@ -1,4 +1,4 @@
-"""Which runs can be compared by a metric whose scale their rewards decide."""
+"""Comparison of runs by a metric whose scale their rewards decide."""
 
 import pytest
 

@@ -20,7 +20,7 @@ def levels_of(document):
 
 
 def values_of(document):
-    """As `json_size` counts: an empty list or object is two."""
+    """Count values as `json_size` does: an empty list or object is two."""
     parts = list(document.values()) if isinstance(document, dict) else document
     if not isinstance(document, dict | list):
         return 1

@@ -37,7 +37,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture
 def host(service):
-    """What a browser would write into the Host header."""
+    """The Host header that a browser would send."""
     return service.base.removeprefix("http://").encode()
 
 

@@ -55,7 +55,7 @@ COUNT = text(
 
 
 def counting(database, began, ended):
-    """A route that reads for hours, in a thread as routes do."""
+    """Return a route that reads for hours, in a thread as routes do."""
 
     def count():
         with reading(database.sessions) as session, interruptible(interrupt_of(session)):

@@ -39,7 +39,7 @@ def run_id(session):
 
 
 def looks(watch, session, clock, seconds):
-    """What the watch says at the end of so many seconds, looking every second."""
+    """Return what the watch says at the end of so many seconds, looking every second."""
     for _ in range(seconds):
         clock.now += 1
         expired = watch.look(session)

@@ -1,4 +1,4 @@
-"""For processes under libfaketime, which refuses the absolute `clock_nanosleep` of Python's `time.sleep`."""
+"""Adapts processes to libfaketime, which refuses the absolute `clock_nanosleep` of Python's `time.sleep`."""
 
 import threading
 import time

@@ -23,13 +23,13 @@ def saved(queued, train, sessions, settings):
 
 
 def forget(sessions, run_id, *, steps):
-    """As a database that lost its newest transactions: rows of these steps are gone."""
+    """Delete the rows of these steps, as a database that lost its newest transactions."""
     with sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step.in_(steps)))
 
 
 def go_back(sessions, run_id, *, step):
-    """As a database that knows the run up to a step only."""
+    """Take the database back to a step."""
     with sessions.begin() as session:
         session.execute(delete(Metric).where(Metric.run_id == run_id, Metric.step > step))
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step > step))

@@ -37,7 +37,7 @@ def state(settings, state_dir, monkeypatch):
 
 
 def attempt(sessions, run_id):
-    """One attempt at the run, as a trainer process makes it; the run afterwards."""
+    """Make one attempt at the run, as a trainer process does; return the run afterwards."""
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "worker", "host")
     assert claim.run_id == run_id
@@ -59,7 +59,9 @@ def run_id(straight, queued):
 
 
 def paused_then_resumed(sessions, run_id, state, straight, mend):
-    """Its reason while it could not save; it must leave nothing behind and end as if nothing had been."""
+    """Return a run's reason while it could not save; it must leave nothing behind and end as if nothing had
+    been.
+    """
     run = attempt(sessions, run_id)
     assert run.status == "paused"
     assert list((state / "runs" / run_id).glob(".*")) == []

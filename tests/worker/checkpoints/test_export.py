@@ -17,7 +17,7 @@ LORA = {"type": "lora", "rank": 4}
 
 
 def checkpoint(settings, directory, *, adapter=None, dtype="float32"):
-    """A policy, moved a little, and its checkpoint."""
+    """Return a policy, moved a little, and its checkpoint."""
     config = PolicyConfig.model_validate({"adapter": adapter or {"type": "none"}, "dtype": dtype})
     policy = load_policy(config, settings)
     weights = adapter_weights(policy.model) or dict(policy.model.named_parameters())

@@ -1,4 +1,4 @@
-"""Forks: a new run that goes on from another run's checkpoint, on the tiny policy."""
+"""Forks: a new run that continues from another run's checkpoint, on the tiny policy."""
 
 from typing import Any
 

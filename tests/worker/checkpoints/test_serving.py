@@ -49,7 +49,7 @@ def test_transformers_answers_a_chat(model):
 
 
 def _asked(server, address, body):
-    """The server's answer, as soon as it listens."""
+    """Return the server's answer, as soon as it listens."""
     deadline = time.monotonic() + 120
     while True:
         try:

@@ -25,7 +25,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    """In place of /tmp; this machine has two GPUs and a CPU slot."""
+    """A directory in place of /tmp; this machine has two GPUs and a CPU slot."""
     monkeypatch.setattr(gpu_lock, "DIRECTORY", tmp_path)
     slots = [Slot(0, "cuda:0", "A", 1, "GPU-a"), Slot(1, "cuda:0", "B", 1, "GPU-b"), Slot(2, "cpu", "CPU", 1)]
     monkeypatch.setattr(tasks, "find_slots", lambda _: slots)

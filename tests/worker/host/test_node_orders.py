@@ -1,4 +1,4 @@
-"""What a leader and a follower say to each other in SQL, without the ranks."""
+"""Messages of a leader and a follower in SQL, without the ranks."""
 
 import platform
 import socket

@@ -105,7 +105,7 @@ class Lab:
         self.wait(lambda: self.run(run_id).last_step >= step)
 
     def words(self):
-        """The end of what the workers have said."""
+        """Return the end of what the workers have said."""
         with self.sessions() as session:
             seats = "\n".join(map(str, seats_of(session, "pair")))
         return "\n".join([seats, *(path.read_text()[-3000:] for path in self.logs)])
@@ -120,7 +120,7 @@ class Lab:
         return next(trainer.pid for trainer in trainers if trainer.net_connections())
 
     def log(self, run_id, attempt):
-        """The output of an attempt as the run's page shows it."""
+        """Return the output of an attempt as the run's page shows it."""
         with self.sessions() as session:
             return "".join(
                 chunk.text
@@ -134,12 +134,12 @@ class Lab:
             return session.get_one(Attempt, (run_id, number))
 
     def is_idle(self):
-        """Whether no slot of the group has a run."""
+        """Return whether no slot of the group has a run."""
         with self.sessions() as session:
             return not any(worker.run_id for worker in session.scalars(select(Worker)))
 
     def metrics(self, run_id):
-        """Every value of every step that says something about the training."""
+        """Return every value of every step that says something about the training."""
         query = (
             select(Metric.step, MetricKey.name, Metric.value, Metric.attempt)
             .join(MetricKey, MetricKey.id == Metric.key_id)
@@ -172,7 +172,7 @@ Most values of twenty steps agree within 3e-7. A step whose gradient is ten time
 
 
 def furthest(left, right):
-    """The largest difference of any value, and whose it is; shares may cross a limit by rounding."""
+    """Return the largest difference of any value, and whose it is; shares may cross a limit by rounding."""
     assert left.keys() == right.keys()
     return max(
         (abs(left[key] - right[key]) / max(1.0, abs(right[key])), key)
@@ -207,7 +207,7 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
 
 
 def expected_of(trained):
-    """The values of each step of a run in one process, as `Lab.metrics` names them."""
+    """Return the values of each step of a run in one process, as `Lab.metrics` names them."""
     return {
         (step, name): value
         for step, metrics in enumerate(trained.steps, 1)

@@ -1,4 +1,4 @@
-"""What a run says when memory runs out: whose memory, and who held it."""
+"""The message of a run whose memory runs out: whose memory, and who held it."""
 
 import torch
 

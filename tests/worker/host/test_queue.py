@@ -161,7 +161,7 @@ def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
 
 @pytest.mark.usefixtures("patient")
 def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
-    """As a writer leaves it that is killed, or a machine that loses power."""
+    """A killed writer, or a machine that loses power, leaves such a message."""
     folder = queue_folder(files)
     (folder / "1_torn.gpu.msg").touch()
     (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')

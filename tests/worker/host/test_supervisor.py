@@ -167,7 +167,7 @@ def test_an_end_without_an_outcome_counts_as_a_failure(toy, sessions):
 
 
 def run_whose_trainer_is_killed(toy, sessions):
-    """The run as its supervisor leaves it after a SIGKILL of the trainer."""
+    """Return the run as its supervisor leaves it after a SIGKILL of the trainer."""
     run_id = queue_run(sessions)
     claimed = claim(sessions)
     thread = supervise_in_thread(toy("long"), claimed)

@@ -33,7 +33,7 @@ def settings(state_dir, sqlite_url, monkeypatch):
 
 @contextmanager
 def started_parent(settings):
-    """A parent that has imported everything."""
+    """Yield a parent that has imported everything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("GRPOLAB_TOKEN", "a secret of the worker")
@@ -48,7 +48,7 @@ def started_parent(settings):
 
 @pytest.fixture(scope="module")
 def parent():
-    """Of all tests that leave it alone."""
+    """The parent of all tests that leave it alone."""
     with tempfile.TemporaryDirectory() as state, started_parent(Settings(state_dir=Path(state))) as parent:
         yield parent
 

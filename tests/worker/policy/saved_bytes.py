@@ -10,7 +10,8 @@ Result = TypeVar("Result")
 
 
 def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, int]:
-    """What `work` returns, and the bytes that stay saved for its gradients, without the model's weights.
+    """Return what `work` returns, and the bytes that stay saved for its gradients, without the model's
+    weights.
 
     A storage that several operations keep counts once.
     """
@@ -31,6 +32,6 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
 
 
 def _place(tensor: Tensor) -> int:
-    """Where a tensor's storage begins; of torchao's quantised ones that of the integers."""
+    """Return where a tensor's storage begins; of torchao's quantised ones that of the integers."""
     plain: Tensor = getattr(tensor, "qdata", tensor)
     return plain.untyped_storage().data_ptr()

@@ -46,7 +46,7 @@ def logprobs(model):
 
 
 def plain(model):
-    """The same by one forward for each completion, without tree, padding or chunks."""
+    """Return the same by one forward for each completion, without tree, padding or chunks."""
     by_token = torch.zeros(3, 4)
     for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
         logits = model(torch.tensor([prompt + completion])).logits[0].float().log_softmax(dim=-1)
@@ -56,7 +56,7 @@ def plain(model):
 
 
 def moved(policy, size=0.05):
-    """The policy with an adapter that does something."""
+    """Return the policy with an adapter that does something."""
     generator = torch.Generator().manual_seed(1)
     for name, weight in adapter_weights(policy.model).items():
         if "lora_B" in name:

@@ -41,7 +41,7 @@ def critic_of(policy, **changes) -> CriticModel:
 
 
 def awake(model):
-    """A value head that says something."""
+    """Return a value head that says something."""
     torch.nn.init.normal_(model.get_output_embeddings().weight, generator=torch.Generator().manual_seed(1))
     return model
 

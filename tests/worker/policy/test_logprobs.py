@@ -1,4 +1,4 @@
-"""The gradient of drawn tokens' log-probabilities beside that of separate operations."""
+"""The gradient of drawn tokens' log-probabilities alongside that of separate operations."""
 
 import math
 

@@ -56,7 +56,7 @@ def compare(padded, packed, *, relative):
 
 @contextlib.contextmanager
 def eager_flex(monkeypatch):
-    """Flex attention by its definition, which is no kernel: torch refuses gradients of its CPU kernel."""
+    """Flex attention by its definition, which is not a kernel: torch refuses gradients of its CPU kernel."""
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *_: None)
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "flex_attention called without torch.compile", UserWarning)

@@ -104,7 +104,7 @@ def test_a_template_that_ends_the_prompt_with_an_open_tag_is_noticed(copy, offli
 
 
 def reference_logprobs(policy, prompt, completion, temperature):
-    """One row at a time, whole logits."""
+    """Return one row at a time, whole logits."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].float()
     distribution = torch.distributions.Categorical(logits=logits / temperature)

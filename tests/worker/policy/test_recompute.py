@@ -35,7 +35,7 @@ def batch(tokens=60):
 
 
 def measured(model):
-    """Log-probabilities, all gradients, and the bytes that were kept for them, beside the weights."""
+    """Log-probabilities, all gradients, and the bytes that were kept for them, in addition to the weights."""
     model.zero_grad()
     scored, saved = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
     scored.sum().backward()

@@ -27,7 +27,7 @@ def tiny():
 
 
 def mask_keeping(*rows):
-    """A completion whose tokens kept these ids; () for all."""
+    """Return a completion whose tokens kept these ids; () for all."""
     counts = np.array([len(row) for row in rows])
     return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
 

@@ -235,7 +235,9 @@ def test_a_resumed_attempt_goes_back_to_its_checkpoint(database, run_id, record)
 
 
 def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, run_id, record, monkeypatch):
-    """While the history is read, somebody else writes; on SQLite that fails beside a writing transaction."""
+    """While the history is read, somebody else writes; on SQLite that fails alongside a writing
+    transaction.
+    """
 
     def history(session, run_id, *, up_to):
         with database.sessions.begin() as writer:

@@ -16,14 +16,16 @@ class Taker:
         self._thread.start()
 
     def has_taken(self):
-        """Whether it takes before the lull that would never come."""
+        """Return whether it takes before the lull that would never come."""
         self._thread.join(60)
         return not self._thread.is_alive()
 
 
 @pytest.fixture
 def box(monkeypatch):
-    """Of a training thread that has lulls, and a writer that waits for one as long as the test needs."""
+    """A queue of a training thread that has lulls, and of a writer that waits for one as long as the test
+    needs.
+    """
     monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
     box = WriteQueue()
     with box.lull():

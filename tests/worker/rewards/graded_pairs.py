@@ -685,4 +685,4 @@ _DECIDED: dict[str, list[tuple[str, str, bool]]] = {
 }
 
 DECIDED = [Pair(*pair) for pairs in _DECIDED.values() for pair in pairs]
-"""What the documentation of the grader promises: right where people differ, as it says there."""
+"""The promises of the grader's documentation: right where people differ, as it says there."""

@@ -137,7 +137,7 @@ class Hostile(NamedTuple):
 
 
 def hostile_programs(*, secret: str, port: int) -> Iterator[Hostile]:
-    """Every attack in every shape."""
+    """Yield every attack in every shape."""
     for shape, frame in SHAPES.items():
         for name, text in ATTACKS.items():
             attack = text.format(secret=secret, port=port)
@@ -147,5 +147,5 @@ def hostile_programs(*, secret: str, port: int) -> Iterator[Hostile]:
 
 
 def indented(text: str) -> str:
-    """A text as a block of Python."""
+    """Return a text as a block of Python."""
     return "\n".join("  " + line for line in text.splitlines())

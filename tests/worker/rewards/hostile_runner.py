@@ -3,7 +3,7 @@ module.
 
 Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in a fork of a warm parent
 under an audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking
-process in a run, and the next fork goes on behind it. One line of JSON for each subject."""
+process in a run, and the next fork continues behind it. One line of JSON for each subject."""
 
 import importlib
 import json
@@ -28,9 +28,9 @@ from worker.rewards.reasoning_gym.entries import entry_at, library, score_at
 
 LIMIT_SECONDS = 0.5
 LONG_LIMIT_SECONDS = 10.0
-"""Of a megabyte, which is read in one pass; no model writes as much."""
+"""Time limit of an answer of a megabyte, read in one pass; no model writes as much."""
 CHECKED_EVERY = 25
-"""So many hostile answers between two honest ones."""
+"""Number of hostile answers between two honest ones."""
 BEGIN, END = "/hostile-answers-begin", "/hostile-answers-end"
 """Looked for in vain, so that a trace of system calls shows where the answers are judged."""
 
@@ -127,7 +127,7 @@ PIECES = (
 
 
 class Subject(NamedTuple):
-    """What judges, and what."""
+    """A judge, and what it judges."""
 
     judge: Callable[[str], Any]
     answers: tuple[str, ...]
@@ -135,13 +135,13 @@ class Subject(NamedTuple):
 
 
 def task_subject(task: str) -> Subject:
-    """A task's own score at one of its entries."""
+    """Return a task's own score at one of its entries."""
     entry = entry_at(task, {}, 7, 1)
     return Subject(lambda answer: score_at(task, {}, 7, 1, answer=answer), SHORT, (str(entry["answer"]), "0"))
 
 
 def reward_subjects() -> dict[str, Subject]:
-    """The built-in rewards; what is read by the trainer itself gets the long answers too."""
+    """Return the built-in rewards; what is read by the trainer itself gets the long answers too."""
     from worker.rewards.mathematics import is_equal
 
     _import_all_of(
@@ -167,7 +167,7 @@ def reward_subjects() -> dict[str, Subject]:
 
 
 def _import_all_of(*packages: str) -> None:
-    """What sympy imports when it first needs it, so that what remains is of an answer."""
+    """Import what sympy imports when it first needs it, so that what remains is of an answer."""
     for package in map(importlib.import_module, packages):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if not {"tests", "benchmarks"} & set(module.name.split(".")):
@@ -205,7 +205,7 @@ def _flags(text: str) -> list[str]:
 def main(names: list[str]) -> None:
     """Judge everything of these subjects, or of all."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the library prints is no report
+    os.dup2(2, 1)  # what the library prints is not a report
     library()
     subjects = reward_subjects()
     for name in names or [*subjects, *sorted(TASKS)]:
@@ -215,7 +215,7 @@ def main(names: list[str]) -> None:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """What the hostile answers did: events, grades that changed, limits that were reached."""
+    """Return what the hostile answers did: events, grades that changed, limits that were reached."""
     before = [_judged(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
     changed, killed, judged, start = False, [], 0, 0

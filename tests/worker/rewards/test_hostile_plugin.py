@@ -79,7 +79,7 @@ pytestmark = pytest.mark.skipif(bool(missing_layers()), reason="a layer of the s
 
 @pytest.fixture
 def attack(tmp_path: Path, monkeypatch):
-    """The plugin, installed in a directory of its own beside a token."""
+    """The plugin, installed in a directory of its own next to a token."""
     package, state = tmp_path / "package", tmp_path / "state"
     info = package / "greedy-1.0.dist-info"
     info.mkdir(parents=True)
@@ -131,7 +131,7 @@ def listener():
 
 @pytest.fixture
 def unix_listener(state_dir):
-    """The path of a unix socket where a service listens, as vLLM beside the trainer does."""
+    """The path of a unix socket where a service listens, as vLLM alongside the trainer does."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(state_dir / "socket"))
         server.listen()

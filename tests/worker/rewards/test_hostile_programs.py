@@ -25,7 +25,7 @@ HIDDEN = "7f3a91c2-expected"
 """The expected result: a program that passes has read it, since nothing lets it be computed."""
 
 CHECKED_EVERY = 20
-"""So many hostile programs between two rounds of honest ones."""
+"""Number of hostile programs between two rounds of honest ones."""
 
 pytestmark = [
     pytest.mark.nightly,
@@ -51,7 +51,7 @@ HONEST = [
 
 
 def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
-    """Each program with its test: with all forms of test, or with one after the other."""
+    """Return each program with its test: with all forms of test, or with one after the other."""
     pairs = []
     for number, hostile in enumerate(programs):
         forms = (
@@ -78,7 +78,7 @@ def sources() -> dict[Path, tuple[int, int]]:
 
 
 def has_no_program_left(pid: int | None) -> bool:
-    """Whether bubblewrap and the process that forks are soon alone."""
+    """Return whether bubblewrap and the process that forks are soon alone."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if pid is None or len(psutil.Process(pid).children(recursive=True)) <= 2:

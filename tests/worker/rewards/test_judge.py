@@ -90,7 +90,7 @@ def asked(server):
 
 
 def says(text, *, finish="stop"):
-    """The server's answer to every request: a chat completion of this text."""
+    """Return the server's answer to every request: a chat completion of this text."""
     usage = {"prompt_tokens": 10, "completion_tokens": 3}
     choice = {"message": {"content": text}, "finish_reason": finish}
     return lambda _: (200, {"choices": [choice], "usage": usage}, {})

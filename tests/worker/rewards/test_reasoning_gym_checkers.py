@@ -15,7 +15,7 @@ from worker.rewards.reasoning_gym.expressions import NotExpression, read_express
 from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
 
 IS_FULL = os.environ.get("GRPOLAB_ANSWERS") == "all"
-"""With it, a thousand answers also where comparing takes a tenth of a second."""
+"""Whether a thousand answers are judged even if each takes a tenth of a second."""
 
 SLOW = {"simple_integration", "intermediate_integration"}
 

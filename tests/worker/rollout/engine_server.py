@@ -63,7 +63,7 @@ class Engine:
         return load_policy(PolicyConfig(), Settings())
 
     def fails(self, how: str) -> bool:
-        """Whether it misbehaves so now; one time less is left then."""
+        """Return whether it misbehaves so now; one time less is left then."""
         with self.lock:
             if self.how != how or self.times < 1:
                 return False
@@ -85,14 +85,14 @@ class Engine:
                 weight.data = torch.randn_like(weight) * 0.1
 
     def load_adapter(self, name: str, path: Path) -> None:
-        """An adapter for a fresh base."""
+        """Load an adapter for a fresh base."""
         policy = self._fresh()
         add_adapter(policy.model, adapter_of(read_config(path, ADAPTER_CONFIG) or {}), base="tiny")
         load_adapter_weights(policy.model, path)
         self.adapters[name] = policy
 
     def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request for completions of one prompt."""
+        """Return the answer to a request for completions of one prompt."""
         policy = self.adapters.get(body["model"], self.base)
         decoding = Decoding(body["max_tokens"], body["temperature"], body["top_p"], body["top_k"])
         generator = torch.Generator().manual_seed(body["seed"])
@@ -115,7 +115,7 @@ class Engine:
 
 
 def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
-    """The routes that a run asks for, as vLLM has them."""
+    """Return the routes that a run asks for, as vLLM has them."""
     app = FastAPI()
 
     @app.middleware("http")

@@ -1,10 +1,10 @@
-"""What a trainer of these tests starts in place of `python -m vllm.entrypoints.openai.api_server`.
+"""A trainer of these tests starts this in place of `python -m vllm.entrypoints.openai.api_server`.
 
     <script of `install`> -m vllm.entrypoints.openai.api_server --uds PATH --served-model-name NAME ...
 
 It imports the standard library alone, to start at once, and draws its tokens from the seed of a request. It
 has a second process, as vLLM has one for its engine, and writes what it was started with and asked for to
-`calls` beside its socket. The variable VLLM_FAKE makes its start fail; see START.
+`calls` next to its socket. The variable VLLM_FAKE makes its start fail; see START.
 """
 
 import argparse
@@ -46,7 +46,7 @@ less than desired GPU memory utilization (0.4, 31.7 GiB).
 """
 
 NEEDED = {"/collective_rpc": {"weights"}, "/v1/completions": {"weights", "kv_cache"}}
-"""What must be awake for a request."""
+"""The parts that must be awake for a request."""
 
 
 def install(directory: Path) -> str:
@@ -76,7 +76,7 @@ class Server(ThreadingMixIn, UnixStreamServer):
             file.write(json.dumps(call) + "\n")
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-        """The answer to a request; None if there is no such route."""
+        """Return the answer to a request; None if there is no such route."""
         match method, path:
             case "GET", "/health":
                 return {}

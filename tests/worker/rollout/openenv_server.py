@@ -100,7 +100,7 @@ def error(code: str, message: str = "no", **details: int) -> str:
 
 
 async def play(connection: ServerConnection) -> None:
-    """One session."""
+    """Play one session."""
     assert connection.request is not None
     how = connection.request.path.split("/")[1]
     limit = PLACES.get(how, 10_000)

@@ -65,7 +65,7 @@ def rollouts(tiny, scorer):
 
 
 def told(batch):
-    """The prompts, tokens and versions of a batch."""
+    """Return the prompts, tokens and versions of a batch."""
     return [
         (group.prompt.id, completion.ids.tolist(), completion.version)
         for group in batch.groups
@@ -74,7 +74,7 @@ def told(batch):
 
 
 def settled(rollouts):
-    """How many batches wait, once no other is begun before newer weights come."""
+    """Return how many batches wait, once no other is begun before newer weights come."""
     wait_for(lambda: rollouts._changed._waiters)  # the only one here that waits is the thread that samples
     return len(rollouts.waiting)
 

@@ -1,4 +1,4 @@
-"""The engine beside the trainer: start, sleep and death of its server, with a fake vLLM."""
+"""The engine alongside the trainer: start, sleep and death of its server, with a fake vLLM."""
 
 import json
 import os
@@ -43,13 +43,13 @@ def engine(settings, state_dir, monkeypatch):
 
 
 def calls(engine):
-    """What the server was started with, and the requests since."""
+    """Return what the server was started with, and the requests since."""
     lines = (engine._command.directory / "calls").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def paths(engine):
-    """The requests that change something, since the newest start."""
+    """Return the requests that change something, since the newest start."""
     paths_called = calls(engine)
     newest = max(at for at, call in enumerate(paths_called) if isinstance(call, dict))
     return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]

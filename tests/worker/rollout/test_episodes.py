@@ -59,7 +59,7 @@ class Script:
 
 
 def played(tiny, config, rounds, *, tokens=60, **columns):
-    """One group of completions by a script, and the script."""
+    """Return one group of completions by a script, and the script."""
     script = Script(tiny, *rounds)
     asked = [Prompt("p", "12*34=?", "", "", columns=columns)]
     generator = torch.Generator().manual_seed(5)
@@ -156,7 +156,7 @@ def chatty(tiny):
 
 
 def chatted(chatty, rounds, *, answers=32):
-    """A completion by a script, in the form of the chat template."""
+    """Return a completion by a script, in the form of the chat template."""
     script = Script(chatty, *([text] for text in rounds))
     episodes = Episodes(ToolUse(form="template", max_observation_tokens=answers), chatty)
     prompts = episodes.shown([Prompt("p", "6*7?", "", "")])

@@ -39,7 +39,7 @@ def tiny():
 
 @contextmanager
 def started():
-    """A server's process and its address."""
+    """Yield a server's process and its address."""
     argv = [sys.executable, "-m", "tests.worker.rollout.openenv_server"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -61,19 +61,19 @@ def served(settings, address, monkeypatch):
 
 
 def with_servers(settings, address):
-    """The settings with an environment for each way to misbehave."""
+    """Return the settings with an environment for each way to misbehave."""
     pairs = ",".join(f"{how.lower()}={address}/{how}" for how in HOW)
     return settings.model_copy(update={"openenv_urls": pairs})
 
 
 @pytest.fixture
 def seen(address):
-    """What a server was asked."""
+    """The requests to a server."""
     return lambda event: httpx2.get(f"{address}/seen").json().get(event, 0)
 
 
 def number_of(prompt):
-    """The number that the server draws for a prompt."""
+    """Return the number that the server draws for a prompt."""
     return random.Random(episode_seed(prompt.id)).randint(1, 9)
 
 

@@ -25,7 +25,7 @@ from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next
 from worker.rollout.sharing import UnfinishedRows
 
 FLOAT32 = 1e-4
-"""What float32 sums in another order may change a log-probability by."""
+"""The most by which float32 sums in another order change a log-probability."""
 
 SHAPE = {
     "vocab_size": 101,

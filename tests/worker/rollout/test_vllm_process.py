@@ -1,4 +1,4 @@
-"""vLLM beside the trainer as a process: how it starts, fails to, and ends, with a program in its place."""
+"""vLLM alongside the trainer as a process: how it starts, fails to, and ends, with a program in its place."""
 
 import json
 import logging
@@ -43,7 +43,7 @@ def told(state_dir, monkeypatch):
 
 @pytest.fixture(params=["apart", "guarded"])
 def isolation(request, monkeypatch):
-    """How the server is tied to this process."""
+    """The way in which the server is tied to this process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "why_not_apart", lambda: "a test")
     elif why := bubblewrap.why_not_apart():
@@ -52,7 +52,7 @@ def isolation(request, monkeypatch):
 
 
 def processes_of(directory):
-    """Every process that has a file of this directory in its arguments or variables."""
+    """Return every process that has a file of this directory in its arguments or variables."""
     pids = []
     for process in psutil.process_iter():
         try:

@@ -76,7 +76,7 @@ FEWER = {"resources": {"microbatch_completions": 3}}
 
 
 class Trained(NamedTuple):
-    """What a run leaves behind."""
+    """The results of a run."""
 
     steps: list[dict[str, float]]
     before: dict[str, Tensor]
@@ -84,7 +84,7 @@ class Trained(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """How far two runs are from each other."""
+    """The distance of two runs from each other."""
 
     norm: float
     """The largest difference of a gradient norm, divided by the one in the first run."""

@@ -19,7 +19,7 @@ RUN: dict[str, Any] = {
 
 
 def prompts(sessions, run_id):
-    """The prompts of each training step, in order."""
+    """Return the prompts of each training step, in order."""
     query = (
         select(RolloutGroup)
         .where(RolloutGroup.run_id == run_id)

@@ -1,4 +1,4 @@
-"""Runs on the tiny policy whose trainer starts a fake vLLM beside itself."""
+"""Runs on the tiny policy whose trainer starts a fake vLLM alongside itself."""
 
 from typing import Any
 

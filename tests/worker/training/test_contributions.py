@@ -32,7 +32,7 @@ def trained_groups(record: StepRecord) -> list[GroupRecord]:
 
 
 def packed(record: StepRecord) -> list[Tokens]:
-    """The tokens of all completions of a step as they come back out of the database."""
+    """Return the tokens of all completions of a step as they come back out of the database."""
     unpacked = []
     for group in trained_groups(record):
         tokens = [
@@ -60,7 +60,9 @@ def adds_up(record: StepRecord) -> None:
 
 
 def of_preset(preset: str) -> dict[str, Any]:
-    """A config in which every step has signal: longer completions lose reward, and nothing is filtered."""
+    """Return a config in which every step has signal: longer completions lose reward, and nothing is
+    filtered.
+    """
     return {
         "preset": preset,
         "sampling": {"max_new_tokens": 24} | ({} if preset in BOOK else SMALL),

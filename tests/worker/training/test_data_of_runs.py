@@ -1,4 +1,4 @@
-"""Runs on rows of a user's own: messages by a chat template, further columns, rows that are left out."""
+"""Runs on rows of a user's own: messages by a chat template, additional columns, rows that are left out."""
 
 import json
 import threading

@@ -56,7 +56,7 @@ def policy(loaded):
 
 
 def noisy(policy, noise=0.05):
-    """A copy with some noise on its weights."""
+    """Return a copy with some noise on its weights."""
     model = copy.deepcopy(policy.model).float().requires_grad_(True)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -150,7 +150,7 @@ def collected(groups, trained=None):
 
 
 def learn(learner, groups, *, trained=None, step=1, **options):
-    """The statistics, and the updates of that call."""
+    """Return the statistics, and the updates of that call."""
     tape, update_stats = learner.optimizer, UpdateStats(step)
     tape.updates.clear()
     learner.learn(collected(groups, trained), torch.Generator().manual_seed(0), update_stats, **options)
@@ -403,7 +403,7 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
 
 
 def lift(before, after, policy):
-    """The mean change of log p, as exactly as float32 has it.
+    """Return the mean change of log p, as exactly as float32 has it.
 
     A log p of -30 is a small difference of large sums over the policy's width, whose order is the processor's
     and the batch's. Rounding errors of n terms grow as sqrt(n).

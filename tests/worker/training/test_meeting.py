@@ -1,4 +1,4 @@
-"""Where the ranks of a run meet, what is left of killed ones, and how a stop reaches all of them."""
+"""The meeting point of a run's ranks, the remains of killed ones, and a stop that reaches all of them."""
 
 import os
 import signal

@@ -17,7 +17,7 @@ def policy():
 
 
 def moved(policy, knob):
-    """The updates of a reference that the policy has already left by one optimizer step."""
+    """Return the updates of a reference that the policy has already left by one optimizer step."""
     reference = frozen_copy(policy)
     optimizer = PolicyOptimizer(policy.model, OptimizerConfig(lr=0.1), steps=10)
     for weight in policy.model.parameters():

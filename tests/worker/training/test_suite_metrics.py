@@ -17,7 +17,7 @@ def generator(seed=0):
 
 
 def voted(*answers, right="7"):
-    """A prompt whose completions gave these answers; None: no answer."""
+    """Return a prompt whose completions gave these answers; None: no answer."""
     return Graded([answer == right for answer in answers], answers)
 
 

@@ -37,7 +37,7 @@ SMALL = {
 
 @pytest.fixture
 def trained(state_dir, sqlite_url, sessions, monkeypatch):
-    """Trains a run of SMALL with these changes, or goes on with one; its id."""
+    """Trains a run of SMALL with these changes, or continues with one; its id."""
     monkeypatch.setenv("STATE_DIR", str(state_dir))
     monkeypatch.setenv("DATASETS_DIR", str(state_dir))
     Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)

@@ -119,7 +119,7 @@ def test_what_the_sampler_thought_of_an_observation_changes_nothing(tiny, groups
 
 
 def noisy(completion: Completion, value: float) -> Completion:
-    """The completion with this for the sampler's numbers of its observations."""
+    """Return the completion with this for the sampler's numbers of its observations."""
     if completion.generated is None or completion.entropies is None:
         return completion
     logprobs, entropies = (

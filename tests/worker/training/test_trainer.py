@@ -325,7 +325,7 @@ def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, setti
         steps = list(session.scalars(select(Checkpoint.step).order_by(Checkpoint.step)))
         paths = set(session.scalars(select(Checkpoint.path)))
     best = max(steps, key=accuracy.__getitem__)
-    assert set(steps) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is beside the older one
+    assert set(steps) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is next to the older one
     assert accuracy[best] == max(accuracy[step] for step in range(1, 7))
     assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
 
@@ -376,7 +376,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
     with sessions.begin() as session:
         lifecycle.resume_run(session, run_id)
     train(run_id, config)
-    assert last_step(sessions, run_id) == EMPTY_STEPS + 1  # the user wants it to go on
+    assert last_step(sessions, run_id) == EMPTY_STEPS + 1  # the user wants it to continue
 
     fork = queued(config, parent=run_id, step=EMPTY_STEPS)
     train(fork, config)
@@ -384,7 +384,7 @@ def test_what_a_stop_rule_decided_holds_when_the_trainer_ends_in_that_step(sessi
 
 
 def break_the_loss(monkeypatch, *, step, value):
-    """The loss of that step (None: of every step) is multiplied by `value`, and so is its gradient."""
+    """Multiply the loss of that step (None: of every step) by `value`, and so its gradient."""
     learn, now = Learner.learn, []
 
     def learning(self, collected, generator, update_stats, **kwargs):

@@ -1,4 +1,4 @@
-"""Checkpoints that are copied to the artifact store: a run goes on where nothing but the store is left."""
+"""Checkpoints that are copied to the artifact store: a run continues where nothing but the store is left."""
 
 import shutil
 from pathlib import Path
@@ -62,7 +62,7 @@ def flip_last_bit(path):
 
 
 def leave_machine(settings):
-    """All that the next attempt finds is the database and the store."""
+    """Leave the next attempt nothing but the database and the store."""
     shutil.rmtree(settings.state / "runs")
 
 

@@ -25,7 +25,7 @@ class WideTorch:
 
 
 def widen() -> None:
-    """From here on this process computes in float64 what it would compute in float32."""
+    """Make this process compute in float64 what it would compute in float32."""
     torch.set_default_dtype(WIDE)
     torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
 

@@ -2,7 +2,7 @@
 
 Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
 evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
-answer, and two give full marks to what is no number at all. puzzle24 and countdown do so too where an answer
+answer, and two give full marks to what is not a number at all. puzzle24 and countdown do so too if an answer
 uses other numbers than the given ones. Every other score, partial credit included, is the library's.
 """
 
@@ -116,7 +116,7 @@ def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
 
 
 def _uses_each_once(answer: str, entry: Entry) -> bool:
-    """Whether an answer's numbers are the given ones.
+    """Return whether an answer's numbers are the given ones.
 
     The library searches only for whole numbers: it misses `543e0`, reads `4.8` as two numbers, and counts
     unused numbers after a `#`.

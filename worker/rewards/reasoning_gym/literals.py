@@ -66,7 +66,7 @@ class _Tokens:
         return passed
 
     def is_at(self, sign: str) -> bool:
-        """Whether this sign comes next; "" is the end of the text."""
+        """Return whether this sign comes next; "" is the end of the text."""
         return self.word == sign and self.kind != "text"
 
 

@@ -14,7 +14,7 @@ Clause = tuple[int, ...]
 
 
 def itersolve(clauses: Iterable[Iterable[int]]) -> Iterator[list[int]]:
-    """Yield every assignment that satisfies all clauses, as the sorted literals that hold."""
+    """Return every assignment that satisfies all clauses, as the sorted literals that hold."""
     return _Search([tuple(dict.fromkeys(clause)) for clause in clauses]).solutions()
 
 
@@ -72,7 +72,9 @@ class _Search:
         return added
 
     def _forced_by(self, literal: int) -> list[int] | None:
-        """The last open literal of each clause that `literal` shortened to one; None if one became empty."""
+        """Return the last open literal of each clause that `literal` shortened to one; None if one became
+        empty.
+        """
         if -literal in self.holds:
             return None
         forced = []

@@ -21,7 +21,7 @@ class Lost(Exception):
 
 
 class Full(Exception):
-    """The server accepts no further session."""
+    """The server accepts no additional session."""
 
     def __init__(self, most: int | None) -> None:
         super().__init__("the server takes no further session")
@@ -42,7 +42,7 @@ class Observed(NamedTuple):
 
 
 def read_answer(message: str | bytes) -> Observed:
-    """Return the answer in a message. Raises Full, Refused, and Lost if the message is no answer."""
+    """Return the answer in a message. Raises Full, Refused, and Lost if the message is not an answer."""
     if isinstance(message, bytes):
         raise Lost("it sent bytes in place of text")
     kind, data = _typed(message)

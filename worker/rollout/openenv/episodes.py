@@ -166,7 +166,7 @@ class OpenEnvEpisodes(TurnTaking):
             _end(unfinished)
 
     def _begin(self, waiting: deque[Played], places: int) -> list[Played]:
-        """Begin the next episodes, at most `places`; fewer if the server is full, none only beside running
+        """Begin the next episodes, at most `places`; fewer if the server is full, none only alongside running
         ones.
 
         Raises EnvironmentFailed if the server stays full.

@@ -55,10 +55,12 @@ CONFIG_BYTES = 400_000
 HELD_BYTES = 32_000_000
 """Most that waits in memory while the disk refuses it; what comes then is dropped, and counted."""
 BATCH_VALUES = 100_000
-"""As many values the service stores at once."""
+"""The number of values that the service stores at once."""
 BATCH_SECONDS = 1.0
 SIGN_SECONDS = 10.0
-"""How often the service hears of a run that logs nothing; how old the answer of `should_stop` may be."""
+"""Seconds between signs of life of a run that logs nothing; also the maximum age of the answer of
+`should_stop`.
+"""
 LONGEST_PAUSE = 30.0
 ANSWER_SECONDS = 30.0
 SILENT_SECONDS = 2.0
@@ -81,7 +83,7 @@ def init(
     directory: str | os.PathLike[str] = "grpolab",
     **about: Any,
 ) -> Run:
-    """A run that can be logged to at once, whether the service answers or not.
+    """Return a run that can be logged to at once, whether the service answers or not.
 
     `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with
     the same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl",
@@ -289,7 +291,9 @@ class _Service:
         self.should_stop = self.is_refused = False
 
     def send(self, spool: _Spool) -> bool:
-        """One batch of a file, or a mere sign of life; whether more is there. Raises _Later and _Unwanted."""
+        """Send one batch of a file, or a mere sign of life; return whether more is there. Raises _Later and
+        _Unwanted.
+        """
         lines = spool.next_lines()
         try:
             answer = self._post(spool, lines)
@@ -378,7 +382,7 @@ class _Spool:
 
     @classmethod
     def create(cls, directory: Path, head: dict[str, Any], process: str) -> _Spool:
-        """A new one."""
+        """Create a new spool."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / f"{process}{uuid.uuid4().hex[:16]}.jsonl"
         writing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -389,7 +393,9 @@ class _Spool:
 
     @classmethod
     def adopt(cls, path: Path) -> _Spool | None:
-        """One that a process left which is gone; None if it lives, or the file is none of ours."""
+        """Adopt a spool that a dead process left; return None if the process lives, or the file is not one of
+        ours.
+        """
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             writing = os.open(path, os.O_RDWR)
             try:
@@ -409,7 +415,7 @@ class _Spool:
         return None
 
     def append(self, record: dict[str, Any]) -> None:
-        """One more line. While the disk is full, it waits in memory."""
+        """Append one line. While the disk is full, it waits in memory."""
         self.held.append(json.dumps(record).encode() + b"\n")
         try:
             while self.held:
@@ -444,7 +450,7 @@ class _Spool:
         return [b"null" if self.sent + n in self._left_out else line for n, line in enumerate(lines, 1)]
 
     def confirm(self, lines: list[bytes]) -> None:
-        """The service has stored these."""
+        """Confirm that the service has stored these lines."""
         self.is_known = True
         self.sent += len(lines)
         self._offset += sum(self._lengths[: len(lines)])
@@ -459,11 +465,11 @@ class _Spool:
         self.sent, self._offset, self.is_known, self._singly = 0, self.start, False, 0
 
     def send_singly(self, count: int) -> None:
-        """One of so many is refused: only single requests tell which."""
+        """Send so many records one by one: one of them is refused, and only single requests tell which."""
         self._singly = count
 
     def leave_out_next(self) -> None:
-        """The next record is never taken: its number alone is sent."""
+        """Leave out the next record, which is never taken: its number alone is sent."""
         self._left_out.add(self.sent + 1)
 
     def close(self, *, remove: bool) -> None:
@@ -698,7 +704,7 @@ def _completion(completion: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A text, or the messages of a conversation as one."""
+    """Return a text, or the messages of a conversation as one."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple) and all(isinstance(message, dict) for message in value):
@@ -710,7 +716,7 @@ def _text(value: Any) -> str:
 
 
 def _storable(head: dict[str, Any]) -> dict[str, Any]:
-    """What describes a run, as the service takes it: one that it refuses would never arrive."""
+    """Return what describes a run, as the service takes it: one that it refuses would never arrive."""
     storable = dict(head)
     for field in _NAMES:
         if len(text := _clean(str(head.get(field, "")))) > NAME_CHARACTERS:

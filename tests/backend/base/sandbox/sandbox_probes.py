@@ -19,7 +19,7 @@ PTRACE_TRACEME = 0
 
 
 def attempt(work):
-    """What `work` gives, or the name of the error that stopped it."""
+    """Return what `work` gives, or the name of the error that stopped it."""
     try:
         return work()
     except OSError as error:

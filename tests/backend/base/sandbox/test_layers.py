@@ -67,7 +67,7 @@ def listener():
 
 @contextmanager
 def only(monkeypatch, *names, permissions=process.NOTHING, plugin=""):
-    """A sandbox with these layers and no other."""
+    """Yield a sandbox with these layers and no other."""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
         monkeypatch.setattr(bubblewrap, "why_not", lambda: "switched off")

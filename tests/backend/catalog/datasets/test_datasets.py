@@ -82,7 +82,7 @@ def test_what_unpacks_to_more_than_the_limit_is_refused(client, settings):
 
 
 def small(client):
-    """The same service with a lower limit."""
+    """Return the same service with a lower limit."""
     lab = client.app.state.lab
     client.app.state.lab = type(lab)(
         lab.settings.model_copy(update={"upload_bytes": 10_000}), lab.engine, lab.sessions

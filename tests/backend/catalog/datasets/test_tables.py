@@ -170,7 +170,7 @@ def test_a_bad_table_is_refused_by_row_and_leaves_nothing(client, settings, defe
 
 
 def repeated(text: str, rows: int) -> bytes:
-    """A small file in which one text stands many times."""
+    """Return a small file in which one text stands many times."""
     repeated_text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [text])
     return parquet(pa.table({"prompt": repeated_text, "answer": pa.array(["1"] * rows)}))
 

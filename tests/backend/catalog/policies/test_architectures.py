@@ -1,4 +1,4 @@
-"""What the form says about a model from its config.json alone."""
+"""The form describes a model from its config.json alone."""
 
 import json
 

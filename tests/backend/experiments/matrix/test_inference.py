@@ -15,7 +15,7 @@ from backend.experiments.matrix.inference import (
 
 
 def contrast(of_variant, base, looks):
-    """The difference, which may be none."""
+    """Return the difference, which may be none."""
     return inference.contrast(of_variant, base, looks)
 
 

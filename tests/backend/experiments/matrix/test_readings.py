@@ -11,12 +11,12 @@ from backend.metrics.series import Curve
 
 
 def final(values, *, is_evaluation):
-    """The end of a curve, which may have none."""
+    """Return the end of a curve, which may have none."""
     return readings.final(values, is_evaluation=is_evaluation)
 
 
 def area(values, last_step):
-    """The mean height of a curve, which may have none."""
+    """Return the mean height of a curve, which may have none."""
     return readings.area(values, last_step)
 
 

@@ -1,4 +1,4 @@
-"""Objectives, the comparison over further seeds, and the words about it: by hand."""
+"""Objectives, the comparison over additional seeds, and the words about it: by hand."""
 
 import math
 

@@ -74,7 +74,7 @@ def credentials(settings, client):
 
 
 def expected(method, path, lines, case):
-    """The status that the gate must give, by the rules of docs/security.md."""
+    """Return the status that the gate must give, by the rules of docs/security.md."""
     host, origin, (_, role, is_bearer) = case
     is_safe = method in ("GET", "HEAD")
     if host != HOSTS[0]:
@@ -126,7 +126,7 @@ def gate(sqlite_url, settings):
 
 
 def access_by_route():
-    """The access that each method and path needs; the gate answers the login itself."""
+    """Return the access that each method and path needs; the gate answers the login itself."""
     return {
         (line.split()[0], filled_in(line.split()[1])): access
         for access, group in GROUPS.items()
@@ -136,7 +136,7 @@ def access_by_route():
 
 
 def first_of_each_kind(lines):
-    """A path for each kind of access and each method that has it."""
+    """Return a path for each kind of access and each method that has it."""
     kinds = {(kind, method): path for (method, path), kind in reversed(lines.items())}
     return set(kinds.values())
 

@@ -30,7 +30,7 @@ def role_of(client):
 
 @pytest.fixture
 def browsers(sqlite_url, settings):
-    """As many browsers of one service as a test wants."""
+    """A factory of browsers of one service."""
     with serving(settings, sqlite_url, token="") as client:
 
         def browser(role=None):

@@ -52,6 +52,6 @@ def berlin(monkeypatch):
     ],
 )
 def test_a_deadline_has_the_offset_of_its_own_day(berlin, text, moment):
-    """Not that of today: one of these two has another."""
+    """The offset of today would be wrong: one of these two days has another."""
     limits = arguments_as_settings(None, None, text, None)
     assert float(limits["WORKER_UNTIL"]) == datetime.fromisoformat(moment).timestamp()

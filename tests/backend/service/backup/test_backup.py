@@ -74,7 +74,7 @@ def plant_checkpoint(session, lab, run, step, size=2000):
 
 
 def rows_of(database):
-    """Every row of every table."""
+    """Return every row of every table."""
     with database.engine.connect() as connection:
         rows_by_table = {
             table.name: sorted(map(repr, connection.execute(select(table)))) for table in ordered_tables()

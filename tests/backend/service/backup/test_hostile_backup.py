@@ -56,7 +56,9 @@ def outside(tmp_path):
 
 
 def picture_of(*directories):
-    """Every file and link below, with what it holds; databases are compared by their rows elsewhere."""
+    """Return every file and link below, with what it holds; databases are compared by their rows
+    elsewhere.
+    """
     return {
         str(path): str(path.readlink()) if path.is_symlink() else path.read_bytes()
         for directory in directories

@@ -29,7 +29,7 @@ def healthy(state_dir):
 
 
 def finding_text(settings, subject, level="bad"):
-    """The words of the finding of this kind and level."""
+    """Return the words of the finding of this kind and level."""
     texts = [line.text for line in examine(settings) if (line.what, line.level) == (subject, level)]
     assert texts, [line for line in examine(settings) if line.what == subject]
     return texts[0]

@@ -35,14 +35,14 @@ def parse(chunk):
 
 
 async def told(stream):
-    """Its messages, one by one: several may come at once."""
+    """Yield its messages, one by one: several may come at once."""
     async for chunk in stream:
         for message in chunk.decode().split("\n\n")[:-1]:
             yield parse(message.encode())
 
 
 async def read(broadcaster, last_id, count, *, then=lambda: None):
-    """The first `count` messages of a stream; `then` runs once the stream is open."""
+    """Return the first `count` messages of a stream; `then` runs once the stream is open."""
     events = []
     stream = told(broadcaster.listen(last_id))
     try:

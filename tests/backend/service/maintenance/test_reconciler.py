@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture
 def rings(monkeypatch):
-    """How often the bell was rung."""
+    """The rings of the bell so far."""
     heard: list[object] = []
 
     def ring(settings):
@@ -61,7 +61,7 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
 
 
 def test_a_fault_that_no_test_has_met_does_not_end_the_thread(sessions, settings, rings, monkeypatch, caplog):
-    """What it looks after goes on with the next look."""
+    """What it looks after continues with the next look."""
     monkeypatch.setattr(reconciler, "POLL_SECONDS", 0.01)
     faults = iter([AttributeError("'str' object has no attribute 'get'"), KeyError("step")])
 

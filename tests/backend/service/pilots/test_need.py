@@ -52,7 +52,7 @@ def test_no_pilot_starts_for_a_run_that_it_could_never_take(session):
 
 
 def test_what_free_slots_cannot_take_is_left_over(session):
-    """Of two runs of 2 and one of 1, a worker of 3 GPUs takes one of each; a CPU slot shares itself."""
+    """A worker of 3 GPUs takes one of two runs of 2 GPUs and one of 1; a CPU slot shares itself."""
     for number in range(3):
         register_slot(session, f"g-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=1)
     assert left_over([1, 2, 2], live_slots(session)) == 1

@@ -23,7 +23,7 @@ MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "REDIS_PASSWORD": "decade", "GRPOLAB_
 
 
 def filled_in(value, **variables) -> str:
-    """A value as compose would pass it, with the defaults of the file and made-up secrets."""
+    """Return a value as compose would pass it, with the defaults of the file and made-up secrets."""
     values = MADE_UP | variables
     text = "" if value is None else str(value)
     return VARIABLE.sub(lambda match: str(values.get(match[1], match[3] or "")), text).replace("$$", "$")

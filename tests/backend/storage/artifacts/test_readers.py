@@ -1,4 +1,4 @@
-"""What reads checkpoints, where their files are in the artifact store only."""
+"""Readers of checkpoints whose files are in the artifact store only."""
 
 import io
 import shutil

@@ -27,7 +27,7 @@ def url(request, tmp_path):
 
 
 IN_A_DIRECTORY = pytest.mark.parametrize("url", ["file"], indirect=True)
-"""What does not depend on the storage."""
+"""Mark of tests that do not depend on the storage."""
 
 
 @pytest.fixture
