@@ -11,7 +11,10 @@ import { Errors } from './row.js';
 
 const KL = 'objective.kl';
 
-/** Choosing the kind of a KL penalty writes the whole penalty, because kinds have different fields. @param {Layer} layer @returns {Layer} */
+/**
+ * Choosing the kind of a KL penalty writes the whole penalty, because kinds have different fields.
+ * @param {Layer} layer @returns {Layer}
+ */
 const withWholeKl = (layer) => ({
   ...layer,
   errorsAt: (path) => (path === `${KL}.type` ? [path, KL].flatMap(layer.errorsAt) : layer.errorsAt(path)),

@@ -297,7 +297,12 @@ export function FilesTab({ run }) {
           <${DataTable}
             name="Checkpoints"
             kind="table run-checkpoints"
-            heads=${[...numbers('step', 'attempt', 'accuracy', 'size'), 'saved', { title: html`<span class="visually-hidden">Action</span>` }, 'files']}
+            heads=${[
+              ...numbers('step', 'attempt', 'accuracy', 'size'),
+              'saved',
+              { title: html`<span class="visually-hidden">Action</span>` },
+              'files',
+            ]}
           >
             <tbody>
               ${items.map(
