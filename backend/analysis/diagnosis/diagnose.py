@@ -121,12 +121,13 @@ def with_suspects(
             continue
         consequences = [finding for finding in findings if finding.cause in CONSEQUENCES[cause]]
         first = min(consequences, key=lambda finding: finding.onset.middle, default=None)
-        onsets = [first.onset if first else None, outcome.onset]
-        onset = min(filter(None, onsets), key=lambda onset: onset.middle, default=_first_step(log, outcome))
+        fall = outcome.onset or _first_step(log, outcome)
+        shows_first = first is not None and first.onset.middle <= fall.middle
+        onset, metric = (first.onset, first.metrics[0]) if first and shows_first else (fall, outcome.goal)
         told.append(
             Finding(
                 cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
-                min(1.0, suspect.size), 1.0, (suspect.words,), (first.metrics[0] if first else outcome.goal,),
+                min(1.0, suspect.size), 1.0, (suspect.words,), (metric,),
             )
         )  # fmt: skip
     return told
