@@ -201,9 +201,10 @@ def test_silent_connections_keep_nobody_out(connect, host):
     last = connect()
     last.sendall(get + b"Connection: close\r\n\r\n")
     assert received_from(last).startswith(b"HTTP/1.1 200")
-    assert [received_from(connection) for connection in crowd[:3]] == [b"", b"", b""], (
-        "the oldest ones are closed"
-    )
+    first, second, third = (received_from(connection) for connection in crowd[:3])
+    assert (first, third) == (b"", b""), "the oldest ones are closed"
+    # Whether its route already waits for the body when the others come is a matter of moments.
+    assert second == b"" or second.startswith(b"HTTP/1.1 408")
 
 
 def test_more_connections_than_the_service_takes_are_told_so(connect, host):
