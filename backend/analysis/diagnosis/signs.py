@@ -111,7 +111,7 @@ def standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
     if named_series is None or (middle := float(np.median(named_series[1].values))) <= limit:
         return None
     first = int(named_series[1].steps[0])
-    words = f"{metric} is {middle:.3g} in the median of all steps; up to {limit:g} is harmless"
+    words = f"{metric} is {middle:.3g} in the median of all steps, above the limit of {limit:g}"
     strength = min(1.0, 0.3 + 0.1 * math.log2(middle / limit))
     onset = Interval(first, first)
     return Finding(cause, TITLES[cause], onset, "consistent", strength, 1.0, (words,), (metric,))
