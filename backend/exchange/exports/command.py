@@ -3,9 +3,7 @@
 The programs that they start import torch.
 """
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from sqlalchemy.orm import Session
 from backend.base.durable_files import publish
 from backend.base.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from backend.base.settings import Settings
+from backend.base.trainer_module import run_trainer_module
 from backend.catalog.policies.adapters import ADAPTER_CONFIG
 from backend.exchange.archives.save import archive_run
 from backend.exchange.exports.card import model_card
@@ -92,7 +91,7 @@ def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dt
         card.write_text(source.card)
         precision = ["--dtype", dtype] if dtype else []
         arguments = [str(source.directory), str(to), "--card", str(card), *precision]
-        _run_trainer_module(settings, "worker.checkpoints.export", arguments)
+        run_trainer_module(settings, "worker.checkpoints.export", arguments)
     return source
 
 
@@ -156,33 +155,9 @@ def push_model(
     if not (directory / "config.json").is_file():
         raise InvalidRequest([FieldError("directory", f"{directory} holds no exported model")])
     options = [*(["--public"] if public else []), *(["--existing"] if existing else [])]
-    return _run_trainer_module(
+    return run_trainer_module(
         settings, "worker.checkpoints.push", [str(directory), repository, *options], secret=token
     )
-
-
-def _run_trainer_module(settings: Settings, module: str, arguments: list[str], *, secret: str = "") -> str:
-    """Output of a program of the trainer's environment; raises Conflict with its last line if it fails.
-
-    `secret` is written to its standard input.
-    """
-    environment = {name: value for name, value in os.environ.items() if name != "HF_TOKEN"}
-    environment |= {"HF_HUB_OFFLINE": "0" if settings.hf_online else "1", "TRANSFORMERS_VERBOSITY": "error"}
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        env=environment,
-        input=secret,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"{module} ended with exit code {done.returncode}"])[-1]
-        if "No module named 'torch'" in last or "No module named 'huggingface_hub'" in last:
-            last = "the packages of the trainer are not installed here: run this where the workers are"
-        raise Conflict((last.replace(secret, "[token]") if secret else last)[:500])
-    return done.stdout.strip()
 
 
 def serving_command(directory: Path, engine: Engine, *, host: str, port: int) -> list[str]:

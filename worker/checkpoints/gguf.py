@@ -1,0 +1,124 @@
+"""Conversion of a GGUF file to the form of a policy: float32 safetensors, tokenizer, chat template.
+
+    python -m worker.checkpoints.gguf FILE DIRECTORY NAME
+
+DIRECTORY does not exist yet and may be half there after an error: `grpolab model` makes it beside the models
+of MODELS_DIR, removes it then, and gives a whole one its NAME. GGUF files hold no code. What transformers may
+make of them is bounded by what the header says (gguf_header.py) and by limits of this process.
+"""
+
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
+from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+
+from backend.base.durable_files import sync
+from backend.base.errors import GrpoLabError
+from backend.base.text import clean_text, size_text
+from backend.catalog.policies.architectures import REFUSED
+from backend.config.sections import PolicyConfig
+from backend.storage.faults import disk_fault, free_bytes
+from worker.checkpoints.gguf_header import BadGguf, GgufHeader, read_header
+from worker.policy.model import open_directory
+from worker.policy.prompt_form import shortened
+
+TEXT_BYTES = 50_000_000
+"""Disk space reserved for tokenizer and configs, in bytes."""
+
+VALUE_BYTES = 4
+WORKING_BYTES = 6 * 2**30
+"""Memory that this process may take beside the weights: most of it are libraries."""
+
+CPU_SECONDS = 600
+VALUES_PER_SECOND = 2_000_000
+"""Values that the slowest machine unpacks in a second."""
+
+
+def main() -> None:
+    """Convert the file that the command line names."""
+    file, directory, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        header = examined(file, directory)
+        limit_process(header)
+        convert(file, directory, name)
+        print(header.licence)  # noqa: T201 - what `grpolab model` reads
+    except (GrpoLabError, BadGguf, OSError) as error:
+        fault = disk_fault(error, directory)
+        reason = fault.sentence if fault else getattr(error, "detail", error)
+        sys.exit(f"{name} was not converted: {clean_text(str(reason))}")
+
+
+def examined(file: Path, directory: Path) -> GgufHeader:
+    """Return the header of a file that can become a policy in a new directory. Raises BadGguf and OSError."""
+    header = read_header(file)
+    _check(header, directory)
+    return header
+
+
+def convert(file: Path, directory: Path, name: str) -> None:
+    """Write the policy of a file that was examined. Raises BadGguf, InvalidConfig and OSError."""
+    closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    _opened(file, closed).save_pretrained(directory)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **closed).save_pretrained(directory)
+    open_directory(directory, PolicyConfig(name=name, chat_template=True))
+    for path in directory.iterdir():
+        path.chmod(0o644)  # safetensors writes its files for their owner alone
+        sync(path)
+
+
+def _check(header: GgufHeader, directory: Path) -> None:
+    kind = header.architecture
+    if kind not in GGUF_SUPPORTED_ARCHITECTURES or kind in REFUSED:
+        reason = REFUSED.get(kind, "transformers reads no GGUF of it")
+        raise BadGguf(f"the architecture {clean_text(kind)!r} is not supported: {reason}")
+    if not header.has_chat_template:
+        raise BadGguf("it has no chat template: expected an instruct model")
+    needed = header.values * VALUE_BYTES + TEXT_BYTES
+    free = free_bytes(directory.parent)
+    if free is not None and free < needed:
+        raise BadGguf(f"it takes {size_text(needed)} in float32, and {size_text(free)} are free on the disk")
+    available = psutil.virtual_memory().available
+    if available < needed:
+        raise BadGguf(
+            f"it takes {size_text(needed)} in float32, and {size_text(available)} of memory are free"
+        )
+
+
+def limit_process(header: GgufHeader) -> None:
+    """Bound what this process may take: a config may ask for larger layers than the file has weights for."""
+    memory = 2 * header.values * VALUE_BYTES + WORKING_BYTES
+    seconds = CPU_SECONDS + header.values // VALUES_PER_SECOND
+    for kind, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds)):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _opened(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            file.parent,
+            gguf_file=file.name,
+            dtype=torch.float32,
+            quantization_config=GgufConfig(dequantize=True),
+            output_loading_info=True,
+            **closed,
+        )
+    except Exception as error:  # the libraries may raise anything about a strange file
+        raise BadGguf(f"transformers cannot read it: {shortened(str(error) or repr(error), 200)}") from error
+    if missing := sorted(map(str, report["missing_keys"])):
+        raise BadGguf(f"it lacks {len(missing)} weights of its architecture, e.g. {missing[0]}")
+    model.hf_quantizer = None  # transformers saves no model that has one
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    return model
+
+
+if __name__ == "__main__":
+    main()
