@@ -15,6 +15,7 @@ ARGS ?=
 KILLS ?= 500
 MINUTES ?= 600
 SEED ?= 0
+GPU_FOLDER ?= ../grpolab-gpu
 DATABASES ?= sqlite postgres
 FORMS ?= storms
 
@@ -22,7 +23,7 @@ FORMS ?= storms
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import model test test-all faults hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
+.PHONY: help up demo link token doctor backup restore import model test test-all faults hostile test-images test-slurm test-vllm test-openenv test-manifests test-gpu gpu gpu-folder test-models import-fixtures venv-tools test-tools node check format docs lock screenshot learning-evidence bench-step bench-parity bench-diagnosis bench-curves bench-scale bench-storage evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -93,6 +94,16 @@ test-manifests: .venv/dev.stamp ## validate the manifests of pilots against the 
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
+
+gpu: ## measure a GPU in eight minutes, without network, with what GPU_FOLDER holds (ARGS=--rehearse on a CPU)
+	@$(or $(wildcard .venv/bin/python),$(PYTHON)) -m benchmarks.gpu --folder "$(GPU_FOLDER)" $(ARGS)
+
+gpu-folder: .venv/dev.stamp ## fetch what `make gpu` needs beside torch, transformers and peft into GPU_FOLDER
+	@mkdir -p "$(GPU_FOLDER)/wheels" "$(GPU_FOLDER)/models"
+	@$(PIP) download --quiet --no-deps --require-hashes -d "$(GPU_FOLDER)/wheels" -r requirements-dev.lock
+	@$(PIP) download --quiet --no-deps -d "$(GPU_FOLDER)/wheels" -r requirements-nodeps.lock
+	@$(PIP) download --quiet --no-deps -d "$(GPU_FOLDER)/wheels" -r benchmarks/gpu/requirements.txt
+	@MODELS_DIR="$(GPU_FOLDER)/models" .venv/bin/python -m backend.service model
 
 import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard, W&B and Trackio, in .venv-trl
 	@.venv/bin/python -c "from benchmarks.common.peers import python_of_trl as python; print(python())" | tail -1 | { \

@@ -63,7 +63,7 @@ SMALL_MODEL = PolicyOffer(
     profile={
         "policy": {"dtype": "float32", "chat_template": True},
         "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64},
-        "optimizer": {"lr": 3e-5},
+        "optimizer": {"lr": 1e-5},
         "resources": {"microbatch_completions": 16},
         "evaluation": {"every": 25},
         "checkpointing": {"every": 25, "keep": 1, "spaced": 1},

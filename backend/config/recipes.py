@@ -22,17 +22,18 @@ class Recipe(Frozen):
 SMOLLM2_SUMS = {
     "preset": "grpo",
     "steps": 60,
-    "policy": {"name": "SmolLM2-135M-Instruct"},
+    # It completes "74 + 30 =" far better than it answers it in a chat.
+    "policy": {"name": "SmolLM2-135M-Instruct", "chat_template": False},
     "problems": [
         {
             "name": "reasoning_gym",
             "task": "chain_sum",
             "task_config": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 2},
-            "instruction": "Answer with the number only.",
+            "instruction": "",
         }
     ],
     "rewards": [{"name": "correctness", "extraction": "lenient"}],
-    "sampling": {"max_new_tokens": 16},
+    "sampling": {"max_new_tokens": 8},
     "evaluation": {"every": 20, "prompts": 128},
 }
 

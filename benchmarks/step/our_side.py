@@ -20,7 +20,13 @@ try:
 except ModuleNotFoundError:  # `--before` a version from before 27 November 2026
     from benchmarks.nothing import Nothing  # type: ignore[import-not-found, no-redef]
 
-FIGURES = ("time/sample_seconds", "time/update_seconds", "time/score_seconds", "throughput/mfu")
+FIGURES = (
+    "time/sample_seconds",
+    "time/update_seconds",
+    "time/score_seconds",
+    "throughput/mfu",
+    "length/mean",
+)
 
 
 class Listener(Nothing):

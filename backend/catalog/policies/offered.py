@@ -9,7 +9,7 @@ from backend.base.settings import Settings
 from backend.catalog.policies.adapters import adapter_error
 from backend.catalog.policies.architectures import architecture_note
 from backend.catalog.policies.directories import conversion_command, directory_error, read_config
-from backend.catalog.policies.installation import unconverted_files
+from backend.catalog.policies.installation import SMOLLM2, unconverted_files
 from backend.catalog.policies.text_model import text_config
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter
@@ -84,9 +84,10 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
     if settings.hf_online:
         return [] if COMMIT.fullmatch(policy.revision) else [FieldError("policy.revision", NOT_PINNED)]
     offered = ", ".join(offer.name for offer in policy_offers(settings))
+    installed = "; `grpolab model` installs it" if policy.name == SMOLLM2.name else ""
     reason = (
         f"is {policy.name!r}, neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
-        f"and names of the hub need HF_ONLINE=1; on offer are {offered}"
+        f"and names of the hub need HF_ONLINE=1; on offer are {offered}{installed}"
     )
     return [FieldError("policy.name", reason)]
 

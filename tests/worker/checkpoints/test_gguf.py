@@ -155,7 +155,7 @@ def test_a_model_larger_than_the_disk_or_the_memory_is_refused(tmp_path, monkeyp
     with pytest.raises(BadGguf, match=r"takes 50 MB in float32, and 1.0 kB are free on the disk"):
         examined(tmp_path / "a.gguf", tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr(conversion.psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
     with pytest.raises(BadGguf, match=r"and 1.0 kB of memory are free"):
         examined(tmp_path / "a.gguf", tmp_path)
 

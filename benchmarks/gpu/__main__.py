@@ -1,0 +1,160 @@
+"""What a GPU shows in eight minutes, on a machine that may have nothing but torch, transformers and peft.
+
+    make gpu-folder GPU_FOLDER=DIR    where there is a network: wheels and the model
+    make gpu GPU_FOLDER=DIR           where there is a GPU
+    make gpu ARGS=--rehearse          the same on a CPU with the tiny policy; its times are not a GPU's
+
+The parts, in this order, each in a process of its own that is ended when its time is over: what it has
+printed until then stays.
+
+    service     a run through the service, killed, resumed, beside an undisturbed one
+    step        a step beside TRL's, and its parts beside the limits of this machine
+    learning    held-out accuracy of the recipe `smollm2_sums` before and after
+    memory      peaks beside their estimates
+    tests       tests that need a GPU and did not run or failed before
+
+Imports the standard library alone until the packages are there. Writes results.md beside this file when it
+ran on a GPU, or the file of --out.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).with_name("results.md")
+PARTS = {"service": 110, "step": 150, "learning": 90, "memory": 50, "tests": 80}
+"""Seconds that each part may take."""
+
+REHEARSAL_SECONDS = 600
+ENDING_SECONDS = 10
+HEAD = ["| part | what | result |", "|---|---|---|"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure a GPU in eight minutes.")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT.parent / "grpolab-gpu", help="wheels/ and models/"
+    )
+    parser.add_argument("--rehearse", action="store_true", help="on a CPU, with tiny sizes")
+    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
+    parser.add_argument("--trl", help="an interpreter that can import TRL; without it this one")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    variables = variables_of(arguments.folder.resolve(), is_rehearsal=arguments.rehearse)
+    began = time.monotonic()
+    for line in HEAD:
+        print(line, flush=True)
+    rows = [row for part in arguments.parts for row in shown(rows_of(part, arguments, variables))]
+    print(f"\n{time.monotonic() - began:.0f} s", flush=True)
+    out = arguments.out or (None if arguments.rehearse else RESULTS)
+    if out is not None:
+        out.write_text("\n".join([caption(arguments, variables), "", *HEAD, *rows]) + "\n", encoding="utf-8")
+
+
+def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
+    """The environment of the parts; packages that this Python lacks are unpacked into the folder first."""
+    packages = folder / "packages"
+    wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if not is_installed(wheel)]
+    if wheels and not packages.is_dir():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+        subprocess.run([*pip, "--target", str(packages), *map(str, wheels)], check=True)
+    paths = [str(ROOT), str(packages), os.environ.get("PYTHONPATH", "")]
+    settings = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRL_EXPERIMENTAL_SILENCE": "1"}
+    if not is_rehearsal:
+        settings["MODELS_DIR"] = str(folder / "models")
+    return os.environ | settings | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def is_installed(wheel: Path) -> bool:
+    """Whether this Python has the package of a wheel, in whatever version."""
+    try:
+        importlib.metadata.version(wheel.name.split("-")[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
+    """The rows of a part's table as they come; a part that fails or runs out of time says so in the last."""
+    seconds = REHEARSAL_SECONDS if arguments.rehearse else PARTS[part]
+    job = {"part": part, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.gpu.parts", json.dumps(job)],
+        env=variables,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    timer = threading.Timer(seconds, end, [process])
+    timer.start()
+    assert process.stdout is not None  # noqa: S101 - told to the type checker
+    try:
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield row_of(part, json.loads(line))
+    finally:
+        is_over = not timer.is_alive()
+        timer.cancel()
+        end(process)
+    if process.returncode:
+        reason = f"ended after {seconds} s" if is_over else f"failed with exit code {process.returncode}"
+        yield row_of(part, {"what": "the rest", "result": f"not measured: {reason}"})
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """End a part with everything that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(ENDING_SECONDS)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def row_of(part: str, row: dict[str, Any]) -> str:
+    """One line of the table, in Markdown."""
+    cells = (re.sub(r"[|\s]+", " ", str(cell)) for cell in (part, row["what"], row["result"]))
+    return f"| {' | '.join(cells)} |"
+
+
+def shown(rows: Iterator[str]) -> Iterator[str]:
+    """The rows, each printed as it comes."""
+    for row in rows:
+        print(row, flush=True)
+        yield row
+
+
+def caption(arguments: argparse.Namespace, variables: dict[str, str]) -> str:
+    """What was measured with what."""
+    script = (
+        "import torch, transformers; "
+        "print(torch.cuda.get_device_name() if torch.cuda.is_available() else 'a CPU', "
+        "'with torch', torch.__version__ + ', transformers', transformers.__version__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True
+    )
+    with_what = f"{done.stdout.splitlines()[-1]}, Python {platform.python_version()}"
+    if not arguments.rehearse:
+        return f"`make gpu` on {with_what}."
+    return (
+        "**Not measured on a GPU yet.** This is the rehearsal of `make gpu` with the tiny policy on "
+        f"{with_what}: it shows that the script works, and its times say nothing about a GPU."
+    )
+
+
+if __name__ == "__main__":
+    main()

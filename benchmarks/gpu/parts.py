@@ -1,0 +1,332 @@
+"""The parts of `benchmarks.gpu`, each in a process of its own: rows of its table as lines of JSON."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+
+from backend.catalog.policies.weight_files import read_weights
+from backend.config.recipes import RECIPES
+from benchmarks.common.peers import run
+from benchmarks.common.service import ENDED, Service
+from benchmarks.learning.__main__ import metric_rows
+from benchmarks.step.workload import TINY, Workload
+from worker.problems.sums import Sums
+
+ROOT = Path(__file__).parents[2]
+STEP = ROOT / "benchmarks" / "step"
+MODEL = "SmolLM2-135M-Instruct"
+OF_THE_MACHINE = ("time/", "throughput/", "machine/", "memory/")
+TESTS = (
+    "tests/worker/policy/test_packing.py",
+    "tests/models/test_memory_estimates.py",
+    "tests/worker/rollout/test_graph_decoder.py",
+)
+WAIT_SECONDS = 0.2
+
+
+class Sizes(NamedTuple):
+    """What the parts do, on a GPU or in a rehearsal."""
+
+    base: dict[str, Any]
+    """Config of the runs through the service."""
+    service_steps: int
+    work: Workload
+    rounds: int
+    copied_values: int
+    """Values of the copy that measures bandwidth."""
+    matrix: int
+    """Rows of the matrices that measure arithmetic."""
+    memory: dict[str, Any]
+    learning_steps: int
+
+
+class Job(NamedTuple):
+    """What the parent asks for."""
+
+    part: str
+    rehearse: bool
+    trl: str | None
+    seconds: int
+
+
+def main() -> None:
+    job = Job(**json.loads(sys.argv[1]))
+    sizes = rehearsed() if job.rehearse else on_gpu()
+    for what, result in PARTS[job.part](job, sizes):
+        print(json.dumps({"what": what, "result": result}), flush=True)
+
+
+def on_gpu() -> Sizes:
+    """The sizes of the measurement."""
+    recipe = RECIPES["smollm2_sums"].config.model_dump(mode="json", exclude={"seed"})
+    models = Path(os.environ["MODELS_DIR"])
+    if not torch.cuda.is_available():
+        raise SystemExit("this Python's torch sees no CUDA device; `--rehearse` works without one")
+    if not (models / MODEL).is_dir():
+        raise SystemExit(f"{models / MODEL} is missing: `make gpu-folder` makes it")
+    return Sizes(
+        base=recipe,
+        service_steps=12,
+        work=Workload(str(models / MODEL), 8, 8, 256, 1e-6, 2, 6, "cuda"),
+        rounds=3,
+        copied_values=2**28,
+        matrix=8192,
+        memory={"policy": {"dtype": "bfloat16"}, "sampling": {"max_new_tokens": 256}},
+        learning_steps=1000,
+    )
+
+
+def rehearsed() -> Sizes:
+    """The same with the tiny policy on a CPU."""
+    base = {"sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40}}
+    return Sizes(
+        base=base,
+        service_steps=4,
+        work=TINY._replace(prompts_per_step=4, group_size=4, warm_up_steps=1, steps=3),
+        rounds=1,
+        copied_values=2**22,
+        matrix=256,
+        memory={},
+        learning_steps=4,
+    )
+
+
+# ---------------------------------------------------------------- runs through the service
+Rows = Iterator[tuple[str, str]]
+
+
+@contextmanager
+def service_of() -> Iterator[Service]:
+    with tempfile.TemporaryDirectory(prefix="grpolab-gpu-") as state:
+        service = Service(state, WORKER_SLOTS="1")
+        try:
+            service.wait()
+            yield service
+        finally:
+            service.http.close()
+            service.stop()
+
+
+def launch(service: Service, *layers: dict[str, Any]) -> str:
+    """The id of a run whose config is that of the layers, one upon the other."""
+    config: dict[str, Any] = {}
+    for layer in layers:
+        for section, fields in layer.items():
+            is_part = isinstance(fields, dict) and isinstance(config.get(section), dict)
+            config[section] = config[section] | fields if is_part else fields
+    body = {"name": "gpu", "base": config, "variants": [{"name": "run"}], "seeds": [0]}
+    answer = service.http.post("/api/v1/experiments", json=body)
+    if not answer.is_success:
+        raise SystemExit(f"not launched: {answer.text[:500]}")
+    return str(answer.json()["runs"][0]["id"])
+
+
+def until(service: Service, run_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    while not condition(shown := service.get(f"/runs/{run_id}")):
+        time.sleep(WAIT_SECONDS)
+    return dict(shown)
+
+
+def ended(service: Service, run_id: str) -> dict[str, Any]:
+    return until(service, run_id, lambda shown: shown["status"] in ENDED)
+
+
+def service_part(_job: Job, sizes: Sizes) -> Rows:
+    steps = sizes.service_steps
+    changes = {
+        "steps": steps,
+        "checkpointing": {"every": max(1, steps // 3)},
+        "evaluation": {"every": steps // 2, "prompts": 16},
+    }
+    with service_of() as service:
+        [slot] = service.get("/workers")["items"]
+        began = time.monotonic()
+        undisturbed = launch(service, sizes.base, changes)
+        shown = ended(service, undisturbed)
+        yield (
+            f"a run of {steps} steps on {slot['device']}",
+            f"{shown['status']} after {time.monotonic() - began:.0f} s {shown['reason'] or ''}",
+        )
+        killed = launch(service, sizes.base, changes)
+        half = until(service, killed, lambda shown: (shown["last_step"] or 0) >= steps // 2)
+        os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
+        again = ended(service, killed)
+        yield "the same, killed with -9 half way", f"{again['status']}, {len(again['attempts'])} attempts"
+        yield "its metrics beside the undisturbed run's", compared(service, undisturbed, killed)
+
+
+def compared(service: Service, left: str, right: str) -> str:
+    """How far the metrics of two runs differ, apart from those of the machine."""
+    largest, where = 0.0, ""
+    pairs = zip(metric_rows(service, left), metric_rows(service, right), strict=True)
+    for before, after in pairs:
+        for name, text in before.items():
+            if name.startswith(OF_THE_MACHINE) or text == after[name]:
+                continue
+            values = [float(value) if value else float("nan") for value in (text, after[name])]
+            difference = abs(values[0] - values[1]) / max(map(abs, values))
+            if not difference <= largest:
+                largest, where = difference, f"{name} of step {before['step']}"
+    return f"largest relative difference {largest:.2g}, {where}" if where else "equal bit for bit"
+
+
+def learning_part(job: Job, sizes: Sizes) -> Rows:
+    stop = {"type": "wall_time", "seconds": 0.6 * job.seconds}
+    changes = {
+        "steps": sizes.learning_steps,
+        "stop_rules": [stop],
+        "evaluation": {"every": max(2, sizes.learning_steps // 50), "prompts": 128},
+        "checkpointing": {"every": 0},
+    }
+    with service_of() as service:
+        run_id = launch(service, sizes.base, changes)
+        seen: dict[int, str] = {}
+        while True:
+            status = service.get(f"/runs/{run_id}")["status"]
+            rows = metric_rows(service, run_id) if status not in {"queued", "starting"} else []
+            for row in rows:
+                if row.get("eval/accuracy") and int(row["step"]) not in seen:
+                    seen[int(row["step"])] = row["eval/accuracy"]
+                    seconds = float(row["time/wall_seconds"] or 0)
+                    what = f"held-out accuracy after {row['step']} steps, {seconds:.0f} s"
+                    yield what, f"{float(row['eval/accuracy']):.1%}"
+            if status in ENDED:
+                return
+            time.sleep(1)
+
+
+def memory_part(_job: Job, sizes: Sizes) -> Rows:
+    adapters = {"all weights": {"type": "none"}, "LoRA": {"type": "lora"}}
+    with service_of() as service:
+        for name, adapter in adapters.items():
+            layers = (
+                *(sizes.base, sizes.memory, {"steps": 2, "checkpointing": {"every": 0}}),
+                {"evaluation": {"every": 0}, "policy": sizes.memory.get("policy", {}) | {"adapter": adapter}},
+            )
+            run_id = launch(service, *layers)
+            shown = ended(service, run_id)
+            config = {"base": shown["config"]}
+            estimate = service.http.post("/api/v1/validate", json=config).raise_for_status().json()["memory"]
+            peaks = [row.get("memory/peak_bytes") for row in metric_rows(service, run_id)]
+            peak = max((float(value) for value in peaks if value), default=float("nan"))
+            expected = estimate["peak_bytes"] or float("nan")
+            yield (
+                f"peak with {name}, of the estimate",
+                f"{peak / 1e9:.2f} of {expected / 1e9:.2f} GB, {peak / expected:.2f}",
+            )
+
+
+# ---------------------------------------------------------------- a step beside TRL's
+def step_part(job: Job, sizes: Sizes) -> Rows:
+    work = sizes.work
+    bandwidth, rate = bandwidth_of(work.device, sizes.copied_values), rate_of(work.device, sizes.matrix)
+    yield "bandwidth of a copy, here", f"{bandwidth / 1e9:,.0f} GB/s"
+    yield f"products of {sizes.matrix} x {sizes.matrix} matrices, here", f"{rate / 1e9:,.0f} GFLOP/s"
+    problem = Sums(seed=0)
+    asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
+    prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
+    threads = len(os.sched_getaffinity(0))
+    task = {"workload": work._asdict(), "threads": threads, "seed": 0, "prompts": prompts}
+    trl = job.trl or sys.executable
+    has_trl = subprocess.run([trl, "-c", "import trl"], capture_output=True, check=False).returncode == 0
+    if not has_trl:
+        yield "TRL's step", "not measured: TRL is not installed here"
+    ours, theirs = [], []
+    for number in range(sizes.rounds):
+        if has_trl:
+            theirs.append(run(trl, STEP / "trl_side.py", task))
+        ours.append(run(sys.executable, STEP / "our_side.py", task))
+        beside = f", TRL {theirs[-1]['median_seconds']:.3f} s" if theirs else ""
+        yield f"step, round {number + 1}", f"{ours[-1]['median_seconds']:.3f} s{beside}"
+    seconds = {name: median(figures[name] for figures in ours) for name in ours[0] if name != "versions"}
+    if theirs:
+        share = seconds["median_seconds"] / median(figures["median_seconds"] for figures in theirs)
+        yield "step, of TRL's", f"{share:.2f} (goal: at most 0.5)"
+    yield from parts_of_step(work, seconds, bandwidth, rate)
+
+
+def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, rate: float) -> Rows:
+    """Sampling beside reading all weights once for a token, learning beside six operations for a weight."""
+    values = sum(weight.values for weight in read_weights(work.path))
+    width = 2 if work.device == "cuda" else 4
+    reading = work.max_new_tokens * values * width / bandwidth
+    sampling = seconds["time/sample_seconds"]
+    yield (
+        "sampling: reading the weights once a token, of its time",
+        f"{reading:.3f} of {sampling:.3f} s, {reading / sampling:.0%} (goal: 40 %)",
+    )
+    yield "scoring", f"{seconds.get('time/score_seconds', 0.0):.3f} s"
+    tokens = work.prompts_per_step * work.group_size * seconds["length/mean"]
+    arithmetic = 6 * values * tokens / rate
+    learning = seconds["time/update_seconds"]
+    yield (
+        "learning: its products at the rate above, of its time",
+        f"{arithmetic:.3f} of {learning:.3f} s, {arithmetic / learning:.0%} (goal: 40 %)",
+    )
+
+
+def timed(work: Callable[[], object], device: str, repeats: int = 10) -> float:
+    """Seconds that the fastest of some calls takes."""
+    fastest = float("inf")
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest
+
+
+def bandwidth_of(device: str, values: int) -> float:
+    """Bytes that a copy reads and writes in a second."""
+    source = torch.ones(values, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / timed(lambda: target.copy_(source), device)
+
+
+def rate_of(device: str, rows: int) -> float:
+    """Floating-point operations of matrix products in a second, bfloat16 on a GPU."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    matrix = torch.ones(rows, rows, device=device, dtype=dtype)
+    return 2 * float(rows) ** 3 / timed(lambda: matrix @ matrix, device)
+
+
+# ---------------------------------------------------------------- tests
+def tests_part(job: Job, _sizes: Sizes) -> Rows:
+    """Each file by itself; a rehearsal collects the tests and runs none."""
+    for file in TESTS:
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-n", "0", file]
+        done = subprocess.run(
+            [*command, "--collect-only"] if job.rehearse else command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        failed = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
+        last = (done.stdout.strip().splitlines() or [done.stderr[-200:]])[-1].strip("= ")
+        yield file, f"{last} {' '.join(failed[:5])}"
+
+
+PARTS: dict[str, Callable[[Job, Sizes], Rows]] = {
+    "service": service_part,
+    "step": step_part,
+    "learning": learning_part,
+    "memory": memory_part,
+    "tests": tests_part,
+}
+
+if __name__ == "__main__":
+    main()
