@@ -8,6 +8,7 @@ base's preset, not its fields. A preset's own number of minibatches is at most t
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -43,12 +44,16 @@ def resolve(
 
 
 def usual_config(config: RunConfig) -> RunConfig:
-    """Return what the run's preset and policy start with."""
+    """Return what the run's preset and policy start with.
+
+    A config does not say how large its policy is, but only small ones start in float32.
+    """
     base = {"preset": config.preset, "policy": {"name": config.policy.name}}
+    profile = partial(profile_of, is_small=config.policy.dtype == "float32")
     try:
-        return RunConfig.model_validate(merged_fields(base, {}))
+        return RunConfig.model_validate(merged_fields(base, {}, profile=profile))
     except InvalidConfig:  # a preset of another version
-        return RunConfig.model_validate(merged_fields(base | {"preset": ""}, {}))
+        return RunConfig.model_validate(merged_fields(base | {"preset": ""}, {}, profile=profile))
 
 
 def merged_fields(

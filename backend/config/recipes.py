@@ -1,8 +1,10 @@
 """Complete runs that are known to show something."""
 
+from functools import partial
+
 from backend.config.base import Frozen
 from backend.config.merge import resolve
-from backend.config.policies import SMALL_MODEL
+from backend.config.policies import profile_of
 from backend.config.run import RunConfig
 
 
@@ -67,6 +69,6 @@ RECIPES: dict[str, Recipe] = {
         title="SmolLM2: sums and differences",
         note="A pretrained model learns to add and subtract two numbers of one or two digits. `make model` "
         "installs it; on a CPU a step takes half a minute.",
-        config=resolve(SMOLLM2_SUMS, profile=lambda _: SMALL_MODEL.profile),
+        config=resolve(SMOLLM2_SUMS, profile=partial(profile_of, is_small=True)),
     ),
 }

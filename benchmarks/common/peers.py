@@ -60,10 +60,11 @@ def run(python: Path | str, script: Path, job: dict[str, Any], root: Path = ROOT
         "TOKENIZERS_PARALLELISM": "false",
         "TRL_EXPERIMENTAL_SILENCE": "1",
     }
+    paths = [str(root), os.environ.get("PYTHONPATH", "")]
     output = subprocess.run(
         [python, script],
         input=json.dumps(job),
-        env=os.environ | variables | {"PYTHONPATH": str(root)},
+        env=os.environ | variables | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
         cwd=root,
         text=True,
         stdout=subprocess.PIPE,

@@ -104,7 +104,10 @@ def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str])
     try:
         for line in process.stdout:
             if line.startswith("{"):
-                yield row_of(part, json.loads(line))
+                row = json.loads(line)
+                if arguments.rehearse:
+                    row["result"] = f"*not measured*; rehearsal: {row['result']}"
+                yield row_of(part, row)
     finally:
         is_over = not timer.is_alive()
         timer.cancel()
@@ -151,8 +154,8 @@ def caption(arguments: argparse.Namespace, variables: dict[str, str]) -> str:
     if not arguments.rehearse:
         return f"`make gpu` on {with_what}."
     return (
-        "**Not measured on a GPU yet.** This is the rehearsal of `make gpu` with the tiny policy on "
-        f"{with_what}: it shows that the script works, and its times say nothing about a GPU."
+        "Nothing of this is measured on a GPU yet. The rehearsal of `make gpu` with the tiny policy on "
+        f"{with_what}, shows that the script works; its times and shares say nothing about a GPU."
     )
 
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.step              the tiny policy, and a policy of 80 M parameters
     python -m benchmarks.step --only large
-    python -m benchmarks.step --only gpu   the sizes of Qwen2.5 0.5B in bfloat16, on a CUDA device
     python -m benchmarks.step --before DIRECTORY    beside the checkout of another version, too
 
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run, or is imported by the
-interpreter that `--trl` names. Writes results.md beside this file; `make docs` brings it into docs/.
+interpreter that `--trl` names. Writes results.md beside this file; `make docs` brings it into docs/. On a GPU
+`make gpu` times a step.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
 
 from benchmarks.common.peers import python_of_trl, run, version_of
-from benchmarks.step.tables import gpu_table, table
+from benchmarks.step.tables import table
 from benchmarks.step.workload import TINY, Workload
 from worker.problems.sums import Sums
 
@@ -31,24 +31,12 @@ FIGURES = HERE / "figures.json"
 
 VOCABULARY = 32_000
 
-GPU_SIZES = {
-    "vocab_size": 151_936,
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32_768,
-    "tie_word_embeddings": True,
-}
-"""Sizes of Qwen2.5 0.5B."""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="seconds per training step, GRPO Lab against TRL")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", choices=("tiny", "large", "gpu"))
+    parser.add_argument("--only", choices=("tiny", "large"))
     parser.add_argument("--trl", help="an interpreter that can import TRL")
     parser.add_argument("--before", type=Path, help="the checkout of another version")
     arguments = parser.parse_args()
@@ -61,12 +49,8 @@ def main() -> None:
             work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
             title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY:,}"
             tables["large"] = table(measured(work, arguments), work, title, arguments)
-        if arguments.only == "gpu":
-            work = Workload(gpu_policy(Path(directory) / "gpu"), 8, 8, 256, 1e-6, 2, 6, "cuda")
-            title = f"random Qwen2.5 of 494 M parameters, vocabulary {GPU_SIZES['vocab_size']:,}, bfloat16"
-            tables["gpu"] = gpu_table(measured(work, arguments), work, title, arguments)
     FIGURES.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
-    text = "\n\n".join(tables[name] for name in ("tiny", "large", "gpu") if name in tables)
+    text = "\n\n".join(tables[name] for name in ("tiny", "large") if name in tables)
     print(f"\n{text}")
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
@@ -109,17 +93,6 @@ def large_policy(directory: Path) -> str:
         pad_token_id=tokenizer.pad_token_id,
     )
     AutoModelForCausalLM.from_config(config).save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return str(directory)
-
-
-def gpu_policy(directory: Path) -> str:
-    """A policy with the sizes of Qwen2.5 0.5B, random weights, and the tokenizer of the tiny one."""
-    tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
-    torch.manual_seed(0)
-    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    config = Qwen2Config(**GPU_SIZES, **ids)
-    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return str(directory)
 

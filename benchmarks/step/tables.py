@@ -10,29 +10,6 @@ import torch
 from benchmarks.step.workload import Workload
 
 
-def gpu_table(
-    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
-) -> str:
-    """The figures of a GPU in Markdown, with the parts of a step and its share of the GPU's peak."""
-    our_figures = {
-        name: median(figures[name] for figures in sides["GRPO Lab"])
-        for name in sides["GRPO Lab"][0]
-        if name.startswith(("time/", "throughput/"))
-    }
-    memory = ", ".join(
-        f"{name} {max(figures['peak_bytes'] for figures in rounds) / 1e9:.1f} GB"
-        for name, rounds in sides.items()
-    )
-    about = (
-        f"Of a step of GRPO Lab, sampling took {our_figures['time/sample_seconds']:.3f} s and learning "
-        f"{our_figures['time/update_seconds']:.3f} s; it used {our_figures.get('throughput/mfu', 0):.1%} "
-        f"of the GPU's peak. Peak memory: {memory}. TRL keeps weights and moments in bfloat16, GRPO Lab "
-        "master weights and moments in float32."
-    )
-    threads, gpu = f"{arguments.threads} threads, ", f"{torch.cuda.get_device_name()}, "
-    return f"{table(sides, work, policy, arguments).replace(threads, gpu, 1)}\n\n{about}"
-
-
 def table(
     sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
 ) -> str:

@@ -1,11 +1,14 @@
 """The config as a witness: what a run changed away from its preset, its policy and its parent."""
 
+from functools import partial
+
 import pytest
 
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.suspects import suspects_of, unusual_values
 from backend.config.merge import resolve
+from backend.config.policies import profile_of
 from backend.config.presets import PRESETS
 from backend.config.recipes import RECIPES
 from tests.backend.analysis.diagnosis.logs import broken, healthy
@@ -52,6 +55,11 @@ def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():
     assert all(not suspects_of(resolve({"preset": preset}).model_dump(mode="json")) for preset in PRESETS)
     (warning,) = unusual_values(RECIPES["demo_collapse"].config)
     assert warning.startswith("Unusual: optimizer.lr is 0.003, 10 times the 0.0003 that")
+
+
+def test_what_a_small_model_starts_with_is_usual():
+    profile = partial(profile_of, is_small=True)
+    assert unusual_values(resolve({"policy": {"name": "mine"}}, profile=profile)) == []
 
 
 def test_a_fork_is_compared_with_its_parent_and_going_back_is_no_suspect():
