@@ -50,7 +50,7 @@ def _reasons(urls: Sequence[str]) -> list[str]:
 
 def _ask(url: str) -> str:
     try:
-        status = fetch(f"{url.rstrip('/')}/health", most_bytes=0, seconds=SECONDS).status
+        status = fetch(f"{url.rstrip('/')}/health", max_bytes=0, seconds=SECONDS).status
     except TimeoutError:
         return f"no answer within {SECONDS:g} s"
     except (OSError, http.client.HTTPException, ValueError) as error:

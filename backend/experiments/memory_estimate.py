@@ -74,9 +74,9 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     judged = [slot for slot in estimate.slots if slot.verdict != "unknown"]
     if not judged or len(judged) < len(estimate.slots) or any(slot.verdict == "fits" for slot in judged):
         return []
-    most = max(slot.usable_bytes or 0 for slot in judged)
+    largest = max(slot.usable_bytes or 0 for slot in judged)
     needed = min(slot.peak_bytes or 0 for slot in judged)
-    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {most / 1e9:.1f} GB"
+    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {largest / 1e9:.1f} GB"
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 

@@ -33,10 +33,10 @@ class Judgement(LabelRequest):
     """Id of the completion."""
 
 
-async def import_judgements(request: Request, sessions: Sessions, *, most_bytes: int) -> dict[str, Any]:
+async def import_judgements(request: Request, sessions: Sessions, *, max_bytes: int) -> dict[str, Any]:
     """Store the judgements of a request's body: schemas.ImportedJudgements."""
-    with tempfile.SpooledTemporaryFile(most_bytes) as draft:
-        await receive(request, draft, most_bytes)
+    with tempfile.SpooledTemporaryFile(max_bytes) as draft:
+        await receive(request, draft, max_bytes)
         return await run_in_threadpool(_store, draft, sessions)
 
 

@@ -31,10 +31,10 @@ def listed_runs(
     try:
         with reading(open_sessions(engine)) as session:
             total = count_runs(session, run_filter)
-            most = limit if limit > 0 else max(total, 1)
+            page_size = limit if limit > 0 else max(total, 1)
             rows = list_runs(
-                session, run_filter, read_order(sort), limit=most, cursor="", with_config=as_json
-            )[:most]
+                session, run_filter, read_order(sort), limit=page_size, cursor="", with_config=as_json
+            )[:page_size]
             if as_json:
                 yield from (bytes(Json(shown_run(row)).body).decode() for row in rows)
             else:

@@ -85,7 +85,7 @@ class DatasetPage(Documented):
 
     items: list[DatasetItem]
     next: str | None
-    most_bytes: int
+    max_bytes: int
     """Size of the largest file that may be uploaded, packed and unpacked."""
 
 
@@ -93,9 +93,9 @@ class DatasetPage(Documented):
 def list_all(settings: SettingsOf) -> Json:
     """Uploads, newest first, then the files of DATASETS_DIR by name."""
     uploads = [shown_upload(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
-    files = own_files(settings.datasets_dir, most=MAX_LISTED)
+    files = own_files(settings.datasets_dir, limit=MAX_LISTED)
     items = [*uploads, *map(_shown_file, files)]
-    return Json({"items": items, "next": None, "most_bytes": settings.upload_bytes})
+    return Json({"items": items, "next": None, "max_bytes": settings.upload_bytes})
 
 
 @router.post(
@@ -117,7 +117,7 @@ async def upload(
     """
     kind = kind_of(name)
     async with _received(request, settings) as (uploads, packed):
-        store = partial(place_upload, name=name, kind=kind, named=named, most_bytes=settings.upload_bytes)
+        store = partial(place_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
         stored, is_new = await run_in_threadpool(store, uploads, packed)
     return Json(shown_upload(stored) | _shown_mapping(stored.mapping), 201 if is_new else 200)
 

@@ -280,7 +280,7 @@ class _Sizes:
             return []
         run = self._pass(4 if self.adapter is None else self.width)
         kept_by_pass = self._kept_bytes(run)
-        activations = kept_by_pass.most(recomputed=self.recomputed) + kept_by_pass.again(
+        activations = kept_by_pass.limit(recomputed=self.recomputed) + kept_by_pass.again(
             recomputed=self.recomputed
         )
         gradients = 4.0 * self.values / self.devices
@@ -306,7 +306,7 @@ class _Sizes:
         return {
             "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
             "gathered": self.gathered * self.width,
-            "activations": kept_by_pass.most(recomputed=self.recomputed) + again,
+            "activations": kept_by_pass.limit(recomputed=self.recomputed) + again,
             "logits": logits,
         }
 

@@ -48,13 +48,13 @@ def _budget_errors(config: RunSections) -> Iterator[Problem]:
 
 def _size_errors(config: RunSections) -> Iterator[Problem]:
     sampling, evaluation = config.sampling, config.evaluation
-    most = f"expected at most {MAX_COMPLETIONS:,} completions"
+    limit = f"expected at most {MAX_COMPLETIONS:,} completions"
     if (rows := sampling.prompts_per_step * sampling.group_size) > MAX_COMPLETIONS:
         factors = f"is {sampling.group_size}, times prompts_per_step = {sampling.prompts_per_step}"
-        yield "sampling.group_size", f"{factors} makes {rows:,} a step: {most}"
+        yield "sampling.group_size", f"{factors} makes {rows:,} a step: {limit}"
     if (rows := evaluation.prompts * evaluation.k) > MAX_COMPLETIONS:
         factors = f"is {evaluation.prompts}, times k = {evaluation.k}"
-        yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {most}"
+        yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {limit}"
 
 
 def _recording_errors(config: RunSections) -> Iterator[Problem]:

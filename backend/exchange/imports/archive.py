@@ -220,13 +220,13 @@ def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
 
 
 def _inflate(
-    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None
+    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", limit: int, packed: int | None
 ) -> None:
     """Unpack a stream. Raises BadLog if it is damaged or exceeds the size limit."""
     written = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
-            written = _take(block, inflater, to, written, most)
+            written = _take(block, inflater, to, written, limit)
             if inflater.eof:
                 break
     except zlib.error as error:
@@ -235,7 +235,7 @@ def _inflate(
         raise _cut_off()
 
 
-def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
+def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
     """Unpack all members of a gzip file, with zeros behind them; raises BadLog as `_inflate` does."""
     inflater, members, written = zlib.decompressobj(31), 1, 0
     try:
@@ -251,7 +251,7 @@ def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
                         raise BadLog(
                             f"has more than {MAX_MEMBERS:,} gzip members; at most that many are read"
                         )
-                written = _take(data, inflater, to, written, most)
+                written = _take(data, inflater, to, written, limit)
                 data = inflater.unused_data
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None
@@ -259,15 +259,15 @@ def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
         raise _cut_off()
 
 
-def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, most: int) -> int:
+def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, limit: int) -> int:
     """Unpack a block until the stream ends; how much of it is written now."""
     data = block
     while not inflater.eof:  # zlib may hold output back when it has taken all input
         out = inflater.decompress(data, CHUNK)
         data = inflater.unconsumed_tail
         written += len(out)
-        if written > most:
-            raise BadLog(f"unpacks to more than {most:,} bytes")
+        if written > limit:
+            raise BadLog(f"unpacks to more than {limit:,} bytes")
         to.write(out)
         if not data and not out:
             break

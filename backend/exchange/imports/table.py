@@ -79,9 +79,9 @@ class Column:
 
 
 class Table:
-    """Rows of named values, at most `most` of the rows, which may be empty, and of the values."""
+    """Rows of named values, at most `limit` of the rows, which may be empty, and of the values."""
 
-    def __init__(self, most: int = MAX_POINTS) -> None:
+    def __init__(self, limit: int = MAX_POINTS) -> None:
         self.columns: dict[str, Column] = {}
         self.lines = array("q")
         """Line of the file for each row."""
@@ -90,7 +90,7 @@ class Table:
         """Columns that distinguish runs, with a text per row."""
         self.points = 0
         """Values of all columns."""
-        self._most = most
+        self._limit = limit
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -118,9 +118,9 @@ class Table:
         self._check_size()
 
     def _check_size(self) -> None:
-        if self.points > self._most:
+        if self.points > self._limit:
             raise too_many_values()
-        if len(self.lines) > self._most:
+        if len(self.lines) > self._limit:
             raise _too_many_rows()
 
     def _add_text(self, column: Column, name: str, line: int, value: Any) -> None:
@@ -150,7 +150,7 @@ class Table:
     def append(self, table: "Table") -> None:
         """Enter all rows of another table behind the own ones."""
         first = len(self.lines)
-        self._most += table.size  # which were counted where they were read
+        self._limit += table.size  # which were counted where they were read
         self.lines.extend(table.lines)
         for name, column in table.columns.items():
             rows, values = column.numbers()

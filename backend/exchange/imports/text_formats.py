@@ -70,7 +70,7 @@ def read_csv(file: LogFile) -> list[Log]:
     first = next(lines, (0, ""))[1]
     delimiter = delimiter_of(first) or ","
     reader = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
-    table = Table(file.most_values)
+    table = Table(file.max_values)
     csv.field_size_limit(CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
@@ -163,7 +163,7 @@ def _is_number(text: str) -> bool:
 
 def read_jsonl(file: LogFile) -> list[Log]:
     """An object a line, or a list of objects; a log for each run. Nested names are joined by `/`."""
-    table = Table(file.most_values)
+    table = Table(file.max_values)
     for line, row in records(file.content, table):
         for name in LABELS:
             if name in row:

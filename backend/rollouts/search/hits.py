@@ -87,13 +87,13 @@ def waiting(session: Session, scope: Scope) -> int:
     return session.scalar(query) or 0
 
 
-def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
-    """Return whether the words match at most `most` completions of all runs."""
+def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
+    """Return whether the words match at most `limit` completions of all runs."""
     required, unwanted = of_index(terms)
     if not required:
         return False
-    hits = hits_of(session, required, unwanted, WHOLE).limit(most + 1).subquery()
-    return (session.scalar(select(func.count()).select_from(hits)) or 0) <= most
+    hits = hits_of(session, required, unwanted, WHOLE).limit(limit + 1).subquery()
+    return (session.scalar(select(func.count()).select_from(hits)) or 0) <= limit
 
 
 def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:

@@ -77,7 +77,7 @@ def _reasons(session: Session) -> Any:
     now = session.scalar(select(db_now())) or 0.0
     slots = [slot for slot in live_slots(session) if slot.nodes == 1]
     groups = complete_groups(session)
-    most, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
+    widest_worker, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
     room = widest(idle)
 
     def why(position: int, run: Any) -> str:
@@ -88,8 +88,8 @@ def _reasons(session: Session) -> Any:
             return why_nodes_wait(groups, run.nodes, run.devices)
         if not slots:
             return "a worker (none is running)"
-        if run.devices > most:
-            return f"a worker with {run.devices} devices (the largest one running has {most})"
+        if run.devices > widest_worker:
+            return f"a worker with {run.devices} devices (the largest one running has {widest_worker})"
         if position <= len(idle) and run.devices <= room:
             return "about to start"
         ahead = position - 1

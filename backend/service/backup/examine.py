@@ -124,8 +124,8 @@ def _check_origins(connection: Connection) -> None:
     check_lines({row.id: row.parent_run for row in rows}, MAX_GENERATIONS)
 
 
-def check_lines(parents: Mapping[str, str], most: int) -> None:
-    """Raise BadBackup for a run that comes from itself or has more than `most` ancestors.
+def check_lines(parents: Mapping[str, str], limit: int) -> None:
+    """Raise BadBackup for a run that comes from itself or has more than `limit` ancestors.
 
     Readers follow a run to its first ancestor.
     """
@@ -139,8 +139,8 @@ def check_lines(parents: Mapping[str, str], most: int) -> None:
             line[run] = None
             run = parents[run]
         for number, ancestor in enumerate(reversed(line), ancestors.get(run, 0) + 1):
-            if number > most:
-                raise BadBackup(f"it has a run with more than {most:,} ancestors: {ancestor!r:.60}")
+            if number > limit:
+                raise BadBackup(f"it has a run with more than {limit:,} ancestors: {ancestor!r:.60}")
             ancestors[ancestor] = number
 
 

@@ -163,7 +163,7 @@ class Broadcaster:
                 return _beginning(session, "hello")
             now = current_place(session)
             events = events_after(session, position.event, PAGE)
-            changed = changes_after(session, position.changed, most=MAX_RUNS + 1)
+            changed = changes_after(session, position.changed, limit=MAX_RUNS + 1)
             # else too old, of another database, or of a clock that was set back
             is_known = (
                 0 <= now.event - position.event <= MAX_MISSED

@@ -105,9 +105,9 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     return events
 
 
-def changes_after(session: Session, changed: float, *, most: int | None = None) -> dict[str, float]:
-    """Return the times of the runs that changed since then or a little before, by id; of `most` of them."""
-    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(most)
+def changes_after(session: Session, changed: float, *, limit: int | None = None) -> dict[str, float]:
+    """Return the times of the runs that changed since then or a little before, by id; of `limit` of them."""
+    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(limit)
     return {row.id: row.changed_at for row in session.execute(query)}
 
 

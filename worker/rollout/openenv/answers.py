@@ -23,9 +23,9 @@ class Lost(Exception):
 class Full(Exception):
     """The server accepts no additional session."""
 
-    def __init__(self, most: int | None) -> None:
+    def __init__(self, limit: int | None) -> None:
         super().__init__("the server takes no further session")
-        self.most = most
+        self.limit = limit
         """Number of sessions that the server accepts at a time, if it says so."""
 
 

@@ -161,9 +161,9 @@ def _places(file: LogFile) -> dict[str, FileExtent]:
     return {member.name: FileExtent(member.offset, member.size) for member in members}
 
 
-def _content(file: IO[bytes], extent: FileExtent, most: int, name: str) -> bytes:
-    if extent.size > most:
-        raise BadLog(f"is damaged: {name} has {extent.size:,} bytes; expected at most {most:,}")
+def _content(file: IO[bytes], extent: FileExtent, limit: int, name: str) -> bytes:
+    if extent.size > limit:
+        raise BadLog(f"is damaged: {name} has {extent.size:,} bytes; expected at most {limit:,}")
     file.seek(extent.offset)
     return file.read(extent.size)
 
@@ -264,7 +264,7 @@ def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
 def _series(file: LogFile) -> dict[str, Curve]:
     """Steps and values of each metric."""
     pieces_by_metric: dict[str, list[Curve]] = {}
-    for cells in read_cells(file, ("step", "value"), ("metric",), most=MAX_VALUES):
+    for cells in read_cells(file, ("step", "value"), ("metric",), limit=MAX_VALUES):
         steps, values = cells.numbers["step"], cells.numbers["value"]
         if not (cells.is_there["step"].all() and cells.is_there["value"].all() and _are_steps(steps)):
             raise BadLog(f"is damaged: {METRICS} has a row without a step or a value")
