@@ -150,7 +150,7 @@ def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
     return sorted(prompts, key=key)
 
 
-def shown_prompts(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
+def prompts_json(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
     """Prompts with the beginning of their texts, as the HTTP interface shows them: schemas.PromptItem."""
     texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
     return [

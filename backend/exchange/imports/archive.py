@@ -17,7 +17,7 @@ from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile, no_sense
 from backend.exchange.imports.operations import MAX_RUNS
-from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, shown, too_many_values
+from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, excerpt, too_many_values
 from backend.exchange.imports.tensorboard import merged_events
 
 MAX_FILES = 2_000
@@ -140,7 +140,7 @@ def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> 
         raise BadLog(_nothing(members, unread))
     logs = _runs(logs_in_archive)
     if other_files or unread:
-        first = f"; first {shown(unread[0][0])} {unread[0][1]}" if unread else ""
+        first = f"; first {excerpt(unread[0][0])} {unread[0][1]}" if unread else ""
         logs[0].facts.notes.append(f"{other_files + len(unread):,} files of the archive are no logs{first}.")
     return logs
 
@@ -149,7 +149,7 @@ def _nothing(members: list[Member], unread: list[tuple[str, str]]) -> str:
     if not members:
         return "is an archive without files"
     name, reason = unread[0]
-    return f"is an archive of {len(members):,} files, none of which is a log; {shown(name)} {reason}"
+    return f"is an archive of {len(members):,} files, none of which is a log; {excerpt(name)} {reason}"
 
 
 def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
@@ -194,7 +194,7 @@ def _read_all(
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
-    nowhere = BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+    nowhere = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
     if member.offset > file.seek(0, os.SEEK_END):  # it may be more than a file can have
         raise nowhere
     file.seek(member.offset)

@@ -125,9 +125,9 @@ class Table:
 
     def _add_text(self, column: Column, name: str, line: int, value: Any) -> None:
         column.texts += 1
-        column.example = column.example or shown(value)
+        column.example = column.example or excerpt(value)
         if column.values:  # a word in a column of numbers
-            self.bad.add(line, f"{shown(name)} is {shown(value)}, expected a number")
+            self.bad.add(line, f"{excerpt(name)} is {excerpt(value)}, expected a number")
 
     def column(self, name: str) -> Column:
         """Return the column of this name; create it if it does not exist."""
@@ -135,7 +135,7 @@ class Table:
             if len(self.columns) >= MAX_COLUMNS:
                 raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
             if len(name) > MAX_NAME:
-                raise BadLog(f"has a column whose name has {len(name):,} characters: {shown(name)}")
+                raise BadLog(f"has a column whose name has {len(name):,} characters: {excerpt(name)}")
             self.columns[name] = Column()
         return self.columns[name]
 
@@ -189,7 +189,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or (type(value) is str and value.strip().lower() in _MISSING)
 
 
-def shown(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Return the beginning of a value, quoted."""
     text = value if isinstance(value, str) else _in_short(value)
     text = text if len(text) <= 40 else text[:37] + "..."

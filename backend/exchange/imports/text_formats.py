@@ -13,7 +13,7 @@ from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, flat, shown
+from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, excerpt, flat
 
 DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
@@ -143,7 +143,7 @@ def _checked_header(cells: list[str]) -> list[str]:
     if not names or not any(names):
         raise BadLog("is empty")
     if twice := next((name for name in names if name and names.count(name) > 1), None):
-        raise BadLog(f"has two columns of the name {shown(twice)}")
+        raise BadLog(f"has two columns of the name {excerpt(twice)}")
     if all(_is_number(name) for name in names):
         raise BadLog("has no header: expected names of columns in its first line, got numbers")
     return names

@@ -17,7 +17,7 @@ from backend.rollouts.judgements import MAX_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
 from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
 from backend.rollouts.search import lift
-from backend.rollouts.search.hits import shown, waiting
+from backend.rollouts.search.hits import hits_json, waiting
 from backend.rollouts.search.pages import ORDERS, counts_by_step, find
 from backend.rollouts.search.query import parse
 from backend.rollouts.search.scope import Scope, runs_of
@@ -79,7 +79,7 @@ def search(
     page = find(session, scope, terms, sort=sort, limit=limit, cursor=cursor)
     return Json(
         {
-            "items": shown(session, page.rows, terms),
+            "items": hits_json(session, page.rows, terms),
             "next": page.next and write_cursor(page.next, order=sort),
             "searched_to": page.searched_to,
             "waiting": waiting(session, scope),

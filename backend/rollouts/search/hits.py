@@ -180,13 +180,15 @@ def _has(term: Term, joined: str) -> ColumnElement[bool]:
     return condition
 
 
-def shown(session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]) -> list[dict[str, Any]]:
+def hits_json(
+    session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]
+) -> list[dict[str, Any]]:
     """Completions as the HTTP interface shows them: schemas.FoundItem."""
     completions = found_at(session, rows)
     labels = labels_of(session, [completion.id for _, completion in completions])
     patterns = [term.pattern() for term in terms if not term.is_not]
     return [
-        _shown(completion, group, labels.get(completion.id, []), patterns)
+        _hit_json(completion, group, labels.get(completion.id, []), patterns)
         for group, completion in completions
     ]
 
@@ -207,7 +209,7 @@ def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[
     ]
 
 
-def _shown(
+def _hit_json(
     rollout: Completion,
     group: RolloutGroup,
     labels: list[dict[str, Any]],
