@@ -186,8 +186,8 @@ def _total(slot: Worker, slots: list[Worker]) -> float:
     """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
-    beside = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
-    return _reading(slot, "memory_total_bytes") / max(1, beside)
+    sharing_slots = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
+    return _reading(slot, "memory_total_bytes") / max(1, sharing_slots)
 
 
 def _on_slot(

@@ -189,8 +189,11 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
     domain_list = ", ".join(domains)
     # rows of files and datasets may name domains of their own
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
-    for stranger in sorted(named.keys() - set(domains)) if is_all else ():
-        yield f"objective.kl.coef.{stranger}", f"is not a domain of the problems; they have {domain_list}"
+    for unknown in sorted(named.keys() - set(domains)) if is_all else ():
+        yield (
+            f"objective.kl.coef.{unknown}",
+            f"is not a domain of the problems; they have {domain_list}",
+        )
     for missing in (domain for domain in domains if domain not in named):
         yield (
             "objective.kl.coef",

@@ -106,12 +106,12 @@ def _data(config: RunConfig) -> str:
 
 
 def _settings(fields: Mapping[str, Any]) -> str:
-    told = [
+    phrases = [
         f"{name}: {_value(value)}"
         for name, value in fields.items()
         if name not in {"type", "name", "weight"} and value not in ("", None, [], {})
     ]
-    return ", ".join(told)
+    return ", ".join(phrases)
 
 
 def _value(value: Any) -> str:

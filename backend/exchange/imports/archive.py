@@ -301,9 +301,9 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     placed = [
         (log_files[0].member.directory, _merged(kind, log_files)) for (_, kind), log_files in by_place.items()
     ]
-    beside = Counter(log_file.member.directory for log_file in alone)
+    siblings = Counter(log_file.member.directory for log_file in alone)
     for log_file in alone:
-        if beside[log_file.member.directory] > 1:
+        if siblings[log_file.member.directory] > 1:
             log_file.log.facts.name = log_file.log.facts.name or PurePosixPath(log_file.member.name).stem
     placed += [(log_file.member.directory, log_file.log) for log_file in alone]
     placed += _add_completions(placed, completions)
@@ -337,10 +337,10 @@ def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -
     new_runs: dict[str, Log] = {}
     for log_file in files:
         directory = log_file.member.directory
-        beside = [log for directory_of_run, log in placed if directory_of_run == directory]
+        siblings = [log for directory_of_run, log in placed if directory_of_run == directory]
         below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
         homes = (
-            beside
+            siblings
             or below
             or [log for directory_of_run, log in placed if _is_above(directory_of_run, directory)]
         )

@@ -78,9 +78,9 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
             texts[name] += [_interned(text) for text in cells.texts[name]]
         if not all(map(KIND.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
-        if strangers := set(cells.numbers["attempt"].tolist()) - attempts:
+        if unexpected := set(cells.numbers["attempt"].tolist()) - attempts:
             raise BadLog(
-                f"is damaged: {TALLIES} has attempt {strangers.pop():.0f}, which the run does not have"
+                f"is damaged: {TALLIES} has attempt {unexpected.pop():.0f}, which the run does not have"
             )
         marks = cells.numbers["marks"].astype(np.int64)
         if (marks >= 1 << len(MARKS)).any() or (marks & BIT["stored"]).any():

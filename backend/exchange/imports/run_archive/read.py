@@ -82,7 +82,7 @@ class ArchivedEvent(NamedTuple):
     data: dict[str, Any]
 
 
-class BesideRollouts(NamedTuple):
+class RolloutExtras(NamedTuple):
     """Counts, prompts and labels of an archive, beside its completions."""
 
     tallies: Tallies
@@ -97,7 +97,7 @@ class ReadArchive(NamedTuple):
     run: ArchivedRun
     series: dict[str, Curve]
     rollouts: list[PackedGroups]
-    beside: BesideRollouts
+    extras: RolloutExtras
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, FileExtent]]
     """Positions of the files of each checkpoint, whose digests are verified."""
@@ -132,7 +132,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
             for name in (TALLIES, PROMPTS, LABELS)
         )
         count = sum(len(groups.rollouts) for groups in packed)
-        beside = BesideRollouts(
+        extras = RolloutExtras(
             read_tallies(tallies, attempts),
             read_prompts(prompts, run_id),
             read_labels(labels.content, count),
@@ -140,7 +140,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
     checkpoints = _checkpoints(file, places, manifest, run)
-    return ReadArchive(run, series, packed, beside, events, checkpoints, manifest.missing)
+    return ReadArchive(run, series, packed, extras, events, checkpoints, manifest.missing)
 
 
 def _places(file: LogFile) -> dict[str, FileExtent]:
@@ -205,8 +205,8 @@ def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manif
             raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
     if missing := sorted({*TABLES, *manifest.files} - places.keys()):
         raise BadLog(f"is incomplete: {excerpt(missing[0])} is missing")
-    if strangers := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
-        raise BadLog(f"holds a file that its manifest does not name: {excerpt(strangers[0])}")
+    if unexpected := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
+        raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected[0])}")
     for name, expected in manifest.files.items():
         if _described(file, places[name]) != expected:
             raise BadLog(f"is damaged: {excerpt(name)} is not the file that was archived")
