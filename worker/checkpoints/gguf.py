@@ -95,9 +95,9 @@ def limit_process(header: GgufHeader) -> None:
     """Bound what this process may take: a config may ask for larger layers than the file has weights for."""
     memory = 2 * header.values * VALUE_BYTES + WORKING_BYTES
     seconds = CPU_SECONDS + header.values // VALUES_PER_SECOND
-    for kind, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds)):
+    for kind, limit in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds)):
         _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _opened(file: Path, closed: dict[str, Any]) -> PreTrainedModel:

@@ -114,10 +114,10 @@ class _Reader:
     def number(self, form: str) -> Any:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
-    def count(self, most: int, what: str, *, unsigned: str) -> int:
+    def count(self, limit: int, what: str, *, unsigned: str) -> int:
         count: int = self.number(unsigned)
-        if count > most:
-            raise BadGguf(f"it says that it has {count:,} {what}; expected at most {most:,}")
+        if count > limit:
+            raise BadGguf(f"it says that it has {count:,} {what}; expected at most {limit:,}")
         return count
 
     def text(self) -> str:
@@ -175,8 +175,8 @@ def _check_keys(keys: dict[str, Any]) -> None:
         if not name.startswith(f"{architecture}."):
             continue
         numbers = value if isinstance(value, list) else [value]
-        most = MAX_LAYERS if name.endswith(".block_count") else MAX_SIZE
-        if any(isinstance(number, int) and number > most for number in numbers):
+        limit = MAX_LAYERS if name.endswith(".block_count") else MAX_SIZE
+        if any(isinstance(number, int) and number > limit for number in numbers):
             raise BadGguf(f"its {name[:80]} is larger than that of any model")
 
 
