@@ -68,7 +68,7 @@ RECIPES: dict[str, Recipe] = {
     "smollm2_sums": Recipe(
         title="SmolLM2: sums and differences",
         note="A pretrained model learns to add and subtract two numbers of one or two digits. `make model` "
-        "installs it; on a CPU a step takes half a minute.",
+        "installs it; a step takes half a minute to a minute on one busy core.",
         config=resolve(SMOLLM2_SUMS, profile=partial(profile_of, is_small=True)),
     ),
 }
