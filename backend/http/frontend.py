@@ -16,7 +16,6 @@ from importlib.resources.abc import Traversable
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import zstandard
 from fastapi import APIRouter, FastAPI, Request
@@ -28,7 +27,7 @@ from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Scope
 
 from backend.http.dependencies import lab_of
-from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS
+from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS, new_address
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """Paths of the frontend that are served to browsers."""
@@ -143,10 +142,8 @@ def with_edition(page_html: str) -> str:
 
 def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
-    for path in (HOME, *(listed.path for listed in PAGES)):
+    for path in (HOME, *(listed.path for listed in PAGES), *REDIRECTS):
         router.add_api_route(path, _index, methods=["GET", "HEAD"])
-    for path in REDIRECTS:
-        router.add_api_route(path, _redirect, methods=["GET", "HEAD"])
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
@@ -176,7 +173,10 @@ def _index_html(path: str) -> str:
     scripts = _scripts_of(path, edition())
     lines = [
         f'<meta name="pages" content="{html.escape(pages)}">',
-        *(f'<link rel="stylesheet" href="/static/styles/{listed.name}.css">' for listed in PAGES),
+        *(
+            f'<link rel="stylesheet" href="/static/styles/{name}.css">'
+            for name in dict.fromkeys(listed.name for listed in PAGES)
+        ),
         *(f'<link rel="modulepreload" href="/static/{script}">' for script in scripts),
     ]
     index = (FRONTEND / "index.html").read_text(encoding="utf-8")
@@ -199,17 +199,11 @@ def _scripts_of(path: str, _version: str) -> list[str]:
 
 
 def _index(request: Request) -> Response:
+    """Return the page at an address, or the way to its new address."""
+    if address := new_address(request.scope["path"], request.query_params):
+        return RedirectResponse(address)
     path = request.scope["route"].path
     return page(path=PAGES[0].path if path == HOME else path)
-
-
-def _redirect(request: Request, run_id: str) -> Response:
-    """Redirect to the page of a run, keeping the query of the address."""
-    target = REDIRECTS[request.scope["route"].path].format(run_id=quote(run_id, safe=""))
-    query = request.url.query
-    if query:
-        target += f"{'&' if '?' in target else '?'}{query}"
-    return RedirectResponse(target)
 
 
 def plotly(request: Request) -> Response:

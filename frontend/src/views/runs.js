@@ -6,7 +6,8 @@ import { get } from '../data/api.js';
 import { mayChange, runLooks, sayError } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
-import { choice, flag, list, text, address } from '../lib/url.js';
+import { choice, flag, list, text } from '../lib/url.js';
+import { comparisonAddress } from '../lib/runs/addresses.js';
 import { groupsOf } from '../lib/runs/groups.js';
 import { fieldOf, runTitle } from '../lib/runs/fields.js';
 import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
@@ -122,7 +123,7 @@ export function View() {
   const order = rows.flatMap((row) => (isHead(row) ? [] : row.id));
   const step = (/** @type {number} */ by) =>
     setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old ?? '') + by))] ?? null);
-  const compare = (/** @type {string[]} */ runIds) => navigate(address('/compare', { runs: runIds }));
+  const compare = (/** @type {string[]} */ runIds) => navigate(comparisonAddress(runIds));
 
   useKeys({
     '/': { label: 'search runs', run: () => search.current?.focus() },

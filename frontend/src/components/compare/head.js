@@ -1,9 +1,10 @@
-/** The head of Compare: what is compared, and what can be taken away. */
+/** The head of an experiment or a comparison: what is compared, and what can be taken away. */
 import { html } from '../../dom.js';
 import { address } from '../../lib/url.js';
 import { plural } from '../../lib/text/format.js';
 import { copyText } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
+import { Ago } from '../shared/states.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
@@ -15,10 +16,11 @@ export function titleOf(runs) {
 }
 
 /**
- * @param {{runs: Api.RunItem[], groups: Group[], by: string, query: string, views: any, onReport?: () => void}} props
- *   `query`: which chose the runs, if one did; `views`: the menu of saved views
+ * @param {{runs: Api.RunItem[], groups: Group[], by: string, query: string, createdAt?: string, views: any,
+ *   onReport?: () => void}} props `query`: which chose the runs, if one did; `createdAt`: of the experiment;
+ *   `views`: the menu of saved views
  */
-export function Head({ runs, groups, by, query, views, onReport }) {
+export function Head({ runs, groups, by, query, createdAt, views, onReport }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
   const seeds = new Set(runs.map(({ seed }) => seed)).size;
   const live = runs.filter(({ status }) => status === 'running').length;
@@ -40,6 +42,7 @@ export function Head({ runs, groups, by, query, views, onReport }) {
           `
           : ''
       }
+      ${createdAt && html`${' '}· <${Ago} time=${createdAt} />`}
     </span>
     ${
       query &&
