@@ -169,10 +169,9 @@ def _index_html(path: str) -> str:
 
     It lists all scripts of the page at `path`, so that a browser need not discover them one after the other.
     """
-    pages = json.dumps([listed._asdict() | {"name": listed.name} for listed in PAGES])
     scripts = _scripts_of(path, edition())
     lines = [
-        f'<meta name="pages" content="{html.escape(pages)}">',
+        f'<meta name="pages" content="{html.escape(pages_as_json())}">',
         *(
             f'<link rel="stylesheet" href="/static/styles/{name}.css">'
             for name in dict.fromkeys(listed.name for listed in PAGES)
@@ -181,6 +180,11 @@ def _index_html(path: str) -> str:
     ]
     index = (FRONTEND / "index.html").read_text(encoding="utf-8")
     return with_edition(index.replace("<!-- pages -->", "\n  ".join(lines)))
+
+
+def pages_as_json() -> str:
+    """Return the list of pages as the frontend's router and menu read it."""
+    return json.dumps([listed._asdict() | {"name": listed.name} for listed in PAGES])
 
 
 @lru_cache(maxsize=2 * len(PAGES))

@@ -398,6 +398,15 @@ declare namespace Api {
     items: GroupItem[];
     next: string | null;
   }
+  interface HelpMatch {
+    address: string;
+    page: string;
+    title: string;
+    excerpt: string;
+  }
+  interface HelpMatches {
+    items: HelpMatch[];
+  }
   interface ImportAnswer {
     run: string | null;
     name: string;

@@ -41,7 +41,7 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
 
     page.get_by_role("button", name="Launch 1 run").click()
     page.wait_for_url("**/experiment/*")
-    [run] = service.get("/runs", experiment=page.url.rpartition("=")[2], include="config")["items"]
+    [run] = service.get("/runs", experiment=page.url.rpartition("/")[2], include="config")["items"]
     [uploaded] = service.get("/datasets")["items"]
     [problem] = run["config"]["problems"]
     assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
-import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
+import { aboutMetric, groupLooks, runLooks, say, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, number, text } from '../lib/url.js';
@@ -173,6 +173,7 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
     order: view.order,
     baseline: baselineKey(view.baseline, groups, isGrouped),
   };
+  useJumpToPanels(available, (panel) => change({ tab: 'curves', panel }, { push: true }));
   const onsets = onsetsOf(runs);
   const lookOf = (/** @type {Api.RunItem} */ { id }) => looks.get(isGrouped ? (names.get(`group:${id}`) ?? '') : id);
   useKeys({
@@ -272,6 +273,7 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
       query=${view.query}
       createdAt=${createdAt}
       views=${html`<${ComparisonViews} view=${view} experiment=${experiment} runs=${ids} names=${Object.keys(SPEC)} />`}
+      onSettings=${() => change({ tab: 'settings' }, { push: true })}
       onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
     <${Tabs}

@@ -4,7 +4,9 @@ import { useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
+import { useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
+import { metricsOf } from '../lib/runs/fields.js';
 import { isForeign } from '../lib/runs/origin.js';
 import { choice, flag, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
@@ -64,6 +66,7 @@ export function View({ run_id: id }) {
 function Page({ run, onChange, reload }) {
   const [view, change] = useQuery(SPEC);
   useKeys(curveKeys(view, change));
+  useJumpToPanels(metricsOf([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
   const tabs = isForeign(run) ? TABS.filter((tab) => tab.isForeign) : TABS;
   const tab = tabs.find(({ value }) => value === view.tab) ?? tabs[0];
   useTitle(tab.value === 'overview' ? run.name : `${run.name}: ${tab.label}`);
