@@ -197,6 +197,7 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
 
   const tabContents = {
     curves: () => html`
+      <h2 class="visually-hidden">Curves</h2>
       <${CompareControls}
         view=${view}
         change=${change}

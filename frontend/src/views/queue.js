@@ -42,6 +42,7 @@ export function View() {
   const isIdle = running.data?.items.length === 0 && queue.data?.items.length === 0;
 
   return html`<div class="page queue">
+    <h1 class="visually-hidden">Queue</h1>
     ${
       isIdle
         ? html`<${Empty}

@@ -128,22 +128,20 @@ function follow(target) {
 function useSections(typed) {
   const text = typed.trim();
   const asked = useDebounced(text);
-  const runs = useGet('/runs', { query: runQuery(asked) || undefined, limit: MOST });
-  const experiments = useGet('/experiments', { query: asked || undefined, limit: MOST });
+  const named = useLoad(asked, (signal) => loadNamed(asked, signal), { subject: 'named' });
   const help = useGet(asked ? '/help' : null, { query: asked, limit: MOST });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
   const panels = panelsOfPage.value;
   const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
-  const isCurrent = text === asked;
   return {
-    isLoading: !isCurrent || runs.loading || experiments.loading,
+    isLoading: named.data?.asked !== text && !named.error,
     sections: inOrder(
       [
         { title: 'Metrics of this page', places: text && panels ? best(panelPlaces(panels), text, MOST) : [] },
-        { title: text ? 'Runs' : 'Newest runs', places: (runs.data?.items ?? []).map(runPlace) },
+        { title: text ? 'Runs' : 'Newest runs', places: (named.data?.runs ?? []).map(runPlace) },
         {
           title: text ? 'Experiments' : 'Newest experiments',
-          places: (experiments.data?.items ?? []).map(experimentPlace),
+          places: (named.data?.experiments ?? []).map(experimentPlace),
         },
         { title: 'Pages', places: best(PAGES, text, PAGES.length) },
         { title: 'Launch settings', places: settings },
@@ -152,6 +150,15 @@ function useSections(typed) {
       text,
     ),
   };
+}
+
+/** Runs and experiments by what was asked for. @param {string} asked @param {AbortSignal} signal */
+async function loadNamed(asked, signal) {
+  const [runs, experiments] = await Promise.all([
+    get('/runs', { query: runQuery(asked) || undefined, limit: MOST }, signal),
+    get('/experiments', { query: asked || undefined, limit: MOST }, signal),
+  ]);
+  return { asked, runs: runs.items, experiments: experiments.items };
 }
 
 /** The value as it was when it last stood still. @param {string} value */
