@@ -177,7 +177,7 @@ PAGE = """<!doctype html>
   <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
   <meta name="pages" content="{listed}">
   <script src="/static/src/first_paint.js"></script>
-  <script type="module" src="/static/src/help.js"></script>
+  <script type="module" src="/static/bundles/app.js"></script>
   <link rel="stylesheet" href="/static/styles/base.css">
   <link rel="stylesheet" href="/static/styles/components.css">
   <link rel="stylesheet" href="/static/styles/help.css">

@@ -91,10 +91,16 @@ const App = () => html`
   </main>
 `;
 
+/** On a help page, which the service has rendered, only the frame is drawn. */
 function start() {
+  startFrame();
+  const frame = document.getElementById('frame');
+  if (frame) {
+    render(html`<${Frame} />`, frame);
+    return;
+  }
   if (location.pathname === '/') navigate(home + location.search, { replace: true });
   followLinks();
-  startFrame();
   loadCatalog().catch(sayError);
   render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
 }

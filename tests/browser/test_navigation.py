@@ -210,7 +210,7 @@ def test_the_pages_fit_and_have_no_barrier_that_axe_finds(browser, service, widt
     jump(page, "a")
     page.get_by_role("option").first.wait_for()
     complaints["jump"] = barriers(page)
-    assert complaints == dict.fromkeys(complaints, [])
+    assert complaints == {address: [] for address in complaints}
     context.close()
 
 

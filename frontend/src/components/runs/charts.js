@@ -8,7 +8,7 @@ import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
 import { Panels } from '../curves/panels.js';
 import { Segments } from '../shared/marks.js';
-import { TypedSearch } from './tools.js';
+import { TypedSearch } from '../shared/typed_search.js';
 
 /** @typedef {import('../../data/run_list.js').RunList} RunList */
 /** @typedef {ReturnType<typeof import('../../data/run_list.js').useUnlistedRuns>} UnlistedRuns */

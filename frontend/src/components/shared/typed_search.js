@@ -1,0 +1,37 @@
+import { html, useEffect, useRef, useState } from '../../dom.js';
+
+/**
+ * A search field that reports its text a moment after the last key.
+ * @param {{value: string, onChange: (text: string) => void, placeholder: string, autofocus?: boolean}} props
+ */
+export function TypedSearch({ value, onChange, placeholder, autofocus = false }) {
+  const [typed, setTyped] = useState(value);
+  const lastText = useRef(value);
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    if (autofocus) input.current?.focus();
+  }, []);
+  useEffect(() => {
+    if (value !== lastText.current) {
+      lastText.current = value;
+      setTyped(value);
+    }
+  }, [value]);
+  useEffect(() => {
+    if (typed === lastText.current) return undefined;
+    const timer = setTimeout(() => {
+      lastText.current = typed;
+      onChange(typed);
+    }, 200);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  return html`<input
+    class="field"
+    type="search"
+    value=${typed}
+    placeholder=${placeholder}
+    aria-label=${placeholder}
+    ref=${input}
+    onInput=${(event) => setTyped(event.target.value)}
+  />`;
+}
