@@ -55,7 +55,7 @@ function Prompts({ run, view, change }) {
   const runs = [run, ...(siblings.data?.items ?? []).filter(({ id }) => id !== run.id)];
   return html`<section class="section" aria-labelledby="run-probes">
     <div class="section-head">
-      <h2 id="run-probes">Prompts at the evaluations</h2>
+      <h2 id="run-probes">Prompt by prompt</h2>
       <span class="spacer"></span>
       ${
         suites.size > 0 &&
