@@ -15,9 +15,9 @@ from backend.experiments.schemas import (
 )
 from backend.experiments.store import (
     count_experiments,
+    experiments_json,
     find_experiment,
     list_experiments,
-    shown_experiments,
 )
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
@@ -67,9 +67,9 @@ def list_all(session: ReadSession, query: Text = "", limit: Limit = 50, cursor: 
     """Experiments, newest first; with a `query` those whose name or a variant's name contains it."""
     text = query.strip()
     rows = list_experiments(session, text=text, limit=limit, cursor=cursor)
-    items = shown_experiments(session, rows[:limit])
-    shown = dict(zip((row.id for row in rows), items, strict=False))
-    page = page_of(rows, limit, lambda row: shown[row.id], lambda row: (row.created_at, row.id))
+    items = experiments_json(session, rows[:limit])
+    json_by_id = dict(zip((row.id for row in rows), items, strict=False))
+    page = page_of(rows, limit, lambda row: json_by_id[row.id], lambda row: (row.created_at, row.id))
     return Json(page | {"total": None if cursor else count_experiments(session, text)})
 
 
@@ -77,5 +77,5 @@ def list_all(session: ReadSession, query: Text = "", limit: Limit = 50, cursor: 
 def show(experiment_id: str, session: ReadSession) -> Json:
     """One experiment and the request that made it."""
     experiment = find_experiment(session, experiment_id)
-    (item,) = shown_experiments(session, [experiment])
+    (item,) = experiments_json(session, [experiment])
     return Json(item | {"request": experiment.request})

@@ -86,14 +86,14 @@ def _largest(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def shown_experiments(session: Session, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
+def experiments_json(session: Session, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
     """schemas.ExperimentItem of each."""
     experiment_ids = [experiment.id for experiment in experiments]
     activities = activities_of(session, experiment_ids)
     searches = _among(session, Search.experiment_id, experiment_ids)
     trials = _among(session, Trial.experiment_id, experiment_ids)
     return [
-        _shown(
+        _experiment_json(
             experiment,
             activities[experiment.id],
             "search" if experiment.id in searches else "trial" if experiment.id in trials else "",
@@ -106,7 +106,7 @@ def _among(session: Session, column: Any, experiment_ids: Sequence[str]) -> set[
     return set(session.scalars(select(column).where(column.in_(experiment_ids))))
 
 
-def _shown(experiment: Experiment, activity: Activity, kind: str) -> dict[str, Any]:
+def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> dict[str, Any]:
     request = experiment.request
     return {
         "id": experiment.id,
