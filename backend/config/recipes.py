@@ -20,6 +20,9 @@ class Recipe(Frozen):
     config: RunConfig
     """The whole config; the seed is chosen at launch."""
 
+    collapses: bool = False
+    """Whether the run is meant to go wrong."""
+
 
 SMOLLM2_SUMS = {
     "preset": "grpo",
@@ -64,6 +67,7 @@ RECIPES: dict[str, Recipe] = {
                 ],
             }
         ),
+        collapses=True,
     ),
     "smollm2_sums": Recipe(
         title="SmolLM2: sums and differences",

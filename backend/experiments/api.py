@@ -1,6 +1,8 @@
 """Routes of experiments."""
 
-from fastapi import BackgroundTasks
+from typing import Annotated
+
+from fastapi import BackgroundTasks, Query
 
 from backend.experiments.launch import launch
 from backend.experiments.plan import planned_experiment
@@ -11,7 +13,12 @@ from backend.experiments.schemas import (
     ExperimentRequest,
     LaunchedExperiment,
 )
-from backend.experiments.store import experiment_json, find_experiment, list_experiments, statuses_of
+from backend.experiments.store import (
+    count_experiments,
+    experiments_json,
+    find_experiment,
+    list_experiments,
+)
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
 from backend.http.paging import page_of
@@ -24,6 +31,8 @@ from backend.runs.store import find_run
 from backend.storage.engine import reading
 
 router = Router(prefix="/api/v1/experiments", tags=["experiments"])
+
+Text = Annotated[str, Query(max_length=200)]
 
 
 @router.post("", status_code=201, response_model=LaunchedExperiment)
@@ -54,25 +63,19 @@ def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key
 
 
 @router.get("", response_model=ExperimentPage)
-def list_all(session: ReadSession, limit: Limit = 50, cursor: Cursor = "") -> Json:
-    """Experiments, newest first."""
-    rows = list_experiments(session, limit=limit, cursor=cursor)
-    statuses = statuses_of(session, [row.id for row in rows])
-    return Json(
-        page_of(
-            rows,
-            limit,
-            lambda row: experiment_json(row, statuses.get(row.id, {})),
-            lambda row: (row.created_at, row.id),
-        )
-    )
+def list_all(session: ReadSession, query: Text = "", limit: Limit = 50, cursor: Cursor = "") -> Json:
+    """Experiments, newest first; with a `query` those whose name or a variant's name contains it."""
+    text = query.strip()
+    rows = list_experiments(session, text=text, limit=limit, cursor=cursor)
+    items = experiments_json(session, rows[:limit])
+    json_by_id = dict(zip((row.id for row in rows), items, strict=False))
+    page = page_of(rows, limit, lambda row: json_by_id[row.id], lambda row: (row.created_at, row.id))
+    return Json(page | {"total": None if cursor else count_experiments(session, text)})
 
 
 @router.get("/{experiment_id}", response_model=ExperimentDetail)
 def show(experiment_id: str, session: ReadSession) -> Json:
     """One experiment and the request that made it."""
     experiment = find_experiment(session, experiment_id)
-    statuses = statuses_of(session, [experiment_id])
-    return Json(
-        experiment_json(experiment, statuses.get(experiment_id, {})) | {"request": experiment.request}
-    )
+    (item,) = experiments_json(session, [experiment])
+    return Json(item | {"request": experiment.request})

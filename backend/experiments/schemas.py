@@ -134,8 +134,15 @@ class ExperimentItem(Documented):
     variants: list[str]
     seeds: list[int]
     runs: int
+    kind: Literal["variants", "sweep", "search", "trial"]
     statuses: dict[str, int]
     """Number of runs per status, without the trash."""
+    verdicts: dict[str, int]
+    """Number of runs per verdict of the diagnosis, without the trash and runs that are not judged."""
+    best_accuracy: float | None
+    """Highest `eval/accuracy` with which a run has ended, or which it has now; null if none has one."""
+    active_at: str
+    """Time of the last step, end or launch of one of its runs."""
 
 
 class ExperimentPage(Documented):
@@ -143,6 +150,8 @@ class ExperimentPage(Documented):
 
     items: list[ExperimentItem]
     next: str | None
+    total: int | None
+    """Number of experiments on all pages; null on all pages but the first."""
 
 
 class ExperimentDetail(ExperimentItem):

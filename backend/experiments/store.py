@@ -1,24 +1,49 @@
 """Queries about experiments."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from backend.base.errors import ExperimentNotFound
 from backend.http.paging import iso, read_cursor
-from backend.storage.models import Experiment, Run
+from backend.storage.models import Experiment, Run, Search, Trial
 
 
-def list_experiments(session: Session, *, limit: int, cursor: str) -> Sequence[Experiment]:
-    """Experiments, newest first, and one more than the page holds."""
-    query = select(Experiment).order_by(Experiment.created_at.desc(), Experiment.id.desc())
+class Activity(NamedTuple):
+    """What the runs of an experiment have done, those in the trash left out."""
+
+    statuses: dict[str, int]
+    verdicts: dict[str, int]
+    best_accuracy: float | None
+    active_at: float | None
+
+
+def list_experiments(session: Session, *, text: str, limit: int, cursor: str) -> Sequence[Experiment]:
+    """Experiments that contain a text, newest first, and one more than the page holds."""
+    query = select(Experiment).where(_named(text))
+    query = query.order_by(Experiment.created_at.desc(), Experiment.id.desc())
     if after := read_cursor(cursor, (int, float), str):
         created_at, experiment_id = after
         same_time = and_(Experiment.created_at == created_at, Experiment.id < experiment_id)
         query = query.where(or_(Experiment.created_at < created_at, same_time))
     return session.scalars(query.limit(limit + 1)).all()
+
+
+def count_experiments(session: Session, text: str) -> int:
+    """Number of experiments that contain a text."""
+    return session.scalars(select(func.count()).select_from(Experiment).where(_named(text))).one()
+
+
+def _named(text: str) -> ColumnElement[bool]:
+    """Whether the name of an experiment or of one of its variants contains the text."""
+    if not text:
+        return true()
+    variants = select(Run.experiment_id).where(
+        Run.experiment_id.is_not(None), Run.deleted_at.is_(None), Run.variant.icontains(text, autoescape=True)
+    )
+    return or_(Experiment.name.icontains(text, autoescape=True), Experiment.id.in_(variants))
 
 
 def find_experiment(session: Session, experiment_id: str) -> Experiment:
@@ -29,29 +54,72 @@ def find_experiment(session: Session, experiment_id: str) -> Experiment:
     return experiment
 
 
-def statuses_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Number of runs of each status, for each experiment."""
+def activities_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, Activity]:
+    """What the runs of each experiment have done."""
+    last_time = func.max(func.coalesce(Run.finished_at, Run.progress_at, Run.created_at))
     query = (
-        select(Run.experiment_id, Run.status, func.count())
+        select(
+            Run.experiment_id,
+            Run.status,
+            Run.verdict,
+            func.count(),
+            func.max(Run.sort_eval_accuracy),
+            last_time,
+        )
         .where(Run.experiment_id.in_(experiment_ids), Run.deleted_at.is_(None))
-        .group_by(Run.experiment_id, Run.status)
+        .group_by(Run.experiment_id, Run.status, Run.verdict)
     )
-    counts: dict[str, dict[str, int]] = {}
-    for experiment_id, status, count in session.execute(query):
-        counts.setdefault(str(experiment_id), {})[status] = count
-    return counts
+    activities = {experiment_id: Activity({}, {}, None, None) for experiment_id in experiment_ids}
+    for experiment_id, status, verdict, count, accuracy, time in session.execute(query):
+        activity = activities[str(experiment_id)]
+        activity.statuses[status] = activity.statuses.get(status, 0) + count
+        if verdict is not None:
+            activity.verdicts[verdict] = activity.verdicts.get(verdict, 0) + count
+        activities[str(experiment_id)] = activity._replace(
+            best_accuracy=_largest(activity.best_accuracy, accuracy),
+            active_at=_largest(activity.active_at, time),
+        )
+    return activities
 
 
-def experiment_json(experiment: Experiment, statuses: dict[str, int]) -> dict[str, Any]:
-    """schemas.ExperimentItem."""
+def _largest(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def experiments_json(session: Session, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
+    """schemas.ExperimentItem of each."""
+    experiment_ids = [experiment.id for experiment in experiments]
+    activities = activities_of(session, experiment_ids)
+    searches = _among(session, Search.experiment_id, experiment_ids)
+    trials = _among(session, Trial.experiment_id, experiment_ids)
+    return [
+        _experiment_json(
+            experiment,
+            activities[experiment.id],
+            "search" if experiment.id in searches else "trial" if experiment.id in trials else "",
+        )
+        for experiment in experiments
+    ]
+
+
+def _among(session: Session, column: Any, experiment_ids: Sequence[str]) -> set[str]:
+    return set(session.scalars(select(column).where(column.in_(experiment_ids))))
+
+
+def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> dict[str, Any]:
+    request = experiment.request
     return {
         "id": experiment.id,
         "name": experiment.name,
         "created_at": iso(experiment.created_at),
-        "variants": [variant["name"] for variant in experiment.request["variants"]],
-        "seeds": experiment.request["seeds"],
-        "runs": sum(statuses.values()),
-        "statuses": statuses,
+        "kind": kind or ("sweep" if request.get("sweep") else "variants"),
+        "variants": [variant["name"] for variant in request["variants"]],
+        "seeds": request["seeds"],
+        "runs": sum(activity.statuses.values()),
+        "statuses": activity.statuses,
+        "verdicts": activity.verdicts,
+        "best_accuracy": activity.best_accuracy,
+        "active_at": iso(activity.active_at or experiment.created_at),
     }
 
 

@@ -17,7 +17,7 @@ from backend.http.pages import PAGES
 
 APP = "app"
 STYLES = "pages.css"
-FRAME_STYLES = ("base", "components", "charts")
+FRAME_STYLES = ("base", "components", "charts", "rollouts")
 
 IMPORT = re.compile(r"^import\s+(?:(?P<names>[^;']+?)\s+from\s+)?'(?P<path>\.[^']+)';", re.MULTILINE)
 REEXPORT = re.compile(r"^export\s+\{(?P<names>[^}]*)\}\s+from\s+'(?P<path>\.[^']+)';", re.MULTILINE)

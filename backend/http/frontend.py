@@ -16,7 +16,6 @@ from importlib.resources.abc import Traversable
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import zstandard
 from fastapi import APIRouter, FastAPI, Request
@@ -29,7 +28,7 @@ from starlette.types import Scope
 
 from backend.http.bundles import APP, STYLES, bundles
 from backend.http.dependencies import lab_of
-from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS
+from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS, new_address
 
 BUNDLES = "bundles"
 """Folder below /static whose files are put together from others: see bundles.py."""
@@ -162,10 +161,8 @@ def with_edition(page_html: str) -> str:
 
 def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
-    for path in (HOME, *(listed.path for listed in PAGES)):
+    for path in (HOME, *(listed.path for listed in PAGES), *REDIRECTS):
         router.add_api_route(path, _index, methods=["GET", "HEAD"])
-    for path in REDIRECTS:
-        router.add_api_route(path, _redirect, methods=["GET", "HEAD"])
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
@@ -191,16 +188,13 @@ def _index_html(path: str) -> str:
 
     It names the scripts of the page at `path`, so that a browser need not discover them one after the other.
     """
-    pages = [
-        listed._asdict() | {"script": f"/static/{edition()}/{BUNDLES}/{listed.name}.js"} for listed in PAGES
-    ]
     names = [APP, *(listed.name for listed in PAGES if listed.path == path)]
     scripts = [
         *(f"{BUNDLES}/{name}.js" for name in names),
         *bundles(FRONTEND, edition()).libraries,
     ]
     lines = [
-        f'<meta name="pages" content="{html.escape(json.dumps(pages))}">',
+        f'<meta name="pages" content="{html.escape(pages_as_json())}">',
         f'<link rel="stylesheet" href="/static/{BUNDLES}/{STYLES}">',
         *(f'<link rel="modulepreload" href="/static/{script}">' for script in scripts),
         f'<script type="module" src="/static/{BUNDLES}/{APP}.js"></script>',
@@ -209,18 +203,20 @@ def _index_html(path: str) -> str:
     return with_edition(index.replace("<!-- pages -->", "\n  ".join(lines)))
 
 
+def pages_as_json() -> str:
+    """Return the list of pages as the frontend's router and menu read it."""
+    pages = [
+        listed._asdict() | {"script": f"/static/{edition()}/{BUNDLES}/{listed.name}.js"} for listed in PAGES
+    ]
+    return json.dumps(pages)
+
+
 def _index(request: Request) -> Response:
+    """Return the page at an address, or the way to its new address."""
+    if address := new_address(request.scope["path"], request.query_params):
+        return RedirectResponse(address)
     path = request.scope["route"].path
     return page(path=PAGES[0].path if path == HOME else path)
-
-
-def _redirect(request: Request, run_id: str) -> Response:
-    """Redirect to the page of a run, keeping the query of the address."""
-    target = REDIRECTS[request.scope["route"].path].format(run_id=quote(run_id, safe=""))
-    query = request.url.query
-    if query:
-        target += f"{'&' if '?' in target else '?'}{query}"
-    return RedirectResponse(target)
 
 
 def plotly(request: Request) -> Response:

@@ -3,17 +3,18 @@
 import html
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from backend.base.errors import NotFound
 from backend.base.locations import FILES_ROOT
-from backend.http.frontend import with_edition
+from backend.http.frontend import pages_as_json, with_edition
 from backend.http.pages import PAGES
 
 if TYPE_CHECKING:
+    from backend.http.help_search import Match
     from backend.http.markdown import Rendered
 
 DOCS = FILES_ROOT / "docs"
@@ -24,13 +25,24 @@ REVALIDATE = {"Cache-Control": "no-cache"}
 MENU = "".join(f'<a href="{page.path}">{html.escape(page.label)}</a>' for page in PAGES if page.label)
 """The entries of the application's menu."""
 
+MAX_MATCHES = 30
+DECISION_WEIGHT = 0.5
+"""Weight of a match in a decision: people look for how a thing works more often than for why."""
+
 router = APIRouter(include_in_schema=False)
+Text = Annotated[str, Query(max_length=200)]
 
 
 @router.api_route("/help", methods=["GET", "HEAD"])
 def index() -> Response:
     """The table of the pages."""
     return _answer(INDEX)
+
+
+@router.api_route("/help/search", methods=["GET", "HEAD"])
+def search_page(query: Text = "") -> Response:
+    """The sections that contain every word of a query."""
+    return HTMLResponse(with_edition(_results(query.strip())), headers=REVALIDATE)
 
 
 @router.api_route("/help/pictures/{name}", methods=["GET", "HEAD"])
@@ -98,8 +110,44 @@ def _document(name: str) -> str:
     contents = (
         f"<details open><summary>On this page</summary><ul>{sections}</ul></details>" if sections else ""
     )
+    return _framed(shown.title, shown.body, name=name, contents=contents)
+
+
+def matches_of(query: str, limit: int) -> "list[Match]":
+    """Return the sections that contain every word of a query, the best first."""
+    from backend.http.help_search import search  # help pages alone need the parser
+
+    pages = [
+        (address_of(path) or "", _rendered(name), DECISION_WEIGHT if "/" in name else 1.0)
+        for name, path in sources().items()
+    ]
+    return search(pages, query, limit)
+
+
+def _results(query: str) -> str:
+    """Return the page of what a search has found."""
+    matches = matches_of(query, MAX_MATCHES)
+    items = "".join(
+        f'<li><a href="{html.escape(match.address)}">{html.escape(match.title)}</a>'
+        f"{f' <small>{html.escape(match.page)}</small>' if match.page != match.title else ''}"
+        f"<p>{html.escape(match.excerpt)}</p></li>"
+        for match in matches
+    )
+    quoted = html.escape(f"“{query}”")
+    summary = f"Sections with {quoted}" if matches else f"No section contains {quoted}. Try fewer words."
+    body = f"<h1>Search in Help</h1><p>{summary if query else 'Type what you look for.'}</p>"
+    return _framed("Search", f'{body}<ol class="help-results">{items}</ol>', query=query)
+
+
+def _framed(title: str, body: str, *, name: str = "", contents: str = "", query: str = "") -> str:
     return PAGE.format(
-        title=html.escape(shown.title), menu=MENU, pages=_links(name), contents=contents, body=shown.body
+        title=html.escape(title),
+        menu=MENU,
+        listed=html.escape(pages_as_json()),
+        query=html.escape(query),
+        pages=_links(name),
+        contents=contents,
+        body=body,
     )
 
 
@@ -127,21 +175,31 @@ PAGE = """<!doctype html>
   <meta name="color-scheme" content="light dark">
   <title>{title} · Help · GRPO Lab</title>
   <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
+  <meta name="pages" content="{listed}">
   <script src="/static/src/first_paint.js"></script>
+  <script type="module" src="/static/bundles/app.js"></script>
   <link rel="stylesheet" href="/static/styles/base.css">
   <link rel="stylesheet" href="/static/styles/components.css">
   <link rel="stylesheet" href="/static/styles/help.css">
 </head>
 <body class="help">
   <a class="skip-link" href="#content">Skip to content</a>
-  <header class="header">
-    <a class="brand" href="/runs" aria-label="GRPO Lab">
-      <img src="/static/favicon.svg" alt="" width="20" height="20">
-      <span>GRPO Lab</span></a>
-    <nav aria-label="Pages">{menu}<a href="/help" aria-current="page">Help</a></nav>
-  </header>
+  <div id="frame">
+    <header class="header">
+      <a class="brand" href="/runs" aria-label="GRPO Lab">
+        <img src="/static/favicon.svg" alt="" width="20" height="20">
+        <span>GRPO Lab</span></a>
+      <nav aria-label="Pages">{menu}<a href="/help" aria-current="page">Help</a></nav>
+    </header>
+  </div>
   <div class="help-frame">
-    <nav class="help-pages" aria-label="Help pages"><ul>{pages}</ul></nav>
+    <nav class="help-pages" aria-label="Help pages">
+      <form class="help-search" role="search" action="/help/search">
+        <input class="field" type="search" name="query" aria-label="Search in Help"
+          placeholder="Search in Help" maxlength="200" value="{query}">
+      </form>
+      <ul>{pages}</ul>
+    </nav>
     <main class="help-text" id="content">{body}</main>
     <nav class="help-contents" aria-label="On this page">{contents}</nav>
   </div>

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
@@ -19,6 +19,15 @@ MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
 BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
+class Passage(NamedTuple):
+    """A text without marks: what is between two headings, or a row of a table that has an anchor."""
+
+    anchor: str
+    """Anchor of its heading or row; empty before the first section."""
+    title: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """A page as HTML, and what of it other parts of the frame show."""
@@ -27,6 +36,7 @@ class Rendered:
     body: str
     sections: list[tuple[str, str]]
     """Anchor and title of every heading of the second level."""
+    passages: list[Passage]
     anchors: frozenset[str]
     links: list[str]
     """Addresses that the page leads to."""
@@ -54,6 +64,7 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     reading = _Reading(path, address_of)
     _name_headings(tokens, reading)
     _name_rows(tokens, reading)
+    passages = _passages(tokens)
     for token in tokens:
         if token.children:
             token.children = _lead_on(token.children, reading)
@@ -62,6 +73,7 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
         reading.title,
         body,
         reading.sections,
+        passages,
         frozenset(reading.anchors),
         reading.links,
         reading.pictures,
@@ -93,6 +105,40 @@ def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
             reading.sections.append((name, text))
         if name:
             token.attrSet("id", name)
+
+
+def _passages(tokens: Sequence[Token]) -> list[Passage]:
+    """Return the texts under all headings, and of all table rows that have an anchor of their own."""
+    passages: list[Passage] = []
+    texts: list[list[str]] = []
+    section = Passage("", "", "")
+
+    def begin(passage: Passage) -> None:
+        passages.append(passage)
+        texts.append([])
+
+    for before, token in itertools.pairwise(tokens):
+        if before.type == "heading_open":
+            section = Passage(
+                "" if before.tag == "h1" else str(before.attrGet("id") or ""), _plain(token), ""
+            )
+            begin(section)
+        elif before.type == "tr_open" and before.attrGet("id"):
+            begin(Passage(str(before.attrGet("id")), str(before.attrGet("id")), ""))
+        elif before.type == "table_close":
+            begin(section)
+        if token.type in ("inline", "fence") and before.type != "heading_open" and passages:
+            texts[-1].append(_plain(token))
+    return [
+        passage._replace(text=" ".join(" ".join(words).split()))
+        for passage, words in zip(passages, texts, strict=True)
+        if words or passage is passages[0]
+    ]
+
+
+def _plain(token: Token) -> str:
+    """Return the text of a token without marks."""
+    return "".join(child.content or " " for child in token.children) if token.children else token.content
 
 
 def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:

@@ -28,7 +28,7 @@ from backend.experiments.searches import api as searches
 from backend.experiments.trials import api as trials
 from backend.http import frontend as pages
 from backend.http import help as help_pages
-from backend.http import session
+from backend.http import help_api, session
 from backend.http.access_log import AccessLog
 from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import fingerprint
@@ -128,6 +128,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         live,
         session,
         help_pages,
+        help_api,
         status,
         health,
     ):

@@ -20,7 +20,7 @@
  * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js knows
  *   Plotly.
  *   A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and
- *   step.
+ *   step. `useJumpToPanels(metrics, open)` of app/state.js lets the quick jump (Ctrl-K) open a panel.
  * - Roles: what changes something stands in `<${ForOperator}>` of components/shared/role.js, or asks `mayChange` of
  *   app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) by themselves.
@@ -29,13 +29,10 @@
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
 import { currentAddress, followLinks, navigate } from './app/router.js';
-import { startLive } from './data/live.js';
-import { startKeys, useKeys } from './app/keys.js';
 import { home, pageAt } from './app/pages.js';
-import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './app/state.js';
-import { Header } from './components/frame/header.js';
-import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/shared/states.js';
-import { KeyHelp, Toasts } from './components/shared/overlay.js';
+import { loadCatalog, sayError } from './app/state.js';
+import { Frame, startFrame } from './components/frame/frame.js';
+import { Empty, Failure, Skeleton } from './components/shared/states.js';
 
 /** The view of the current path, loaded when first needed; a crash in it leaves the frame standing. */
 function Page() {
@@ -84,32 +81,26 @@ function Page() {
     </div>`;
 }
 
-function App() {
-  const [help, setHelp] = useState(false);
-  useKeys({ '?': { label: 'keyboard shortcuts', run: () => setHelp(true) } });
-  return html`
-    <a class="skip-link" href="#main">
-      Skip to content
-    </a>
-    <${Header} onHelp=${() => setHelp(true)} />
-    <${ConnectionNotice} />
-    <${ServiceNotice} />
-    <main id="main">
-      <${Page} />
-    </main>
-    ${help && html`<${KeyHelp} onClose=${() => setHelp(false)} />`}
-    <${Toasts} />
-  `;
-}
+const App = () => html`
+  <a class="skip-link" href="#main">
+    Skip to content
+  </a>
+  <${Frame} />
+  <main id="main">
+    <${Page} />
+  </main>
+`;
 
+/** On a help page, which the service has rendered, only the frame is drawn. */
 function start() {
+  startFrame();
+  const frame = document.getElementById('frame');
+  if (frame) {
+    render(html`<${Frame} />`, frame);
+    return;
+  }
   if (location.pathname === '/') navigate(home + location.search, { replace: true });
   followLinks();
-  startKeys();
-  startLive();
-  startWorkers();
-  loadRole().catch(sayError);
-  startStatus();
   loadCatalog().catch(sayError);
   render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
 }

@@ -270,7 +270,11 @@ declare namespace Api {
     variants: string[];
     seeds: number[];
     runs: number;
+    kind: 'variants' | 'sweep' | 'search' | 'trial';
     statuses: Record<string, number>;
+    verdicts: Record<string, number>;
+    best_accuracy: number | null;
+    active_at: string;
     request: Record<string, any>;
   }
   interface ExperimentItem {
@@ -280,11 +284,16 @@ declare namespace Api {
     variants: string[];
     seeds: number[];
     runs: number;
+    kind: 'variants' | 'sweep' | 'search' | 'trial';
     statuses: Record<string, number>;
+    verdicts: Record<string, number>;
+    best_accuracy: number | null;
+    active_at: string;
   }
   interface ExperimentPage {
     items: ExperimentItem[];
     next: string | null;
+    total: number | null;
   }
   interface ExperimentPlan {
     knobs: string[];
@@ -388,6 +397,15 @@ declare namespace Api {
   interface GroupPage {
     items: GroupItem[];
     next: string | null;
+  }
+  interface HelpMatch {
+    address: string;
+    page: string;
+    title: string;
+    excerpt: string;
+  }
+  interface HelpMatches {
+    items: HelpMatch[];
   }
   interface ImportAnswer {
     run: string | null;

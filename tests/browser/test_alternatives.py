@@ -52,15 +52,15 @@ def page(stage, browser):
 
 
 def test_the_likeliest_tokens_are_listed_as_text(page, stage):
-    page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=1&colour=entropy&at=0.6")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=1&colour=entropy&at=0.6")
     listed = page.get_by_label("The likeliest tokens here")
     expect(listed).to_contain_text("</think>")
     expect(listed).to_contain_text("75.0 %")
     expect(listed).to_contain_text("25.0 %")
     expect(listed).to_contain_text("<img␣src=x␣onerror=")
     assert page.locator(".readout").locator("img, script").count() == 0
-    page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=1&colour=entropy&at=0.12")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=1&colour=entropy&at=0.12")
     expect(listed).to_contain_text("id 13")
-    page.goto(f"/rollouts?run={stage.trained}&step=1&prompt=2&colour=entropy&at=0.5")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=2&colour=entropy&at=0.5")
     expect(page.locator(".readout")).to_contain_text("token 6")
     expect(listed).to_have_count(0)

@@ -168,7 +168,7 @@ def test_the_budget_adds_up_on_the_page_and_leads_to_completions(page, service):
 
 @pytest.mark.nightly
 def test_a_cap_is_tried_on_the_tokens_of_a_step(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step={STEPS}")
+    page.goto(f"/run/{service.trained}?tab=rollouts&step={STEPS}")
     page.get_by_text(f"Truncation cap: sampler against trainer at step {STEPS}").click()
     numbers = page.locator(".mismatch-numbers")
     expect(numbers).to_contain_text(re.compile(r"tokens truncated\s*10\.00 ?%"))

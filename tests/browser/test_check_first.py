@@ -104,7 +104,7 @@ def test_a_config_is_checked_and_then_launched(page, work):
     page.reload()
     expect(result).to_contain_text("The grader accepts all 256 reference answers.")
     page.get_by_role("button", name="Launch 1 run").click()
-    expect(page).to_have_url(re.compile(r"/compare\?experiment="))
+    expect(page).to_have_url(re.compile(r"/experiment/"))
 
 
 @pytest.mark.nightly
@@ -126,7 +126,7 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     expect(page.locator(".launch-failure")).to_contain_text("1 of 10 reference answers wrong")
     page.get_by_label("Launch even though reference answers are graded wrong").check()
     page.get_by_role("button", name="Launch 1 run").click()
-    expect(page).to_have_url(re.compile(r"/compare\?experiment="))
+    expect(page).to_have_url(re.compile(r"/experiment/"))
 
     run = service.get("/runs", tag="check")["items"][0]
     page.goto(f"/run/{run['id']}")

@@ -40,8 +40,8 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     expect(rows.first).to_have_text("0+1=?1")
 
     page.get_by_role("button", name="Launch 1 run").click()
-    page.wait_for_url("**/compare?experiment=*")
-    [run] = service.get("/runs", experiment=page.url.rpartition("=")[2], include="config")["items"]
+    page.wait_for_url("**/experiment/*")
+    [run] = service.get("/runs", experiment=page.url.rpartition("/")[2], include="config")["items"]
     [uploaded] = service.get("/datasets")["items"]
     [problem] = run["config"]["problems"]
     assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])

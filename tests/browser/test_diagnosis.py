@@ -134,7 +134,7 @@ def test_every_curve_shows_the_onset_and_it_can_be_hidden(page, service):
 def test_the_card_leads_to_the_first_bad_rollouts(page, service):
     page.goto(f"/run/{service.failed}")
     page.get_by_role("link", name="First bad rollouts").click()
-    expect(page).to_have_url(re.compile(f"/rollouts.*run={service.failed}"))
+    expect(page).to_have_url(re.compile(f"/run/{service.failed}.*tab=rollouts"))
     expect(page.locator(".step-onset")).to_be_attached()
     expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
 

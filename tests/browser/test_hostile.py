@@ -169,7 +169,7 @@ def go(page, address):
 
 def test_completions_prompts_and_answers(page, stage):
     for number, chunk in enumerate(only(PAYLOADS), 1):
-        page.goto(f"/rollouts?run={stage.main}&step=1&prompt={number}&colour=none")
+        page.goto(f"/run/{stage.main}?tab=rollouts&step=1&prompt={number}&colour=none")
         expect(page.get_by_text(f"prompt {number} of {GROUPS}")).to_be_visible()
         expect(page.get_by_role("article")).to_have_count(len(chunk))
         shown = [seen(text, "U+{:04X}") for text in chunk]
@@ -183,7 +183,7 @@ def test_completions_prompts_and_answers(page, stage):
 
 def test_tokens(page, stage):
     for number, chunk in enumerate(only(PAYLOADS), 1):
-        page.goto(f"/rollouts?run={stage.main}&step=1&prompt={number}")
+        page.goto(f"/run/{stage.main}?tab=rollouts&step=1&prompt={number}")
         coloured = page.locator("article .model-text.is-coloured")
         expect(coloured).to_have_count(len(chunk))
         assert texts_of(page, "article .model-text") == [seen(text, "U+{:04X}") for text in chunk]
@@ -243,7 +243,7 @@ def test_curves_legends_and_hover_labels(page, stage):
             assert squeezed(label).startswith(squeezed(f"{name} · {name} s0"))
         assert plot.locator("a, img, script, foreignObject").count() == 0
         shown += len(hover_labels)
-    page.goto(f"/compare?experiment={stage.experiment}")
+    page.goto(f"/experiment/{stage.experiment}")
     expect(page.locator(".legend-item")).to_have_count(40)
     page.get_by_role("button", name="60 more").click()
     legend = set(texts_of(page, ".legend-item > span:first-of-type"))
@@ -359,9 +359,10 @@ def test_the_form_and_its_errors(page, stage):
 PLACES = (
     "/runs?q={}", "/runs?tag={}&variant={}&experiment={}", "/runs?columns={},reward/mean", "/runs?sort={}",
     "/runs?group={}", "/runs?panel={}", "/runs?show={}", "/runs?metrics={}&x={}&zoom={}&log={}",
-    "/compare?runs={}", "/compare?experiment={}&baseline={}", "/run/{}", "/rollouts?run={}",
-    "/rollouts?run=RUN&filter={}&sort={}", "/launch?seeds={}&open={}", "/launch?from={}",
-    "/launch?base={}", "/launch?variants={}", "/nowhere/{}", "/runs?x=1#{}",
+    "/compare?runs={}", "/compare?query={}", "/experiment/{}?baseline={}", "/experiments?q={}", "/run/{}",
+    "/run/RUN?tab=rollouts&filter={}&sort={}", "/run/RUN?tab=evaluations&kind={}",
+    "/launch?seeds={}&open={}", "/launch?from={}", "/launch?base={}", "/launch?variants={}",
+    "/nowhere/{}", "/runs?x=1#{}",
 )  # fmt: skip
 WORDS_OF_BROWSERS = (
     ".", "..", "//", "__proto__", "constructor", "toString", '{"__proto__": {"polluted": 1}}',

@@ -65,7 +65,7 @@ def is_clean(page, within):
 
 
 def test_search_results_and_labels(page, stage):
-    page.goto(f"/rollouts?run={stage.trained}&view=search&q=hostile&kind=eval")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&view=search&q=hostile&kind=eval")
     for count in range(20, len(PAYLOADS), 20):
         expect(page.locator(".search-result")).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
@@ -82,7 +82,7 @@ def test_search_results_and_labels(page, stage):
 
 
 def test_evaluations_and_their_difference(page, stage):
-    page.goto(f"/rollouts?run={stage.trained}&view=probes")
+    page.goto(f"/run/{stage.trained}?tab=evaluations")
     rows = page.locator(".probe-matrix tbody th[scope='row']")
     expect(rows).to_have_count(len(PAYLOADS))
     shown = texts_of(page, ".probe-matrix .group-prompt")
@@ -95,7 +95,7 @@ def test_evaluations_and_their_difference(page, stage):
 
 
 def test_the_atlas(page, stage):
-    page.goto(f"/rollouts?run={stage.trained}&view=prompts")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&view=prompts")
     rows = page.locator(".probe-matrix .group-prompt")
     expect(rows).to_have_count(100)
     page.get_by_role("button", name="Show more").click()
@@ -104,8 +104,9 @@ def test_the_atlas(page, stage):
 
 
 CRAFTED = (
-    "view=search&q={}", "view=search&flag={}&label={}", "view=search&part=lift&by={}", "view={}",
-    "step=1&what={}", "step=1&knobs={}", "view=probes&kind=eval/{}",
+    "tab=rollouts&view=search&q={}", "tab=rollouts&view=search&flag={}&label={}",
+    "tab=rollouts&view=search&part=lift&by={}", "tab=rollouts&view={}", "tab=rollouts&step=1&what={}",
+    "tab=rollouts&step=1&knobs={}", "tab=evaluations&kind=eval/{}",
 )  # fmt: skip
 ODD_KNOBS = (
     '{"__proto__": {"polluted": 1}}',
@@ -121,7 +122,7 @@ ODD_KNOBS = (
 def test_crafted_links(page, stage):
     for address in CRAFTED:
         for text in ODD_KNOBS if "knobs" in address else NAMES[3::160]:
-            page.goto(f"/rollouts?run={stage.trained}&{address.replace('{}', quote(text, safe=''))}")
+            page.goto(f"/run/{stage.trained}?{address.replace('{}', quote(text, safe=''))}")
             expect(page.locator("h1")).to_be_visible()
             page.wait_for_timeout(100)
             expect(page.get_by_text("Something went wrong on this page"), address).to_have_count(0)

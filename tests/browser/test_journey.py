@@ -1,6 +1,7 @@
 """A person's way through the lab, with nothing replaced: open the link, launch, watch, compare, read.
 
-`make screenshot` takes the same way as far as Compare with longer runs, and keeps the picture of README.
+`make screenshot` takes the same way as far as the experiment with longer runs, and keeps
+the picture of README.
 """
 
 import os
@@ -70,21 +71,22 @@ def test_launch_watch_compare_and_read(page, lab):
     page.locator("[data-path='steps']").first.locator("input").fill(str(STEPS))
     page.get_by_role("button", name=re.compile(r"^Launch \d runs")).click()
 
-    expect(page).to_have_url(re.compile(r"/compare\?experiment="))
+    expect(page).to_have_url(re.compile(r"/experiment/"))
     reward = page.locator("[data-metric='reward/mean']")
     expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible(timeout=PATIENCE)
-    experiment = re.search(r"experiment=(\w+)", page.url).group(1)
+    experiment = re.search(r"experiment/(\w+)", page.url).group(1)
     for run in lab.client.get(f"/runs?experiment={experiment}")["items"]:
         lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE / 1000)
     for variant in ("grpo", "dapo"):
         expect(page.get_by_text(variant).first).to_be_visible()
-    differences = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
-    expect(differences.get_by_text("surrogate").first).to_be_visible()
     if PICTURE:
         page.wait_for_timeout(4_000)
         page.screenshot(path=PICTURE)
         shrink(Path(PICTURE))
         return
+    page.get_by_role("tab", name="Settings").click()
+    differences = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
+    expect(differences.get_by_text("surrogate").first).to_be_visible()
 
     run = lab.client.get(f"/runs?experiment={experiment}&variant=grpo")["items"][0]
     page.goto(f"{lab.client.base}/run/{run['id']}?tab=charts")
@@ -92,7 +94,7 @@ def test_launch_watch_compare_and_read(page, lab):
     point = place_of_point(page, "reward/mean", 2)
     page.mouse.click(*point)
 
-    expect(page).to_have_url(re.compile(rf"/rollouts\?.*run={run['id']}.*step=2"))
+    expect(page).to_have_url(re.compile(rf"/run/{run['id']}.*step=2"))
     group = lab.client.get(f"/rollouts?run={run['id']}&step=2")["items"][0]
     expect(page.get_by_text(group["prompt"], exact=True).first).to_be_visible()
     cards = page.locator("article.rollout")

@@ -1,4 +1,4 @@
-"""The ablation matrix on Compare: read with mouse and keys, copied, and filled with more seeds."""
+"""The ablation matrix of an experiment: read with mouse and keys, copied, and filled with more seeds."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def cell(page, row, column=0):
 @pytest.fixture
 def opened(page, service):
     page.set_viewport_size({"width": 1440, "height": 1000})
-    page.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final,length/mean:final")
+    page.goto(f"/experiment/{service.experiment}?tab=results&columns={METRIC}:final,length/mean:final")
     page.evaluate("document.documentElement.lang")
     expect(page.locator(".matrix tbody tr")).to_have_count(3)
     return page

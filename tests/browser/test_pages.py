@@ -85,8 +85,8 @@ def test_six_interactions_launch_three_methods_on_a_new_file_with_a_new_learning
     for interact in interactions:
         expect(page.get_by_role("button", name=re.compile("^Launch"))).to_be_in_viewport()
         interact()
-    page.wait_for_url("**/compare?experiment=*")
-    runs = service.get("/runs", experiment=page.url.rpartition("=")[2], include="config")["items"]
+    page.wait_for_url("**/experiment/*")
+    runs = service.get("/runs", experiment=page.url.rpartition("/")[2], include="config")["items"]
     assert sorted((run["variant"], run["seed"]) for run in runs) == [
         (variant, seed) for variant in ("dapo", "dr_grpo", "grpo") for seed in (0, 1, 2)
     ]
@@ -222,7 +222,7 @@ def test_the_tabs_of_a_run_show_what_was_recorded(page, service):
 
 
 def test_what_a_policy_wrote_is_text_and_nothing_else(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step=3&prompt=3&colour=none")
+    page.goto(f"/run/{service.trained}?tab=rollouts&step=3&prompt=3&colour=none")
     completion = page.get_by_role("group", name="Completion 0")
     expect(completion).to_contain_text('<img src=x onerror="alert(1)"><script>alert(2)</script>')
     for code in ("U+202E", "U+200B", "U+0007"):
@@ -231,7 +231,7 @@ def test_what_a_policy_wrote_is_text_and_nothing_else(page, service):
 
 
 def test_a_token_shows_its_numbers(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step=3")
+    page.goto(f"/run/{service.trained}?tab=rollouts&step=3")
     token = page.locator("[data-token='2']").first
     expect(token).to_have_class("token heat-3")
     token.hover()
@@ -246,7 +246,7 @@ def test_a_token_shows_its_numbers(page, service):
 
 
 def test_a_pinned_token_has_an_address_and_all_values(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step=3&colour=loss")
+    page.goto(f"/run/{service.trained}?tab=rollouts&step=3&colour=loss")
     page.locator("[data-completion] [data-token='2']").first.click()
     expect(page).to_have_url(re.compile(r"[?&]at=\d\.2"))
     page.reload()
@@ -258,7 +258,7 @@ def test_a_pinned_token_has_an_address_and_all_values(page, service):
 
 @pytest.mark.nightly
 def test_a_changed_knob_stands_beside_the_runs_own_objective_and_in_the_address(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step=3")
+    page.goto(f"/run/{service.trained}?tab=rollouts&step=3")
     page.get_by_text("What if: step 3").click()
     panel = page.locator(".what-if")
     panel.get_by_role("button", name="Aggregation").click()
@@ -273,7 +273,7 @@ def test_a_changed_knob_stands_beside_the_runs_own_objective_and_in_the_address(
 
 
 def test_a_filter_leaves_what_passes_it(page, service):
-    page.goto(f"/rollouts?run={service.trained}&step=2")
+    page.goto(f"/run/{service.trained}?tab=rollouts&step=2")
     expect(page.get_by_role("article")).to_have_count(2)
     page.get_by_role("button", name="wrong").click()
     expect(page.get_by_role("article")).to_have_count(1)
@@ -292,7 +292,8 @@ def test_the_pages_have_no_barrier_that_axe_finds(page, service):
         f"/run/{service.trained}?tab=files",
         f"/launch?from={service.trained}&fork={service.trained}",
         f"/run/{service.trained}?tab=log",
-        f"/rollouts?run={service.trained}&step=3&prompt=3",
+        f"/run/{service.trained}?tab=rollouts&step=3&prompt=3",
+        f"/run/{service.trained}?tab=evaluations",
     ]
     barriers = {address: violations(page, address) for address in addresses}
     assert barriers == {address: [] for address in addresses}

@@ -53,4 +53,4 @@ def test_a_point_has_a_label_and_opens_its_completions(panel, page, service):
     expect(label).to_contain_text("step 2")
     assert "<img" in label.inner_text()  # the first of lines in one place, its name as text
     page.mouse.click(*spot)
-    page.wait_for_url(re.compile(rf"/rollouts\?run={service.cells[0]}&step=2"))
+    page.wait_for_url(re.compile(rf"/run/{service.cells[0]}\?tab=rollouts&step=2"))

@@ -60,8 +60,8 @@ def service(tmp_path_factory):
 def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, service, width, scheme):
     context = opened(browser, service, width, scheme)
     page = context.new_page()
-    page.goto(f"/rollouts?run={service.trained}")
-    page.get_by_role("button", name="Evaluations", exact=True).click()
+    page.goto(f"/run/{service.trained}")
+    page.get_by_role("tab", name="Evaluations").click()
     page.get_by_label("sort prompts by").select_option("forgotten")
     matrix = page.get_by_role("region", name="Prompts at the evaluations")
     first = matrix.locator("tbody tr").nth(1)
@@ -76,7 +76,7 @@ def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, s
 
 
 def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
-    page.goto(f"/rollouts?run={service.trained}&view=prompts")
+    page.goto(f"/run/{service.trained}?tab=rollouts&view=prompts")
     atlas = page.get_by_role("region", name="Prompts over time")
     expect(atlas.locator("tbody tr")).not_to_have_count(0)
     page.get_by_label("show").select_option("never")

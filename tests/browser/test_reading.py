@@ -81,4 +81,4 @@ def test_a_click_on_a_point_still_opens_its_completions(page, service):
     page.mouse.move(*spot)
     expect(panel.locator(".hovertext").first).to_be_attached()
     page.mouse.click(*spot)
-    page.wait_for_url(f"**/rollouts?run={service.trained}&step=4")
+    page.wait_for_url(f"**/run/{service.trained}?tab=rollouts&step=4")

@@ -39,13 +39,13 @@ def service(tmp_path_factory):
 
 
 def opened(page, service, query=""):
-    page.goto(f"/rollouts?run={service.trained}&view=search{query}")
+    page.goto(f"/run/{service.trained}?tab=rollouts&view=search{query}")
     expect(page.get_by_label("Matches over steps")).to_be_visible()
 
 
 @pytest.mark.nightly
 def test_a_phrase_that_spreads_is_found_in_three_clicks(page, service):
-    page.goto(f"/rollouts?run={service.trained}")
+    page.goto(f"/run/{service.trained}?tab=rollouts")
     page.get_by_role("button", name="Search", exact=True).click()
     page.get_by_role("button", name="Lift", exact=True).click()
     page.get_by_role("button", name=re.compile("verified this")).first.click()

@@ -68,7 +68,7 @@ def test_a_search_is_launched_from_the_form(page, service):
     chosen = swept(page)["search"]
     assert (chosen["pruner"], chosen["top"], chosen["hours"], chosen["money"]) == ("halving", 2, 2.5, None)
     page.get_by_role("button", name="Launch search").click()
-    expect(page).to_have_url(re.compile(r"/compare\?experiment="))
+    expect(page).to_have_url(re.compile(r"/experiment/"))
     search = page.get_by_role("region", name="Search")
     expect(search).to_contain_text("1 of at most 4 configurations")
     expect(search).to_contain_text("of 2.5 hours")
@@ -80,7 +80,7 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     experiment = begin(service, search={"top": 2})
     context = opened(browser, service, width, scheme, height=1400)
     page = context.new_page()
-    page.goto(f"/compare?experiment={experiment}")
+    page.goto(f"/experiment/{experiment}?tab=search")
     region = page.get_by_role("region", name="Search")
     expect(region).to_contain_text("No configuration has a valid value yet")
     follow(service, page, experiment, 8)
@@ -94,7 +94,7 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     expect(region.get_by_role("img")).to_have_attribute(
         "aria-label", re.compile("the line is the best so far")
     )
-    expect(page.get_by_role("heading", name="Cells")).to_be_visible()  # it knows the runs queued later
+    expect(page.locator(".page-head")).to_contain_text("8 runs")  # it knows the runs queued later
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     violations_of(page, "[aria-labelledby=search-title]")
     launch_page(page, sweep=json.dumps({"method": "search", "cells": 4, "seed": 0, "knobs": [KNOB]}))
@@ -107,7 +107,7 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
 @pytest.mark.nightly
 def test_a_search_is_stopped(page, service):
     experiment = begin(service)
-    page.goto(f"/compare?experiment={experiment}")
+    page.goto(f"/experiment/{experiment}?tab=search")
     region = page.get_by_role("region", name="Search")
     region.get_by_role("button", name="Stop search").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop search").click()

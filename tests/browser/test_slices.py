@@ -71,7 +71,7 @@ def test_curves_are_drawn_over_a_metric(page, service):
 
 @pytest.mark.nightly
 def test_a_brush_over_an_axis_selects_runs_to_compare(page, service):
-    opened(page, service)
+    page.goto(f"/compare?runs={','.join(service.cells)}&tab=settings")
     plot = page.locator(".relations-svg")
     plot.scroll_into_view_if_needed()
     expect(plot.locator("path.relation")).to_have_count(8)

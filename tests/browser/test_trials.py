@@ -88,6 +88,7 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     trial.scroll_into_view_if_needed()
     trial.get_by_role("link", name="Compare the curves").click()
     expect(page.get_by_role("heading", name="Trial of", level=1)).to_be_visible()
+    page.get_by_role("tab", name="Trial").click()
     shown = page.get_by_role("article", name="Trial: Entropy exploded")
     expect(shown).to_contain_text("The collapse recurred in 5 of 5 runs without change")
     expect(shown.get_by_role("link").first).to_have_attribute("href", f"/run/{service.failed}")

@@ -48,7 +48,7 @@ def page(stage, browser):
 
 
 def test_calls_and_observations_are_blocks_of_text(page, stage):
-    page.goto(f"/rollouts?run={stage.trained}&step=1&colour=none")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&colour=none")
     first, second, third = (page.locator(".rollout").nth(at) for at in range(3))
     expect(first.locator(".turn")).to_have_count(2)
     call, observation = first.locator(".turn.is-call"), first.locator(".turn.is-observation")
@@ -64,7 +64,7 @@ def test_calls_and_observations_are_blocks_of_text(page, stage):
 
 
 def test_observations_are_marked_among_the_tokens(page, stage):
-    page.goto(f"/rollouts?run={stage.trained}&step=1&colour=logprob")
+    page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&colour=logprob")
     first = page.locator(".rollout").first
     expect(first.locator(".token.is-observation")).to_have_count(len(ANSWER))
     first.locator('[data-token="20"]').hover()

@@ -185,3 +185,30 @@ def test_every_preset_has_estimates_before_anything_has_run_and_after(client, da
         assert (scaled["like_runs"], scaled["scaled_runs"]) == (0, 1), preset
         assert 0 < scaled["seconds_low"] < scaled["seconds_high"], preset
         assert scaled["seconds_high"] / scaled["seconds_low"] < first["seconds_high"] / first["seconds_low"]
+
+
+def test_experiments_are_found_by_their_name_or_a_variants_with_what_became_of_their_runs(client, database):
+    clip = launch(client, BODY).json()
+    launch(client, BODY | {"name": "100% other", "variants": [{"name": "RLOO", "preset": "rloo"}]})
+    with database.sessions.begin() as session:
+        best, worse, trashed, _ = [session.get_one(Run, run["id"]) for run in clip["runs"]]
+        best.status, best.verdict, best.sort_eval_accuracy = "finished", "healthy", 0.5
+        worse.status, worse.verdict, worse.sort_eval_accuracy = "finished", "collapsed", 0.25
+        trashed.deleted_at, trashed.sort_eval_accuracy = 1.0, 0.75
+        best.finished_at = 2_000_000_000.0
+
+    def listed(query):
+        return client.get("/api/v1/experiments", params={"query": query}).json()
+
+    (item,) = listed("DAPO")["items"]
+    assert item["id"] == clip["id"]
+    assert item["statuses"] == {"finished": 2, "queued": 1}
+    assert item["verdicts"] == {"healthy": 1, "collapsed": 1}
+    assert (item["runs"], item["best_accuracy"], item["kind"]) == (3, 0.5, "variants")
+    assert item["active_at"] == "2033-05-18T03:33:20.000Z"
+    assert [match["name"] for match in listed("CLIP")["items"]] == ["clip-higher"]
+    assert [match["name"] for match in listed("0% o")["items"]] == ["100% other"]
+    assert listed("_")["items"] == []
+    first = client.get("/api/v1/experiments", params={"limit": 1}).json()
+    second = client.get("/api/v1/experiments", params={"limit": 1, "cursor": first["next"]}).json()
+    assert (first["total"], second["total"], second["next"]) == (2, None, None)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from backend.config import knobs
 from backend.config.causes import Cause
 from backend.config.merge import usual_config
+from backend.config.recipes import RECIPES
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
@@ -57,12 +58,21 @@ def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = No
 
 
 def unusual_values(config: RunConfig) -> list[str]:
-    """Return warnings about values far from what the preset and the policy start with, before a launch."""
+    """Return warnings about values far from what has trained, before a launch.
+
+    That is what the preset and the policy start with, and the recipes of the policy.
+    """
+    recipes = [
+        recipe.config
+        for recipe in RECIPES.values()
+        if recipe.config.policy.name == config.policy.name and not recipe.collapses
+    ]
     suspects = suspects_of(_dumped(config)).values()
     return [
         f"Unusual: {suspect.words}. If the run breaks, this is the first suspect."
         for suspect in sorted(suspects, key=lambda suspect: -suspect.size)
         if suspect.size >= LARGE
+        and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
     ]
 
 

@@ -43,6 +43,7 @@ READS = (
     *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES), *REDIRECTS)),
     "GET /docs",
     "GET /help",
+    "GET /help/search",
     "GET /help/{name}",
     "GET /help/decisions/{name}",
     "GET /help/pictures/{name}",
@@ -53,6 +54,7 @@ READS = (
     "DELETE /api/v1/session",  # its own
     "GET /api/v1/sessions",  # of a viewer its own
     "DELETE /api/v1/sessions/{session_id}",  # likewise
+    "GET /api/v1/help",
     "GET /api/v1/status",
     "GET /api/v1/config-schema",
     "GET /api/v1/presets",

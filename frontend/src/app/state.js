@@ -1,5 +1,5 @@
 /** What the whole page shares, and nothing more: theme, colours of runs, workers, catalog, messages. */
-import { computed, effect, signal } from '../dom.js';
+import { computed, effect, signal, useEffect } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
 import { looksTogether, slotsOfGroups } from '../lib/colours.js';
@@ -157,6 +157,25 @@ export function aboutMetric(metric) {
       return entry;
   }
   return undefined;
+}
+
+/** @typedef {{metrics: string[], open: (metric: string) => void}} PanelsOfPage `open` shows the panel of a metric */
+
+/**
+ * The panels that the page can show, for the quick jump; null on a page without curves.
+ * @type {import('../../vendor/signals.js').Signal<PanelsOfPage | null>}
+ */
+export const panelsOfPage = signal(null);
+
+/** Offers the panels of a page to the quick jump for the life of a component. @param {string[]} metrics @param {(metric: string) => void} open */
+export function useJumpToPanels(metrics, open) {
+  useEffect(() => {
+    const panels = { metrics, open };
+    panelsOfPage.value = panels;
+    return () => {
+      if (panelsOfPage.peek() === panels) panelsOfPage.value = null;
+    };
+  });
 }
 
 /** @typedef {{id: number, text: string, tone: 'info'|'error', action?: {label: string, run: () => void}}} Toast */

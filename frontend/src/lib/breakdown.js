@@ -1,5 +1,5 @@
 /** Breakdown: which metrics can be decomposed into completions, and the two windows of steps to compare. */
-import { address } from './url.js';
+import { rolloutsAddress } from './runs/addresses.js';
 
 /** @typedef {{first: number, last: number}} Window */
 /** @typedef {{healthy: number, sick: number}} Onset */
@@ -69,8 +69,7 @@ export const aroundOnset = ({ healthy, sick }) => ({
  */
 export function breakdownAddress(run, metric, { zoom, onset, split } = {}) {
   const windows = zoom ? ofZoom(zoom) : onset ? aroundOnset(onset) : null;
-  return address('/rollouts', {
-    run,
+  return rolloutsAddress(run, {
     view: 'breakdown',
     split,
     metric: isDecomposable(metric) ? metric : undefined,

@@ -27,12 +27,6 @@ export const choice = (options, initial = options[0]) => ({
 });
 
 /**
- * A codec that also reads the former words of values, from links of earlier versions.
- * @template T @param {Codec<T>} codec @param {Record<string, string>} words @returns {Codec<T>}
- */
-export const formerly = (codec, words) => ({ ...codec, read: (t) => codec.read(lookup(words, t) ?? t) });
-
-/**
  * @template {number | null} T `number | null` where the initial value is null
  * @param {T} initial @param {{min?: number, max?: number}} [limits] @returns {Codec<T | number>}
  */

@@ -1,9 +1,9 @@
-/** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
-import { html, useMemo, useState } from '../dom.js';
-import { useQuery } from '../app/router.js';
-import { useLoad } from '../data/resource.js';
+/** An experiment, or other runs: curves, who is better and how sure that is, what was set differently, signal. */
+import { html, useEffect, useMemo, useState } from '../dom.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
-import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
+import { aboutMetric, groupLooks, runLooks, say, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, number, text } from '../lib/url.js';
@@ -19,15 +19,16 @@ import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { Head, titleOf } from '../components/compare/head.js';
-import { ChooseExperiment, MAX_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
+import { MAX_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
 import { ComparisonViews } from '../components/compare/views.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
-import { CellGrid } from '../components/compare/cells.js';
+import { SweepGrid } from '../components/compare/sweep_grid.js';
 import { Matrix } from '../components/compare/matrix.js';
 import { Relations } from '../components/compare/relations.js';
 import { ConfigDifferences } from '../components/compare/differences.js';
-import { Empty, Failure, Later, Skeleton, Stale } from '../components/shared/states.js';
+import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { TabPanel, Tabs } from '../components/shared/tabs.js';
 import { Panels } from '../components/curves/panels.js';
 import { Search } from '../components/compare/search.js';
 import { SignalBudgets } from '../components/compare/signal_budget.js';
@@ -35,7 +36,7 @@ import { TrialsOfExperiment } from '../components/trials/trials.js';
 import { openRollouts } from '../components/curves/panel.js';
 
 const SPEC = {
-  experiment: text(),
+  tab: choice(['curves', 'results', 'settings', 'signal', 'search', 'trial']),
   runs: list(),
   query: text(),
   by: text('variant'),
@@ -44,7 +45,7 @@ const SPEC = {
   metrics: list(['key']),
   q: text(),
   hide: list([]),
-  cell: text(),
+  grid: text(),
   panel: text(),
   columns: list(),
   planned: number(/** @type {number | null} */ (null), { min: 0, max: 1000 }),
@@ -53,12 +54,31 @@ const SPEC = {
   ...CURVE_SPEC,
 };
 
+/**
+ * Tabs; `kind`: of the only experiments that have it.
+ * @type {{value: 'curves' | 'results' | 'settings' | 'signal' | 'search' | 'trial', label: string, title: string,
+ *   kind?: string}[]}
+ */
+const TABS = [
+  { value: 'curves', label: 'Curves', title: 'Metrics over the steps' },
+  { value: 'results', label: 'Results', title: 'Variants with their differences, intervals and evaluations' },
+  { value: 'settings', label: 'Settings', title: 'Config differences, and results by setting' },
+  { value: 'signal', label: 'Signal', title: 'How much of what was sampled moved the policy' },
+  { value: 'search', label: 'Search', title: 'Configurations that the search has tried', kind: 'search' },
+  { value: 'trial', label: 'Trial', title: 'Verdict on the remedies', kind: 'trial' },
+];
+
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
 /** @typedef {import('../lib/runs/groups.js').Group} Group */
-export function View() {
+/** @param {{experiment_id?: string}} props without an experiment the address names the runs, or a query does */
+export function View({ experiment_id: experiment = '' }) {
   const [view, change] = useQuery(SPEC);
-  const key = choiceOf(view);
-  const resource = useLoad(key, (signal) => loadRuns(view, signal));
+  const choice = { experiment, runs: view.runs, query: view.query };
+  const key = choiceOf(choice);
+  const resource = useLoad(key, (signal) => loadRuns(choice, signal));
+  useEffect(() => {
+    if (key === null) navigate('/experiments', { replace: true });
+  }, [key]);
   useLive(['run'], (type, run) => {
     if (type === 'resync') resource.reload();
     else
@@ -67,8 +87,6 @@ export function View() {
         runs: loaded.runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)),
       }));
   });
-  useTitle('Compare');
-  if (key === null) return html`<${ChooseExperiment} />`;
   if (!resource.data)
     return html`<div class="page">
       ${
@@ -80,9 +98,9 @@ export function View() {
   const { runs, missing, isCut } = resource.data;
   if (!runs.length)
     return html`<${Empty}
-      title=${emptyChoice(view)}
-      action=${html`<a class="button" href="/runs">
-        Back to runs
+      title=${emptyChoice(choice)}
+      action=${html`<a class="button" href="/experiments">
+        Back to experiments
       </a>`}
     >
       ${view.query ? view.query : 'They may have been deleted.'}
@@ -103,15 +121,29 @@ export function View() {
         Comparing the newest ${formatCount(MAX_MATCHING)}.
       </div>`
     }
-    <${Comparison} runs=${runs} view=${view} change=${change} onRuns=${resource.reload} />
+    <${Comparison} runs=${runs} experiment=${experiment} view=${view} change=${change} onRuns=${resource.reload} />
   `;
 }
 
 /**
- * @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void, onRuns: () => void}} props
- *   `onRuns`: there are further runs
+ * Tabs of an experiment or of other runs. A search and a trial have one more.
+ * @param {string} experiment @param {string} asked
  */
-function Comparison({ runs, view, change, onRuns }) {
+function useTabs(experiment, asked) {
+  const { data, error } = useGet(experiment ? `/experiments/${encodeURIComponent(experiment)}` : null);
+  const isUnknown = experiment && !data && !error;
+  const tabs = TABS.filter(({ value, kind }) => !kind || kind === data?.kind || (isUnknown && value === asked));
+  return { tabs, at: tabs.find(({ value }) => value === asked)?.value ?? 'curves', createdAt: data?.created_at };
+}
+
+/**
+ * @param {{runs: Api.RunItem[], experiment: string, view: CompareView,
+ *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the one whose
+ *   runs they are; empty for other runs; `onRuns`: there are further runs
+ */
+function Comparison({ runs, experiment, view, change, onRuns }) {
+  const { tabs, at, createdAt } = useTabs(experiment, view.tab);
+  useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
   const isGrouped = view.by !== 'run';
   const by = isGrouped ? keysOf(view.by).join() : 'variant';
@@ -141,6 +173,7 @@ function Comparison({ runs, view, change, onRuns }) {
     order: view.order,
     baseline: baselineKey(view.baseline, groups, isGrouped),
   };
+  useJumpToPanels(available, (panel) => change({ tab: 'curves', panel }, { push: true }));
   const onsets = onsetsOf(runs);
   const lookOf = (/** @type {Api.RunItem} */ { id }) => looks.get(isGrouped ? (names.get(`group:${id}`) ?? '') : id);
   useKeys({
@@ -152,7 +185,6 @@ function Comparison({ runs, view, change, onRuns }) {
     ...curveKeys(view, change),
   });
 
-  const isExperiment = view.experiment && !view.runs?.length && !view.query;
   const [isReporting, setReporting] = useState(false);
   /** @param {string | null} run @param {number} step @param {string} metric @param {string} group */
   const onPoint = (run, step, metric, group) => {
@@ -163,58 +195,95 @@ function Comparison({ runs, view, change, onRuns }) {
     return openRollouts(first.id, step, metric);
   };
 
+  const tabContents = {
+    curves: () => html`
+      <h2 class="visually-hidden">Curves</h2>
+      <${CompareControls}
+        view=${view}
+        change=${change}
+        available=${available}
+        groups=${groups}
+        runs=${runs}
+        onsets=${onsets.length > 0}
+      />
+      <${Cut} runs=${ids.length} groups=${groups} drawn=${drawn} />
+      <${Legend}
+        looks=${looks}
+        names=${names}
+        groups=${groups}
+        drawn=${drawn}
+        isGrouped=${isGrouped}
+        hidden=${view.hide}
+        change=${change}
+      />
+      ${
+        metrics.length
+          ? html`<${Panels}
+            metrics=${metrics}
+            runs=${drawn}
+            view=${curves}
+            change=${change}
+            looks=${visible}
+            names=${names}
+            onsets=${onsets}
+            sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
+            enlarged=${view.panel}
+            onPoint=${onPoint}
+            warning=${warning}
+          />`
+          : html`<${Empty} title=${emptyTitle(available, view.q)}>
+            ${
+              available.length
+                ? 'Select sections above, or search for a metric.'
+                : 'Curves appear after the first training step.'
+            }
+          <//>`
+      }
+    `,
+    results: () => html`
+      <${Matrix}
+        groups=${groups}
+        by=${by}
+        runs=${runs}
+        view=${view}
+        change=${change}
+        available=${available}
+        looks=${groupLooks(groups)}
+      />
+      <${SweepGrid}
+        groups=${groups}
+        available=${available}
+        metric=${view.grid}
+        onMetric=${(/** @type {string} */ metric) => change({ grid: metric })}
+      />
+      <${Suites} runs=${runs} available=${available} />
+    `,
+    settings: () => html`
+      <${ConfigDifferences} groups=${groups} />
+      <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
+    `,
+    signal: () => html`<${SignalBudgets} runs=${runs} />`,
+    search: () => html`<${Search} experiment=${experiment} runs=${runs.length} onRuns=${onRuns} />`,
+    trial: () => html`<${TrialsOfExperiment} experiment=${experiment} />`,
+  };
   return html`<div class="page compare">
     <${Head}
       runs=${runs}
       groups=${groups}
       by=${by}
       query=${view.query}
-      views=${html`<${ComparisonViews} view=${view} runs=${ids} names=${Object.keys(SPEC)} />`}
+      createdAt=${createdAt}
+      views=${html`<${ComparisonViews} view=${view} experiment=${experiment} runs=${ids} names=${Object.keys(SPEC)} />`}
+      onSettings=${() => change({ tab: 'settings' }, { push: true })}
       onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
-    ${isExperiment && html`<${TrialsOfExperiment} experiment=${view.experiment} />`}
-    ${isExperiment && html`<${Search} experiment=${view.experiment} runs=${runs.length} onRuns=${onRuns} />`}
-    <${CompareControls}
-      view=${view}
-      change=${change}
-      available=${available}
-      groups=${groups}
-      runs=${runs}
-      onsets=${onsets.length > 0}
+    <${Tabs}
+      label="Parts of the comparison"
+      tabs=${tabs}
+      at=${at}
+      onGo=${(/** @type {string} */ tab) => change({ tab }, { push: true })}
     />
-    <${Cut} runs=${ids.length} groups=${groups} drawn=${drawn} />
-    <${Legend}
-      looks=${looks}
-      names=${names}
-      groups=${groups}
-      drawn=${drawn}
-      isGrouped=${isGrouped}
-      hidden=${view.hide}
-      change=${change}
-    />
-    ${
-      metrics.length
-        ? html`<${Panels}
-          metrics=${metrics}
-          runs=${drawn}
-          view=${curves}
-          change=${change}
-          looks=${visible}
-          names=${names}
-          onsets=${onsets}
-          sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
-          enlarged=${view.panel}
-          onPoint=${onPoint}
-          warning=${warning}
-        />`
-        : html`<${Empty} title=${emptyTitle(available, view.q)}>
-          ${
-            available.length
-              ? 'Select sections above, or search for a metric.'
-              : 'Curves appear after the first training step.'
-          }
-        <//>`
-    }
+    <${TabPanel} at=${at}>${tabContents[at]()}<//>
     ${
       isReporting &&
       html`<${ReportDialog}
@@ -230,25 +299,6 @@ function Comparison({ runs, view, change, onRuns }) {
         onClose=${() => setReporting(false)}
       />`
     }
-    <${Later}>
-      <${CellGrid}
-        groups=${groups}
-        available=${available}
-        metric=${view.cell}
-        onMetric=${(/** @type {string} */ metric) => change({ cell: metric })}
-      />
-      <${Matrix}
-        groups=${groups}
-        view=${view}
-        change=${change}
-        available=${available}
-        looks=${groupLooks(groups)}
-      />
-      <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
-      <${SignalBudgets} runs=${runs} />
-      <${Suites} runs=${runs} available=${available} />
-      <${ConfigDifferences} groups=${groups} />
-    <//>
   </div>`;
 }
 
@@ -295,7 +345,7 @@ function Cut({ runs, groups, drawn }) {
         ? ` from ${formatCount(seen)} of ${plural(groups.length, 'group')}. Group by fewer fields to see them all.`
         : ' taken evenly from every group.'
     }
-    ${' '}The tables below include all runs.
+    ${' '}The other tabs include all runs.
   </p>`;
 }
 

@@ -7,6 +7,7 @@ import { upload } from '../data/api.js';
 import { formatCount, formatPercent, plural } from '../lib/text/format.js';
 import { ColumnTable, Report } from '../components/import/report.js';
 import { Empty } from '../components/shared/states.js';
+import { comparisonAddress } from '../lib/runs/addresses.js';
 import { lookup } from '../lib/lookup.js';
 
 const LONGEST_NAME = 200;
@@ -49,7 +50,7 @@ export function View() {
       const answer = await upload('/imports', log, { params, signal, onProgress: setShare });
       if (request !== newest.current) return;
       const importedRuns = answer.runs.filter(({ run }) => run);
-      if (importedRuns.length > 1) navigate(`/compare?runs=${importedRuns.map(({ run }) => run).join(',')}`);
+      if (importedRuns.length > 1) navigate(comparisonAddress(importedRuns.map(({ run }) => run)));
       else if (answer.run) navigate(`/run/${answer.run}`);
       else setSeen(answer);
     } catch (failure) {

@@ -52,6 +52,7 @@ const SPEC = {
   seeds: text('0,1,2'),
   sweep: json(NO_SWEEP, isSweep),
   open: list(),
+  find: text(),
   scope: text(),
   from: text(),
   fork: text(),
@@ -298,6 +299,8 @@ function LaunchForm({ offers, query, change, fork }) {
           shared=${shared}
           knobsOf=${knobsOf}
           open=${query.open ?? []}
+          find=${query.find}
+          onFind=${(/** @type {string} */ find) => change({ find })}
           onScope=${(/** @type {string} */ scope) => change({ scope })}
           onOpen=${(/** @type {string[]} */ open) => change({ open: open.length ? open : null })}
         />

@@ -7,6 +7,7 @@ import { actOnRuns } from '../app/actions.js';
 import { useTitle } from '../app/title.js';
 import { etaText, gpuText } from '../lib/service/queue.js';
 import { isAlive, runOn } from '../lib/service/workers.js';
+import { experimentAddress } from '../lib/runs/addresses.js';
 import { isEvaluation } from '../lib/runs/fields.js';
 import { waitingText } from '../lib/service/status.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/text/format.js';
@@ -41,6 +42,7 @@ export function View() {
   const isIdle = running.data?.items.length === 0 && queue.data?.items.length === 0;
 
   return html`<div class="page queue">
+    <h1 class="visually-hidden">Queue</h1>
     ${
       isIdle
         ? html`<${Empty}
@@ -133,7 +135,7 @@ const nameCell = (/** @type {Run} */ run) => html`
   <td>
     ${
       run.experiment
-        ? html`<a class="quiet" href=${`/compare?experiment=${run.experiment}`}>
+        ? html`<a class="quiet" href=${experimentAddress(run.experiment)}>
           ${run.experiment_name ?? run.experiment}
         </a>`
         : '–'

@@ -1,35 +1,45 @@
-/** One run: its state, curves, rollouts, config, history, output and files. */
+/** One run: its state, curves, rollouts, evaluations, config, history, output and files. */
 import { html } from '../dom.js';
 import { useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
+import { useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
+import { metricsOf } from '../lib/runs/fields.js';
 import { isForeign } from '../lib/runs/origin.js';
 import { choice, flag, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
-import { RolloutBrowser } from '../components/rollouts/browser.js';
+import { TabPanel, Tabs } from '../components/shared/tabs.js';
+import { RolloutsTab } from '../components/rollouts/tab.js';
 import { RunHeader } from '../components/run/header.js';
 import { Charts, Overview } from '../components/run/overview.js';
 import { EvaluationsTab } from '../components/run/evaluations.js';
 import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.js';
-import { lookup } from '../lib/lookup.js';
 
-/** @type {Record<string, string>} */
-const TABS = {
-  overview: 'Overview',
-  charts: 'Charts',
-  rollouts: 'Rollouts',
-  evaluations: 'Evaluations',
-  config: 'Config',
-  events: 'Events',
-  log: 'Log',
-  files: 'Files',
+/** @typedef {{value: string, label: string, View: (props: any) => any, isForeign: boolean}} Tab */
+
+/** `isForeign`: also of a run of another trainer, whose output and checkpoints are stored elsewhere. @type {Tab[]} */
+const TABS = [
+  { value: 'overview', label: 'Overview', View: Overview, isForeign: true },
+  { value: 'charts', label: 'Charts', View: Charts, isForeign: true },
+  { value: 'rollouts', label: 'Rollouts', View: RolloutsTab, isForeign: true },
+  { value: 'evaluations', label: 'Evaluations', View: EvaluationsTab, isForeign: true },
+  { value: 'config', label: 'Config', View: ConfigTab, isForeign: true },
+  { value: 'events', label: 'Events', View: EventsTab, isForeign: true },
+  { value: 'log', label: 'Log', View: LogTab, isForeign: false },
+  { value: 'files', label: 'Files', View: FilesTab, isForeign: false },
+];
+const SPEC = {
+  tab: choice(TABS.map(({ value }) => value)),
+  metrics: text(),
+  panel: text(),
+  full: flag(),
+  across: flag(),
+  kind: text(),
+  ...CURVE_SPEC,
 };
-/** Tabs of a run of another trainer, whose output and checkpoints are stored elsewhere. */
-const TABS_OF_FOREIGN = ['overview', 'charts', 'rollouts', 'evaluations', 'config', 'events'];
-const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
 /** @param {{run_id: string}} props */
 export function View({ run_id: id }) {
@@ -41,8 +51,7 @@ export function View({ run_id: id }) {
   useLive(['run'], (_, data) => {
     if (data?.id === id) run.put((old) => ({ ...old, ...data }));
   });
-  useTitle(run.data?.name ?? 'Run');
-  return html`<div class="page">
+  return html`<div class="page run-page">
     <${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${12} />`}>
       ${(data) => html`<${Page}
         run=${data}
@@ -57,62 +66,20 @@ export function View({ run_id: id }) {
 function Page({ run, onChange, reload }) {
   const [view, change] = useQuery(SPEC);
   useKeys(curveKeys(view, change));
-  const go = (/** @type {string} */ tab) => change({ tab }, { push: true });
-  const live = ['queued', 'running'].includes(run.status);
-  /** @type {Record<string, (props: any) => any>} */
-  const parts = {
-    overview: Overview,
-    charts: Charts,
-    evaluations: EvaluationsTab,
-    config: ConfigTab,
-    events: EventsTab,
-    log: LogTab,
-    files: FilesTab,
-  };
-  const tabs = isForeign(run) ? TABS_OF_FOREIGN : Object.keys(TABS);
-  const at = tabs.includes(view.tab) ? view.tab : 'overview';
-  const Tab = lookup(parts, at);
+  useJumpToPanels(metricsOf([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
+  const tabs = isForeign(run) ? TABS.filter((tab) => tab.isForeign) : TABS;
+  const tab = tabs.find(({ value }) => value === view.tab) ?? tabs[0];
+  useTitle(tab.value === 'overview' ? run.name : `${run.name}: ${tab.label}`);
   return html`
     <${RunHeader} run=${run} onChange=${onChange} reload=${reload} />
-    <${Tabs} names=${tabs} at=${at} onGo=${go} />
-    <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${at}`}>
-      ${
-        at === 'rollouts'
-          ? html`<${RolloutBrowser} run=${run.id} live=${live} foreign=${isForeign(run)} onset=${run.onset} />`
-          : html`<${Tab} key=${`${at} ${run.id}`} run=${run} view=${view} change=${change} />`
-      }
-    </div>
+    <${Tabs}
+      label="Parts of the run"
+      tabs=${tabs}
+      at=${tab.value}
+      onGo=${(/** @type {string} */ value) => change({ tab: value }, { push: true })}
+    />
+    <${TabPanel} at=${tab.value}>
+      <${tab.View} key=${`${tab.value} ${run.id}`} run=${run} view=${view} change=${change} />
+    <//>
   `;
-}
-
-/**
- * The tabs; arrow keys move between them.
- * @param {{names: string[], at: string, onGo: (tab: string) => void}} props
- */
-function Tabs({ names, at, onGo }) {
-  const move = (/** @type {KeyboardEvent & {currentTarget: HTMLElement}} */ event) => {
-    const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
-    if (!by) return;
-    event.preventDefault();
-    const next = names[(names.indexOf(at) + by + names.length) % names.length];
-    onGo(next);
-    const tab = event.currentTarget.querySelector(`#tab-${next}`);
-    if (tab instanceof HTMLElement) tab.focus();
-  };
-  return html`<div class="tabs run-tabs" role="tablist" aria-label="Parts of the run" onKeyDown=${move}>
-    ${names.map(
-      (name) => html`<button
-        type="button"
-        key=${name}
-        role="tab"
-        id=${`tab-${name}`}
-        aria-selected=${name === at}
-        aria-controls="run-panel"
-        tabindex=${name === at ? 0 : -1}
-        onClick=${() => onGo(name)}
-      >
-        ${lookup(TABS, name)}
-      </button>`,
-    )}
-  </div>`;
 }

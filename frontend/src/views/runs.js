@@ -3,12 +3,13 @@ import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useRuns, useUnlistedRuns } from '../data/run_list.js';
 import { get } from '../data/api.js';
-import { mayChange, runLooks, sayError } from '../app/state.js';
+import { mayChange, runLooks, sayError, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
-import { choice, flag, list, text, address } from '../lib/url.js';
+import { choice, flag, list, text } from '../lib/url.js';
+import { comparisonAddress } from '../lib/runs/addresses.js';
 import { groupsOf } from '../lib/runs/groups.js';
-import { fieldOf, runTitle } from '../lib/runs/fields.js';
+import { fieldOf, metricsOf, runTitle } from '../lib/runs/fields.js';
 import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
 import { highlight } from '../charts/crosshair.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
@@ -129,8 +130,9 @@ export function View() {
   const order = rows.flatMap((row) => (isHead(row) ? [] : row.id));
   const step = (/** @type {number} */ by) =>
     setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old ?? '') + by))] ?? null);
-  const compare = (/** @type {string[]} */ runIds) => navigate(address('/compare', { runs: runIds }));
+  const compare = (/** @type {string[]} */ runIds) => navigate(comparisonAddress(runIds));
 
+  useJumpToPanels(metricsOf(runs.items), (panel) => change({ panel }, { push: true }));
   useKeys({
     '/': { label: 'search runs', run: () => search.current?.focus() },
     j: { label: 'next run', run: () => step(1) },

@@ -78,3 +78,26 @@ def test_ready_means_database_broker_and_a_worker(client):
     assert client.get("/readyz").json() == {"status": "ready"}
     item = client.get("/api/v1/workers").json()["items"][0]
     assert (item["status"], item["run"], item["seen_at"][-1]) == ("idle", None, "Z")
+
+
+@pytest.mark.parametrize(
+    ("former", "current"),
+    [
+        ("/runs/abc?tab=log", "/run/abc?tab=log"),
+        ("/rollouts", "/runs"),
+        ("/rollouts?run=abc&step=3&kind=eval/math", "/run/abc?tab=rollouts&step=3&kind=eval/math"),
+        ("/rollouts/abc?view=search&q=x%26y", "/run/abc?tab=rollouts&view=search&q=x%26y"),
+        (
+            "/rollouts?run=abc&view=causes&metric=reward/mean",
+            "/run/abc?tab=rollouts&view=breakdown&metric=reward/mean",
+        ),
+        ("/rollouts?run=abc&view=probes", "/run/abc?tab=evaluations"),
+        ("/rollouts?run=abc&view=runs", "/run/abc?tab=evaluations&across=1"),
+        ("/rollouts?run=//evil.example", "/run/%2F%2Fevil.example?tab=rollouts"),
+        ("/compare", "/experiments"),
+        ("/compare?experiment=abc&by=run&x=wall", "/experiment/abc?by=run&x=wall"),
+    ],
+)
+def test_a_former_address_leads_to_the_new_one_with_its_parameters(client, former, current):
+    answer = client.get(former, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, current)

@@ -33,7 +33,10 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client):
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "script-src 'self'" in answer.headers["content-security-policy"], address
         scripts = re.findall(r"<script[^>]*>", answer.text)
-        assert scripts == [f'<script src="/static/{edition()}/src/first_paint.js">'], address
+        assert scripts == [
+            f'<script src="/static/{edition()}/src/first_paint.js">',
+            f'<script type="module" src="/static/{edition()}/bundles/app.js">',
+        ], address
         assert '<a class="brand"' in answer.text, address
         assert len(PAGE.findall(answer.text)[0]) > 200, address
         assert "&lt;!--" not in answer.text, address
@@ -104,3 +107,16 @@ def test_a_viewer_reads_the_pages_and_a_stranger_does_not(client):
     for path in ("/help", "/help/security", "/help/decisions", "/help/pictures/compare.png"):
         assert client.get(path, headers={"Authorization": f"Bearer {VIEWER_TOKEN}"}).status_code == 200
         assert client.get(path, headers={"Authorization": ""}).status_code == 401
+
+
+def test_a_search_finds_sections_and_rows_by_all_words_and_shows_what_was_typed_as_text(client):
+    (first, *_) = client.get("/api/v1/help", params={"query": "optimizer.lr"}).json()["items"]
+    assert (first["address"], first["title"]) == ("/help/methods#optimizer.lr", "optimizer.lr")
+    page = client.get("/help/search", params={"query": "onset verdict"}).text
+    assert re.search(r'<li><a href="/help/diagnosis#[^"]+">', page)
+    for query in ("<script>x</script>", "zzqqxx", "", "a " * 90):
+        answer = client.get("/help/search", params={"query": query})
+        assert answer.status_code == 200
+        assert "<script>x" not in answer.text
+    assert "No section contains “zzqqxx”." in client.get("/help/search", params={"query": "zzqqxx"}).text
+    assert client.get("/help/search", params={"query": "x" * 201}).status_code == 422

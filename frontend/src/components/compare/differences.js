@@ -56,15 +56,17 @@ export function ConfigDifferences({ groups }) {
                 ${texts.map((text, i) => html`<td key=${i} title=${text}>${text}</td>`)}
               </tr>`,
             )}
-            ${
-              meanings.length > 0 &&
-              html`<tr>
-                <th colspan=${shown.length + 1}>
-                  in effect
-                  ${columns.length > MAX_EXPLAINED && ` (of the first ${MAX_EXPLAINED})`}
-                </th>
-              </tr>`
-            }
+          </tbody>
+        <//>`
+    }
+    ${
+      meanings.length > 0 &&
+      html`<details class="more">
+        <summary>
+          What the differences mean for the loss${columns.length > MAX_EXPLAINED && `, of the first ${MAX_EXPLAINED}`}
+        </summary>
+        <${DataTable} name="In effect" frame="card table-scroll" kind="table config-table" heads=${['', ...heads]}>
+          <tbody>
             ${meanings.map(
               ({ label, texts }) => html`<tr key=${label} class="config-meaning">
                 <td>${label}</td>
@@ -72,7 +74,8 @@ export function ConfigDifferences({ groups }) {
               </tr>`,
             )}
           </tbody>
-        <//>`
+        <//>
+      </details>`
     }
     ${
       same.length > 0 &&

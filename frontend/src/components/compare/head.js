@@ -1,9 +1,11 @@
-/** The head of Compare: what is compared, and what can be taken away. */
-import { html } from '../../dom.js';
+/** The head of an experiment or a comparison: what is compared, and what can be taken away. */
+import { html, useMemo } from '../../dom.js';
+import { configColumns, fieldRows } from '../../lib/runs/differences.js';
 import { address } from '../../lib/url.js';
-import { plural } from '../../lib/text/format.js';
+import { plural, someOf } from '../../lib/text/format.js';
 import { copyText } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
+import { Ago } from '../shared/states.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
@@ -14,11 +16,29 @@ export function titleOf(runs) {
   return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
 }
 
+const MAX_VALUES = 2;
+const MAX_FIELDS = 3;
+
 /**
- * @param {{runs: Api.RunItem[], groups: Group[], by: string, query: string, views: any, onReport?: () => void}} props
- *   `query`: which chose the runs, if one did; `views`: the menu of saved views
+ * What differs in the configs, in a line that leads to all of it; of two configs with their values.
+ * @param {{groups: Group[], onSettings: () => void}} props
  */
-export function Head({ runs, groups, by, query, views, onReport }) {
+function Differences({ groups, onSettings }) {
+  const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
+  if (!paths.length) return null;
+  const isPair = columns.length === 2 && paths.length <= MAX_VALUES;
+  const words = isPair ? fieldRows(paths, columns).map(({ label, texts }) => `${label} ${texts.join(' / ')}`) : paths;
+  return html`<button class="button-quiet compare-differs" title="All config differences" onClick=${onSettings}>
+    <span>differs in ${someOf(words, MAX_FIELDS)}</span>
+  </button>`;
+}
+
+/**
+ * @param {{runs: Api.RunItem[], groups: Group[], by: string, query: string, createdAt?: string, views: any,
+ *   onReport?: () => void, onSettings: () => void}} props `query`: which chose the runs, if one did; `createdAt`: of the experiment;
+ *   `views`: the menu of saved views
+ */
+export function Head({ runs, groups, by, query, createdAt, views, onReport, onSettings }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
   const seeds = new Set(runs.map(({ seed }) => seed)).size;
   const live = runs.filter(({ status }) => status === 'running').length;
@@ -40,7 +60,9 @@ export function Head({ runs, groups, by, query, views, onReport }) {
           `
           : ''
       }
+      ${createdAt && html`${' '}· <${Ago} time=${createdAt} />`}
     </span>
+    <${Differences} groups=${groups} onSettings=${onSettings} />
     ${
       query &&
       html`<span class="quiet">

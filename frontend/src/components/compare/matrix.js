@@ -1,5 +1,6 @@
 /** The ablation matrix: variants x metrics with intervals, differences to a baseline, and what may be claimed. */
 import { html, useState } from '../../dom.js';
+import { currentAddress, navigate } from '../../app/router.js';
 import { mayChange, say, sayError } from '../../app/state.js';
 import { copyText, download } from '../../app/actions.js';
 import { usePostOnce } from '../../data/post_once.js';
@@ -22,11 +23,13 @@ import {
 } from '../../lib/runs/matrix.js';
 import { verdictCounts } from '../../lib/runs/summary.js';
 import { plural } from '../../lib/text/format.js';
+import { encode, list, text } from '../../lib/url.js';
 import { ActionMenu, Confirm } from '../shared/overlay.js';
 import { Select, Swatch } from '../shared/marks.js';
 import { Failure, Skeleton } from '../shared/states.js';
 import { ColumnMenu, PlanField } from './matrix_choice.js';
-import { Verdicts } from './tables.js';
+import { GroupBy } from './group_by.js';
+import { SeedLinks, Verdicts } from './tables.js';
 import { lookup } from '../../lib/lookup.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
@@ -34,10 +37,10 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {{baseline: string, columns: string[] | null, planned: number | null}} MatrixView */
 
 /**
- * @param {{groups: Group[], view: MatrixView, change: (changes: object) => void, available: string[],
+ * @param {{groups: Group[], by: string, runs: Api.RunItem[], view: MatrixView, change: (changes: object) => void, available: string[],
  *   looks: Map<string, import('../../lib/colours.js').Look>}} props
  */
-export function Matrix({ groups, view, change, available, looks }) {
+export function Matrix({ groups, by, runs, view, change, available, looks }) {
   const chosen = groupOf(view.baseline, groups);
   const baseline = chosen ?? groups[0];
   const params = matrixParams(groups, view, baseline);
@@ -66,6 +69,11 @@ export function Matrix({ groups, view, change, available, looks }) {
           onChange=${(/** @type {string} */ name) => change({ baseline: name })}
         />`
       }
+      <${GroupBy}
+        by=${by}
+        runs=${runs}
+        onChange=${(/** @type {string} */ next) => change({ by: next, hide: [], baseline: '' })}
+      />
       <${PlanField} planned=${view.planned} change=${change} />
       <${ColumnMenu}
         columns=${view.columns ?? data?.columns.map(({ key }) => key) ?? []} available=${available} change=${change}
@@ -98,7 +106,6 @@ export function Matrix({ groups, view, change, available, looks }) {
         baseline=${baseline}
         groups=${groups}
         moreSeeds=${lookup(rowOf(cellToQueue.name)?.cells, cellToQueue.key)?.more_seeds ?? 0}
-        change=${change}
         onClose=${() => setCellToQueue(null)}
       />`
     }
@@ -111,8 +118,8 @@ export function Matrix({ groups, view, change, available, looks }) {
  *   onPoint: (cell: CellAddress) => void, onQueue: (cell: CellAddress) => void}} props
  */
 function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQueue }) {
-  const canGrow = (/** @type {string} */ groupName) =>
-    startsAnew(groups.find((group) => group.name === groupName)?.runs[0]);
+  const runsOf = (/** @type {string} */ groupName) => groups.find((group) => group.name === groupName)?.runs ?? [];
+  const canGrow = (/** @type {string} */ groupName) => startsAnew(runsOf(groupName)[0]);
   const ranges = new Map(
     data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => lookup(row.cells, key).sparkline))]),
   );
@@ -139,9 +146,9 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
                 ${name}
                 ${name === baseline && rows.length > 1 && html`<span class="faint">baseline</span>`}
               </span>
-              <div class="faint matrix-runs">${runsText(row)}</div>
+              <div class="matrix-runs"><${SeedLinks} runs=${runsOf(name)} /></div>
             </th>
-            <td><${Verdicts} counts=${verdictCounts(groups.find((group) => group.name === name)?.runs ?? [])} /></td>
+            <td><${Verdicts} counts=${verdictCounts(runsOf(name))} /></td>
             ${data.columns.map(
               ({ key }) => html`<td class="number" key=${key}>
                 <${Cell}
@@ -164,14 +171,6 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
 /** Whether a clone with another seed repeats the run: a clone of a fork or of another trainer's run does not. */
 const startsAnew = (/** @type {Api.RunItem | undefined} */ run) =>
   Boolean(run && run.fork_step === null && !run.origin);
-
-const ENDED = ['finished', 'stopped'];
-
-/** @param {Api.MatrixRow} row */
-function runsText({ runs }) {
-  const open = runs.filter(({ status }) => !ENDED.includes(status)).length;
-  return `${plural(runs.length, 'run')}${open ? `, ${open} unfinished` : ''}`;
-}
 
 /**
  * @param {{cell: Api.MatrixCell, reached: string, range: [number, number], isOpen: boolean, onPoint: () => void,
@@ -273,9 +272,9 @@ function CopyMenu({ rows, matrix }) {
  * The dialog that queues clones of the first run of the row and of the baseline with new seeds, and adds the clones to
  * the comparison.
  * @param {{cell: CellAddress, group: Group, baseline: Group, groups: Group[], moreSeeds: number,
- *   change: (changes: object) => void, onClose: () => void}} props
+ *   onClose: () => void}} props
  */
-function QueueSeeds({ cell, group, baseline, groups, moreSeeds, change, onClose }) {
+function QueueSeeds({ cell, group, baseline, groups, moreSeeds, onClose }) {
   const postOnce = usePostOnce();
   const clones = seedsToQueue(group.runs, baseline.runs, moreSeeds);
   const queue = async () => {
@@ -285,7 +284,8 @@ function QueueSeeds({ cell, group, baseline, groups, moreSeeds, change, onClose 
       );
       say(`${plural(queuedRuns.length, 'run')} queued`);
       const comparedRuns = groups.flatMap(({ runs }) => runs.map(({ id }) => id));
-      change({ runs: [...comparedRuns, ...queuedRuns.map(({ id }) => id)], experiment: undefined });
+      const chosen = { runs: [...comparedRuns, ...queuedRuns.map(({ id }) => id)], query: '' };
+      navigate(`/compare${encode(currentAddress.peek().search, chosen, { runs: list(), query: text() })}`);
     } catch (error) {
       sayError(error);
     }

@@ -1,6 +1,6 @@
 /** How results depend on settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
-import { address } from '../../lib/url.js';
+import { comparisonAddress } from '../../lib/runs/addresses.js';
 import { axisOf, brushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
 import { fieldOf } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
@@ -89,7 +89,7 @@ export function Relations({ runs, view, change, lookOf }) {
           html`
             ${
               inside.length > 0 &&
-              html`<a class="button button-small" href=${address('/compare', { runs: inside.map(({ id }) => id) })}>
+              html`<a class="button button-small" href=${comparisonAddress(inside.map(({ id }) => id))}>
                 Compare the selected
               </a>`
             }

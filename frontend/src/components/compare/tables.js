@@ -1,28 +1,43 @@
-/** Verdicts of a variant's runs. */
+/** Runs of a variant in a table: their seeds and their verdicts. */
 import { html } from '../../dom.js';
 import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
+import { plural } from '../../lib/text/format.js';
+import { Icon } from '../shared/icons.js';
+import { Status } from '../shared/marks.js';
+
+const MAX_LINKS = 12;
+
+/** Links to the runs of a variant by their seeds, with status and verdict. @param {{runs: Api.RunItem[]}} props */
+export const SeedLinks = ({ runs }) => html`<span class="cell-runs">
+  ${runs.slice(0, MAX_LINKS).map((run) => html`<${SeedLink} key=${run.id} run=${run} />`)}
+  ${runs.length > MAX_LINKS && html`<span class="faint">and ${plural(runs.length - MAX_LINKS, 'more run')}</span>`}
+</span>`;
+
+/** A run by its seed, with its status and, where its goal fell or never rose, the sign of its verdict. */
+function SeedLink(/** @type {{run: Api.RunItem}} */ { run }) {
+  const verdict = run.verdict ? verdictText(run) : '';
+  const { icon, tone } = VERDICTS[run.verdict ?? 'inconclusive'];
+  const name = [run.name, `seed ${run.seed}`, run.status, verdict].filter(Boolean).join(', ');
+  return html`<a href=${`/run/${run.id}`} title=${name}>
+    <${Status} run=${run} bare />
+    ${
+      ['warn', 'bad'].includes(tone) &&
+      html`<span class=${`verdict-${tone}`}><${Icon} name=${icon} size=${12} label=${verdict} /></span>`
+    }
+    ${run.seed}
+  </a>`;
+}
 
 /**
- * How many runs of a variant have each verdict; those that fell lead to their pages.
+ * How many runs of a variant have each verdict.
  * @param {{counts: ReturnType<typeof import('../../lib/runs/summary.js').verdictCounts>}} props
  */
 export function Verdicts({ counts }) {
   if (!counts.length) return html`<span class="faint">–</span>`;
   return html`<ul class="verdicts">
     ${counts.map(
-      ({ verdict, runs }) => html`<li key=${verdict}>
-        <span class=${`verdict-${VERDICTS[verdict].tone}`}>${runs.length} ${verdictTitle(verdict)}</span>
-        ${
-          ['collapsed', 'declining'].includes(verdict) &&
-          html`<span class="faint">
-            ${' '}
-            ${runs.map(
-              (run) => html`<a key=${run.id} href=${`/run/${run.id}`} title=${`${run.name}, ${verdictText(run)}`}>
-                seed ${run.seed}
-              </a> `,
-            )}
-          </span>`
-        }
+      ({ verdict, runs }) => html`<li key=${verdict} class=${`verdict-${VERDICTS[verdict].tone}`}>
+        ${runs.length} ${verdictTitle(verdict)}
       </li>`,
     )}
   </ul>`;

@@ -1,4 +1,4 @@
-/** Saved views of Compare: its whole address under a name, with fixed runs or those that match a query. */
+/** Saved views of comparisons: its whole address under a name, with fixed runs or those that match a query. */
 import { html, useState } from '../../dom.js';
 import { currentAddress } from '../../app/router.js';
 import { viewOfComparison } from '../../lib/runs/views.js';
@@ -6,14 +6,14 @@ import { plural } from '../../lib/text/format.js';
 import { ViewsMenu } from '../shared/views.js';
 
 /**
- * @param {{view: import('../../views/compare.js').CompareView, runs: string[], names: string[]}} props `runs` that are
- *   compared; `names` of the page's parameters
+ * @param {{view: import('../../views/compare.js').CompareView, experiment: string, runs: string[], names: string[]}} props
+ *   `runs` that are compared; `names` of the page's parameters
  */
-export function ComparisonViews({ view, runs, names }) {
+export function ComparisonViews({ view, experiment, runs, names }) {
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const query = (typed ?? (view.runs?.length ? '' : view.query)).trim();
-  const fixed = view.runs?.length || view.query ? `these ${plural(runs.length, 'run')}` : 'all runs of this experiment';
-  return html`<${ViewsMenu} view=${viewOfComparison(currentAddress.value.search, names, query, runs)}>
+  const query = (typed ?? (experiment || view.runs?.length ? '' : view.query)).trim();
+  const fixed = experiment ? 'all runs of this experiment' : `these ${plural(runs.length, 'run')}`;
+  return html`<${ViewsMenu} view=${viewOfComparison(currentAddress.value.search, names, { query, experiment, runs })}>
     <label class="view-query">
       Runs that match a query when the view is opened; empty: ${fixed}
       <input

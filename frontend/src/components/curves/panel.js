@@ -8,7 +8,7 @@ import { figureOf, isOutside } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
 import { kindOf } from '../../lib/metrics.js';
 import { breakdownAddress, isDecomposable } from '../../lib/breakdown.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { notesOf, shownOf } from './shown.js';
 import { filesOf } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
@@ -35,7 +35,7 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  */
 export const openRollouts = (run, step, metric = '') => {
   const kind = kindOf(metric);
-  if (run) navigate(address('/rollouts', { run, step, kind: kind === 'train' ? undefined : kind }));
+  if (run) navigate(rolloutsAddress(run, { step, kind }));
 };
 
 /**

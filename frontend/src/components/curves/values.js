@@ -14,7 +14,7 @@ import {
   tableOf,
 } from '../../lib/reading.js';
 import { formatValue, grouped, plural } from '../../lib/text/format.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Icon } from '../shared/icons.js';
 import { Swatch } from '../shared/marks.js';
 import { useLines } from './lines.js';
@@ -221,7 +221,7 @@ function Step({ row: { recorded, run, isOlder }, view }) {
   const title = isOlder ? 'The newest value recorded at or before the cursor' : undefined;
   return run
     ? html`<a class=${isOlder ? 'is-older' : 'quiet'} title=${title ?? 'Read the completions of this step'}
-        href=${address('/rollouts', { run, step: recorded.step })}>${text}</a>`
+        href=${rolloutsAddress(run, { step: recorded.step })}>${text}</a>`
     : html`<span class=${isOlder ? 'is-older' : undefined} title=${title}>${text}</span>`;
 }
 

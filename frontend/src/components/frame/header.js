@@ -1,4 +1,4 @@
-/** The line on top: pages, workers, theme, help, account. */
+/** The line on top: pages, quick jump, workers, theme, keys, account. */
 import { html } from '../../dom.js';
 import { markedAt, menu } from '../../app/pages.js';
 import { currentAddress } from '../../app/router.js';
@@ -6,16 +6,18 @@ import { connection } from '../../data/live.js';
 import { themeChoice, workers } from '../../app/state.js';
 import { summary } from '../../lib/service/workers.js';
 import { AccountMenu } from './account.js';
-import { IconButton } from '../shared/icons.js';
+import { Icon, IconButton } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
 
 /** @type {Record<string, 'auto' | 'light' | 'dark'>} */
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
+const JUMP_KEYS = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘ K' : 'Ctrl K';
 const THEME_TITLE = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' };
 
-/** @param {{onHelp: () => void}} props */
-export function Header({ onHelp }) {
-  const marked = markedAt(currentAddress.value.path);
+/** @param {{onKeys: () => void, onJump: () => void}} props */
+export function Header({ onKeys, onJump }) {
+  const { path } = currentAddress.value;
+  const marked = markedAt(path);
   return html`<header class="header">
     <a class="brand" href="/runs" aria-label="GRPO Lab">
       <img src="/static/favicon.svg" alt="" width="20" height="20" />
@@ -30,16 +32,27 @@ export function Header({ onHelp }) {
           ${label}
         </a>`,
       )}
-      <a href="/help">Help</a>
+      <a href="/help" aria-current=${isHelp(path) ? 'page' : undefined}>Help</a>
     </nav>
     <span class="spacer"></span>
+    <button
+      class="jump-button"
+      title=${`Jump to a run, experiment, metric, setting or help (${JUMP_KEYS})`}
+      aria-label="Jump to"
+      aria-haspopup="dialog"
+      onClick=${onJump}
+    >
+      <${Icon} name="search" />
+      <span>Jump to</span>
+      <kbd>${JUMP_KEYS}</kbd>
+    </button>
     <${ViewerMark} />
     <${WorkerStatus} />
     <button
       class="button-icon keys"
       title="Keyboard shortcuts (?)"
       aria-label="Keyboard shortcuts"
-      onClick=${onHelp}
+      onClick=${onKeys}
     >
       <kbd>?</kbd>
     </button>
@@ -47,6 +60,8 @@ export function Header({ onHelp }) {
     <${AccountMenu} />
   </header>`;
 }
+
+const isHelp = (/** @type {string} */ path) => path === '/help' || path.startsWith('/help/');
 
 function ThemeToggle() {
   const choice = themeChoice.value;

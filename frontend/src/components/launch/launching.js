@@ -2,7 +2,7 @@
 import { useEffect, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { usePostOnce } from '../../data/post_once.js';
-import { address } from '../../lib/url.js';
+import { comparisonAddress, experimentAddress } from '../../lib/runs/addresses.js';
 
 /**
  * Sends the form once: a second press or a retry of the same content starts nothing twice.
@@ -14,11 +14,12 @@ export function useLaunch(requests, fork) {
   const [state, setState] = useState(/** @type {LaunchState} */ ({ launching: false, failure: null }));
   const postOnce = usePostOnce();
   const content = JSON.stringify(requests);
+  const isSearch = /** @type {any} */ (requests[0]?.body)?.sweep?.method === 'search';
   useEffect(() => setState({ launching: false, failure: null }), [content]);
   const onLaunch = async () => {
     setState({ launching: true, failure: null });
     try {
-      navigate(addressOfLaunched(await postOnce(requests), fork));
+      navigate(addressOfLaunched(await postOnce(requests), fork, isSearch));
     } catch (failure) {
       setState({ launching: false, failure: /** @type {ApiError} */ (failure) });
     }
@@ -28,11 +29,11 @@ export function useLaunch(requests, fork) {
 
 /**
  * The page that shows what was launched: the experiment, the fork, or several forks with their parent.
- * @param {{id: string}[]} launched @param {import('./fork.js').Fork | null} fork
+ * @param {{id: string}[]} launched @param {import('./fork.js').Fork | null} fork @param {boolean} isSearch
  */
-function addressOfLaunched(launched, fork) {
-  if (!fork) return address('/compare', { experiment: launched[0].id });
+function addressOfLaunched(launched, fork, isSearch) {
+  if (!fork) return experimentAddress(launched[0].id, { tab: isSearch ? 'search' : '' });
   return launched.length === 1
     ? `/run/${launched[0].id}`
-    : address('/compare', { runs: [fork.run.id, ...launched.map(({ id }) => id)] });
+    : comparisonAddress([fork.run.id, ...launched.map(({ id }) => id)]);
 }

@@ -1,5 +1,5 @@
 /** All settings of all variants or of one: by group, or by what is searched for. */
-import { html, useState } from '../../dom.js';
+import { html, useEffect, useRef } from '../../dom.js';
 import { ESSENTIALS } from '../../lib/launch/settings.js';
 import { ChangedKnobs, KnobGroups, KnobPanels } from './knobs.js';
 
@@ -10,15 +10,20 @@ const SHOWN = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
 
 /**
  * @param {{names: string[], scope: string, shared: KnobProps, knobsOf: (index: number) => KnobProps, open: string[],
- *   onScope: (scope: string) => void, onOpen: (open: string[]) => void}} props
- *   `scope`: the index of the variant whose settings these are; '' for what all share
+ *   find: string, onFind: (find: string) => void, onScope: (scope: string) => void, onOpen: (open: string[]) => void}} props
+ *   `scope`: the index of the variant whose settings these are; '' for what all share; `find`: what is searched for
  */
-export function SettingsCard({ names, scope, shared, knobsOf, open, onScope, onOpen }) {
-  const [search, setSearch] = useState('');
+export function SettingsCard({ names, scope, shared, knobsOf, open, find, onFind, onScope, onOpen }) {
+  const card = useRef(/** @type {HTMLElement | null} */ (null));
+  const typed = useRef('');
+  useEffect(() => {
+    if (find && find !== typed.current) card.current?.scrollIntoView(); // somebody was led here
+    typed.current = find;
+  }, [find]);
   const isShared = names[Number(scope)] === undefined || scope === '';
   const knobs = isShared ? shared : knobsOf(Number(scope));
-  const panels = { ...knobs, open, onOpen, search: search.trim() };
-  return html`<section class="card" id="launch-settings" aria-labelledby="launch-settings-title">
+  const panels = { ...knobs, open, onOpen, search: find.trim() };
+  return html`<section class="card" ref=${card} id="launch-settings" aria-labelledby="launch-settings-title">
     <header class="card-head settings-head">
       <h2 id="launch-settings-title"><span class="launch-number">5</span> All settings</h2>
       <label class="settings-scope">
@@ -35,11 +40,14 @@ export function SettingsCard({ names, scope, shared, knobsOf, open, onScope, onO
         type="search"
         aria-label="Search settings"
         placeholder="Search: weight decay, top_p, LoRA …"
-        value=${search}
-        onInput=${(event) => setSearch(event.target.value)}
+        value=${find}
+        onInput=${(event) => {
+          typed.current = event.target.value;
+          onFind(event.target.value);
+        }}
       />
     </header>
-    ${isShared && html`<${ChangedKnobs} ...${shared} open=${search ? [] : open} hidden=${SHOWN} />`}
+    ${isShared && html`<${ChangedKnobs} ...${shared} open=${find ? [] : open} hidden=${SHOWN} />`}
     <div class="knobs"><${KnobGroups} ...${panels} /></div>
     <${KnobPanels} ...${panels} />
   </section>`;

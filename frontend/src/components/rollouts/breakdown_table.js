@@ -4,7 +4,7 @@ import { kindOf } from '../../lib/metrics.js';
 import { FILTERS } from '../../lib/rollouts.js';
 import { formatCount, formatPercent, formatValue } from '../../lib/text/format.js';
 import { oneLine } from '../../lib/text/tokens.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from './text.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
@@ -100,10 +100,9 @@ const ExampleLinks = ({ run, row, kind }) =>
     ({ window, step, group }) => html`<a
       key=${window}
       title=${`Completions of step ${step}, ${window} the change`}
-      href=${address('/rollouts', {
-        run,
+      href=${rolloutsAddress(run, {
         step,
-        kind: kind === 'train' ? undefined : kind,
+        kind,
         group,
         filter: row.marks.filter((mark) => FILTERS.includes(mark)).join() || undefined,
       })}

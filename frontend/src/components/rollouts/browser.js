@@ -1,4 +1,4 @@
-/** Rollouts of one run: step, prompt, completions. Used by the page of that name and by the page of a run. */
+/** Rollouts of one run: step, prompt, completions. */
 import { html, useMemo } from '../../dom.js';
 import { getAll } from '../../data/api.js';
 import { useQuery } from '../../app/router.js';

@@ -4,7 +4,7 @@ import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { wordDiff } from '../../lib/text/diff.js';
-import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
 import { Visible } from './text.js';
 import { lookup } from '../../lib/lookup.js';
@@ -29,7 +29,7 @@ export function Probes({ runs, names, kind }) {
     resource=${matrix}
     skeleton=${html`<${Skeleton} rows=${10} />`}
     isEmpty=${({ items }) => !items.length}
-    empty=${html`<${Empty} title="No evaluations of this kind yet" />`}
+    empty=${html`<p class="quiet">No prompt of this set has been evaluated yet.</p>`}
   >
     ${({ items, runs: columns, prompts, runs_left_out: left }) => html`
       <div class="toolbar">

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet } from '../../data/resource.js';
 import { sayError } from '../../app/state.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { GroupView } from './group.js';
@@ -93,7 +93,7 @@ function Result({ item, isOpen, onOpen, onLabels }) {
       <span class="faint">reward</span> <strong>${item.reward === null ? 'n/a' : formatValue(item.reward)}</strong>
       ${item.flags.map((flag) => html`<span class="tag" key=${flag}>${flag.replaceAll('_', ' ')}</span>`)}
       <span class="spacer"></span>
-      <a href=${address('/rollouts', { run: item.run, step: item.step, kind: item.kind })}>view step</a>
+      <a href=${rolloutsAddress(item.run, { step: item.step, kind: item.kind })}>view step</a>
     </header>
     <p class="model-text search-snippet"><${SnippetText} snippet=${item.snippet} /></p>
     <${Labels} id=${item.id} labels=${item.labels} onChange=${onLabels} />

@@ -4,7 +4,7 @@ import { useGet } from '../../data/resource.js';
 import { exampleOf, isRight } from '../../lib/rollouts.js';
 import { startOf } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from '../rollouts/text.js';
 import { marksText } from './completions_link.js';
 
@@ -46,7 +46,7 @@ function Excerpt({ title, run, kind, step, marks, choice }) {
   const hasStep = step !== undefined && step >= 0;
   const groups = useGet(hasStep ? '/rollouts' : null, { run, step, kind, limit: GROUPS });
   const example = exampleOf(groups.data?.items ?? [], marks);
-  const href = address('/rollouts', { run, step, kind: kind === 'train' ? undefined : kind });
+  const href = rolloutsAddress(run, { step, kind });
   return html`<section class="excerpt" aria-label=${title}>
     <header>
       <h4>${title}</h4>

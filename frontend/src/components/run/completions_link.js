@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { lookup } from '../../lib/lookup.js';
 import { plural } from '../../lib/text/format.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 
 /** Marks whose names are no adjectives. @type {Record<string, string>} */
 const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' };
@@ -17,10 +17,9 @@ export const marksText = ({ marks }) => marks.map((mark) => lookup(MARK_WORDS, m
 export function CompletionsLink({ run, shown }) {
   if (!shown) return null;
   const { step, kind, marks, completions } = shown;
-  const href = address('/rollouts', {
-    run,
+  const href = rolloutsAddress(run, {
     step,
-    kind: kind === 'train' ? undefined : kind,
+    kind,
     filter: marks.join() || undefined,
   });
   const noun = `${marksText(shown)} completion`.trim();

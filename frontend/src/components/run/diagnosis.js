@@ -6,7 +6,7 @@ import { arranged, storyOf } from '../../lib/runs/story.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
 import { changedFields } from '../../lib/trials.js';
 import { formatPercent, formatValue } from '../../lib/text/format.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Skeleton } from '../shared/states.js';
 import { Icon } from '../shared/icons.js';
 import { Sparkline } from '../shared/sparkline.js';
@@ -183,7 +183,7 @@ function Next({ run, diagnosis, evidence }) {
       ${
         start &&
         html`
-          <li><a href=${address('/rollouts', { run: run.id, step: start.step })}>First bad rollouts</a></li>
+          <li><a href=${rolloutsAddress(run.id, { step: start.step })}>First bad rollouts</a></li>
           <li>
             <a href=${breakdownAddress(run.id, diagnosis.goal, { onset: diagnosis.onset, split: 'flag' })}>
               Why did it change?

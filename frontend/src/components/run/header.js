@@ -3,6 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { post } from '../../data/api.js';
 import { renameRun } from '../../app/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
+import { experimentAddress } from '../../lib/runs/addresses.js';
 import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
@@ -38,7 +39,7 @@ export function RunHeader({ run, onChange, reload }) {
     <p class="run-line quiet">
       ${
         run.experiment &&
-        html`<a href=${address('/compare', { experiment: run.experiment })}>
+        html`<a href=${experimentAddress(run.experiment)}>
           ${run.experiment_name ?? 'experiment'}
         </a>`
       }

@@ -20,14 +20,14 @@ import { Diagnosis } from './diagnosis.js';
 import { Trend } from './glance.js';
 import { Restorations } from './restorations.js';
 import { SignalBudget } from './signal_budget.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Empty } from '../shared/states.js';
 import { lookup } from '../../lib/lookup.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
 /**
- * What the address of a run's page says about its curves: `q` filters metrics, `panel` is the enlarged one.
- * @typedef {import('../curves/controls.js').CurveView & {q: string, panel: string}} RunView
+ * What the address of a run's page says about its curves: `metrics` filters them, `panel` is the enlarged one.
+ * @typedef {import('../curves/controls.js').CurveView & {metrics: string, panel: string}} RunView
  */
 const SHOWN_OF_IMPORTED = 6;
 
@@ -220,10 +220,7 @@ function OriginCard({ run, events }) {
       Another trainer ${isPushed(run) && run.status === 'running' ? 'makes' : 'made'} this run. Its curves can be
       compared with those of runs trained here; it has no
       checkpoints${hasNone ? ' and no completions' : ''}, so it cannot be resumed, forked or evaluated.
-      ${
-        Boolean(steps.data?.items.length) &&
-        html`${' '}<a href=${address('/rollouts', { run: run.id })}>Read its completions</a>.`
-      }
+      ${Boolean(steps.data?.items.length) && html`${' '}<a href=${rolloutsAddress(run.id)}>Read its completions</a>.`}
       ${Object.keys(run.config ?? {}).length > 0 && ' The Config tab shows its settings as they were logged.'}
     </p>
   </section>`;
@@ -304,7 +301,7 @@ const duration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: t
 export function Charts({ run, view, change }) {
   const line = lineOf(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);
-  const metrics = useMemo(() => matching(all, view.q), [all.join(), view.q]);
+  const metrics = useMemo(() => matching(all, view.metrics), [all.join(), view.metrics]);
   if (!all.length)
     return run.finished_at
       ? html`<${Empty} title="No data">This run ended before it recorded a metric.<//>`
@@ -316,8 +313,8 @@ export function Charts({ run, view, change }) {
         type="search"
         aria-label="Metrics"
         placeholder="Metrics"
-        value=${view.q}
-        onInput=${(event) => change({ q: event.target.value })}
+        value=${view.metrics}
+        onInput=${(event) => change({ metrics: event.target.value })}
       />
       <${CurveControls} view=${view} change=${change} available=${all} onsets=${line.onsets.length > 0} />
     </div>
@@ -332,8 +329,8 @@ export function Charts({ run, view, change }) {
           enlarged=${view.panel}
         />`
         : html`<${Empty}
-          title=${`No metric contains “${view.q}”`}
-          action=${html`<button class="button" onClick=${() => change({ q: '' })}>
+          title=${`No metric contains “${view.metrics}”`}
+          action=${html`<button class="button" onClick=${() => change({ metrics: '' })}>
             Show all ${all.length}
           </button>`}
         />`

@@ -6,7 +6,7 @@ import { useGet, useThrottled } from '../../data/resource.js';
 import { useHistory } from '../../data/run_events.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
-import { address } from '../../lib/url.js';
+import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { isForeign, originTitle } from '../../lib/runs/origin.js';
 import { terminalText } from '../../lib/text/log.js';
 import { formatBytes, formatCount, formatTime, formatValue, plural } from '../../lib/text/format.js';
@@ -112,7 +112,7 @@ function EventRow({ event, run }) {
       ${
         event.step !== null &&
         event.step !== undefined &&
-        html`<a href=${address('/rollouts', { run, step: event.step })}>step ${event.step}</a>`
+        html`<a href=${rolloutsAddress(run, { step: event.step })}>step ${event.step}</a>`
       }${' '}
       ${event.attempt ? `attempt ${event.attempt}` : ''}
     </span>

@@ -48,7 +48,7 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
         onClick=${() => compare(shown)}
         title="Mean and spread by variant, config differences (c)"
       >
-        <${Icon} name="chart" /> Compare
+        <${Icon} name="chart" /> Compare shown
       </button>
       <${CurveControls} view=${view} change=${change} available=${available} />
       <span class="spacer"></span>

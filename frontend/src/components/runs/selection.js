@@ -54,7 +54,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
       title=${ids.length > MAX_COMPARED ? `At most ${MAX_COMPARED} runs are compared` : undefined}
       onClick=${() => compare(ids)}
     >
-      Compare
+      Compare selected
     </button>
     <${ForOperator}>
       <button class="button button-small" disabled=${!stopped} onClick=${() => ask('stop')}>

@@ -165,6 +165,12 @@ export function KeyHelp({ onClose }) {
       )}
       <div>
         <dt>
+          <kbd>Ctrl K</kbd>
+        </dt>
+        <dd>Jump to a run, experiment, metric, setting or help</dd>
+      </div>
+      <div>
+        <dt>
           <kbd>Esc</kbd>
         </dt>
         <dd>Leave a field or close a dialog</dd>

@@ -47,21 +47,6 @@ export function Failure({ error, retry, action = retry && { label: 'Try again', 
   </div>`;
 }
 
-const MAX_PATIENCE_MS = 2000;
-
-/** Parts that come after the others: once the browser has nothing more urgent to do. @param {{children?: any}} props */
-export function Later({ children }) {
-  const [isTime, setTime] = useState(false);
-  useEffect(() => {
-    const isIdleKnown = 'requestIdleCallback' in window; // not to Safari
-    const timer = isIdleKnown
-      ? requestIdleCallback(() => setTime(true), { timeout: MAX_PATIENCE_MS })
-      : setTimeout(() => setTime(true));
-    return () => (isIdleKnown ? cancelIdleCallback(timer) : clearTimeout(timer));
-  }, []);
-  return isTime && children;
-}
-
 /**
  * Grey lines of the size of what comes, so that nothing jumps.
  * @param {{rows?: number, height?: number, label?: string}} props

@@ -39,7 +39,7 @@ export function ViewsMenu({ view, open, children }) {
   `;
 }
 
-const TITLES = { runs: 'Runs', compare: 'Compare' };
+const TITLES = { runs: 'Runs', compare: 'Comparisons' };
 
 /** @param {{show: (item: Api.ViewItem) => void, close: () => void, save: () => void}} props */
 function Views({ show, close, save }) {

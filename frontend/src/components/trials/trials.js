@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { changedFields } from '../../lib/trials.js';
-import { address } from '../../lib/url.js';
+import { experimentAddress } from '../../lib/runs/addresses.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
 import { DataTable, numbers } from '../shared/data_table.js';
@@ -68,7 +68,7 @@ function Trial({ trial, isAlone, config }) {
       ${
         !isAlone &&
         (experiment
-          ? html`${' '}<a href=${address('/compare', { experiment, baseline: 'no change' })}>Compare the curves</a>`
+          ? html`${' '}<a href=${experimentAddress(experiment, { baseline: 'no change' })}>Compare the curves</a>`
           : ' Its runs have been deleted.')
       }
     </p>

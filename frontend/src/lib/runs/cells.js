@@ -1,4 +1,4 @@
-/** Variants of an experiment as a grid of cells: one metric's mean over seeds by the fields that differ. Pure. */
+/** Variants of a sweep as a grid of cells: one metric's mean over seeds by the two fields that differ. Pure. */
 import { groupDifferences } from './config.js';
 import { spread } from './stats.js';
 import { lookup } from '../lookup.js';
@@ -6,13 +6,7 @@ import { lookup } from '../lookup.js';
 /** @typedef {import('./groups.js').Group} Group */
 /** @typedef {{group: Group, mean: number | null, n: number, heat: number | null}} Cell `heat`: from 0, worst, to 1 */
 /** @typedef {{path: string, values: unknown[]}} Axis */
-/**
- * @typedef {{rows: Axis, columns: Axis, cells: (Cell | undefined)[][]}} Matrix
- * @typedef {{paths: string[], rows: {values: unknown[], cell: Cell}[]}} List
- */
-
-/** Fields that a list has columns for; of more only the names of the variants tell. */
-const MAX_FIELDS = 4;
+/** @typedef {{rows: Axis, columns: Axis, cells: (Cell | undefined)[][]}} Grid */
 
 /** A metric's last value in a run, if it is a number. @param {Api.RunItem} run @param {string} metric */
 const lastOf = (run, metric) => {
@@ -61,8 +55,8 @@ function withoutMembers(fields) {
 }
 
 /**
- * Cells as a matrix where two fields tell them apart, else as a list with the fields that differ.
- * @param {Cell[]} cells @returns {Matrix | List}
+ * Cells as a grid where two fields tell them apart; else null.
+ * @param {Cell[]} cells @returns {Grid | null}
  */
 export function gridOf(cells) {
   const differing = withoutMembers(
@@ -72,22 +66,16 @@ export function gridOf(cells) {
   );
   const valuesOf = (/** @type {number} */ i) => differing.map((field) => field.cells[i][0]);
   const keys = new Set(cells.map((_, i) => spell(valuesOf(i))));
-  if (differing.length === 2 && keys.size === cells.length) {
-    const axes = differing.map(({ path }, at) => ({ path, values: axisOf(cells.map((_, i) => valuesOf(i)[at])) }));
-    const isTall = axes[0].values.length >= axes[1].values.length;
-    const [rows, columns] = isTall ? axes : [axes[1], axes[0]];
-    const cellOfValues = new Map(cells.map((cell, i) => [spell(isTall ? valuesOf(i) : valuesOf(i).reverse()), cell]));
-    const isGrid = rows.values.length > 1 && columns.values.length > 1 && rows.values.length < cells.length;
-    if (isGrid)
-      return {
-        rows,
-        columns,
-        cells: rows.values.map((row) => columns.values.map((column) => cellOfValues.get(spell([row, column])))),
-      };
-  }
-  const isShort = differing.length <= MAX_FIELDS;
+  if (differing.length !== 2 || keys.size !== cells.length) return null;
+  const axes = differing.map(({ path }, at) => ({ path, values: axisOf(cells.map((_, i) => valuesOf(i)[at])) }));
+  const isTall = axes[0].values.length >= axes[1].values.length;
+  const [rows, columns] = isTall ? axes : [axes[1], axes[0]];
+  const isGrid = rows.values.length > 1 && columns.values.length > 1 && rows.values.length < cells.length;
+  if (!isGrid) return null;
+  const cellOfValues = new Map(cells.map((cell, i) => [spell(isTall ? valuesOf(i) : valuesOf(i).reverse()), cell]));
   return {
-    paths: isShort ? differing.map(({ path }) => path) : [],
-    rows: cells.map((cell, i) => ({ values: isShort ? valuesOf(i) : [], cell })),
+    rows,
+    columns,
+    cells: rows.values.map((row) => columns.values.map((column) => cellOfValues.get(spell([row, column])))),
   };
 }

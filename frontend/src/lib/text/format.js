@@ -149,3 +149,7 @@ export function formatTime(time) {
 
 /** `1 run`, `3 runs`. @param {number} count @param {string} noun */
 export const plural = (count, noun, many = `${noun}s`) => `${formatCount(count)} ${count === 1 ? noun : many}`;
+
+/** The first names of a list, and how many more there are. @param {string[]} names @param {number} most */
+export const someOf = (names, most) =>
+  names.length > most + 1 ? `${names.slice(0, most).join(', ')} and ${names.length - most} more` : names.join(', ');

@@ -53,6 +53,7 @@ def test_a_setting_far_from_the_preset_is_a_suspect_that_can_be_taken_back(cause
 
 def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():
     assert all(not suspects_of(resolve({"preset": preset}).model_dump(mode="json")) for preset in PRESETS)
+    assert unusual_values(RECIPES["smollm2_sums"].config) == []
     (warning,) = unusual_values(RECIPES["demo_collapse"].config)
     assert warning.startswith("Unusual: optimizer.lr is 0.003, 10 times the 0.0003 that")
 

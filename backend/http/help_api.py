@@ -1,0 +1,31 @@
+"""Route of the search in the help pages."""
+
+from backend.base.documented import Documented
+from backend.http.help import MAX_MATCHES, Text, matches_of
+from backend.http.responses import Json, Limit
+from backend.http.routing import Router
+
+router = Router(prefix="/api/v1/help", tags=["help"])
+
+
+class HelpMatch(Documented):
+    """A section of a help page that contains all words of a query."""
+
+    address: str
+    page: str
+    """Title of the page."""
+    title: str
+    """Title of the section."""
+    excerpt: str
+
+
+class HelpMatches(Documented):
+    """Sections of help pages, the best first."""
+
+    items: list[HelpMatch]
+
+
+@router.get("", response_model=HelpMatches)
+def find(query: Text = "", limit: Limit = MAX_MATCHES) -> Json:
+    """Sections of the help pages that contain every word of the query, the best first."""
+    return Json({"items": [match._asdict() for match in matches_of(query, limit)]})

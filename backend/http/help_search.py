@@ -1,0 +1,66 @@
+"""Search in the help pages: sections that contain every word, those with the words in their titles first."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from backend.http.markdown import Passage, Rendered
+
+MAX_WORDS = 8
+EXCERPT_CHARACTERS = 160
+
+
+class Match(NamedTuple):
+    """A section of a page that contains the words."""
+
+    address: str
+    page: str
+    """Title of the page."""
+    title: str
+    """Title of the section; that of the page for what comes before its sections."""
+    excerpt: str
+    """Text around the first word."""
+
+
+def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) -> list[Match]:
+    """Return the best matches among pages with their addresses and weights, the best first."""
+    words = text.lower().split()[:MAX_WORDS]
+    if not words:
+        return []
+    ranked = [
+        (_score(words, page.title, passage) * weight, address, page.title, passage)
+        for address, page, weight in pages
+        for passage in page.passages
+        if _contains_all(words, f"{page.title} {passage.title} {passage.text}")
+    ]
+    ranked.sort(key=lambda entry: -entry[0])
+    matches: dict[str, Match] = {}
+    for _, page_address, page_title, passage in ranked:
+        address = f"{page_address}#{passage.anchor}" if passage.anchor else page_address
+        if len(matches) < limit and address not in matches:
+            matches[address] = Match(address, page_title, passage.title, _excerpt(words, passage.text))
+    return list(matches.values())
+
+
+def _contains_all(words: list[str], text: str) -> bool:
+    lower = text.lower()
+    return all(word in lower for word in words)
+
+
+def _score(words: list[str], page_title: str, passage: Passage) -> float:
+    """Return how well a passage fits: words in titles count most, then how dense they are in the text."""
+    page, title, text = page_title.lower(), passage.title.lower(), passage.text.lower()
+    in_titles = sum(4.0 * (word in title) + 2.0 * (word in page) for word in words)
+    density = sum(text.count(word) for word in words) / (len(text) + 200) * 100
+    return in_titles + min(density, 3.0) + (2.0 if title == " ".join(words) else 0.0)
+
+
+def _excerpt(words: list[str], text: str) -> str:
+    """Return the text around the first word, cut between words."""
+    lower = text.lower()
+    at = min((place for word in words if (place := lower.find(word)) >= 0), default=0)
+    start = max(0, at - EXCERPT_CHARACTERS // 3)
+    if start:
+        start = text.find(" ", start) + 1
+    end = start + EXCERPT_CHARACTERS
+    cut = text[start:end] if end >= len(text) else text[start:end].rpartition(" ")[0]
+    return f"{'… ' if start else ''}{cut}{' …' if end < len(text) else ''}"

@@ -1,0 +1,45 @@
+/** What stands around every page: header, notices, messages, keys, quick jump. */
+import { html, useEffect, useState } from '../../dom.js';
+import { startKeys, useKeys } from '../../app/keys.js';
+import { loadRole, sayError, startStatus, startWorkers } from '../../app/state.js';
+import { startLive } from '../../data/live.js';
+import { KeyHelp, Toasts } from '../shared/overlay.js';
+import { ConnectionNotice, ServiceNotice } from '../shared/states.js';
+import { Header } from './header.js';
+import { Jump } from './jump.js';
+
+export function Frame() {
+  const [open, setOpen] = useState(/** @type {'' | 'keys' | 'jump'} */ (''));
+  useKeys({ '?': { label: 'keyboard shortcuts', run: () => setOpen('keys') } });
+  useEffect(() => {
+    const press = (/** @type {KeyboardEvent} */ event) => {
+      if (!isJumpKey(event) || document.querySelector('dialog[open]')) return;
+      event.preventDefault();
+      setOpen('jump');
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
+  const close = () => setOpen('');
+  return html`
+    <${Header} onKeys=${() => setOpen('keys')} onJump=${() => setOpen('jump')} />
+    <${ConnectionNotice} />
+    <${ServiceNotice} />
+    ${open === 'keys' && html`<${KeyHelp} onClose=${close} />`}
+    ${open === 'jump' && html`<${Jump} onClose=${close} />`}
+    <${Toasts} />
+  `;
+}
+
+/** Ctrl-K, or Command-K on a Mac. @param {KeyboardEvent} event */
+const isJumpKey = ({ key, ctrlKey, metaKey, altKey, shiftKey }) =>
+  (ctrlKey || metaKey) && !altKey && !shiftKey && key.toLowerCase() === 'k';
+
+/** What the frame needs for as long as the page lives. */
+export function startFrame() {
+  startKeys();
+  startLive();
+  startWorkers();
+  loadRole().catch(sayError);
+  startStatus();
+}

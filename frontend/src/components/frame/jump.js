@@ -1,0 +1,236 @@
+/** The quick jump: one field that finds runs, experiments, panels of the page, settings, help and pages. */
+import { html, useEffect, useId, useMemo, useState } from '../../dom.js';
+import { menu, pageAt } from '../../app/pages.js';
+import { navigate } from '../../app/router.js';
+import { panelsOfPage } from '../../app/state.js';
+import { get } from '../../data/api.js';
+import { useGet, useLoad } from '../../data/resource.js';
+import { best, inOrder, runQuery } from '../../lib/jump.js';
+import { pathsMatching, wordsOf } from '../../lib/launch/settings.js';
+import { experimentAddress, runAddress } from '../../lib/runs/addresses.js';
+import { oneLine, startOf } from '../../lib/text/tokens.js';
+import { formatAgo, plural } from '../../lib/text/format.js';
+import { address, encode, text as textCodec } from '../../lib/url.js';
+import { Icon } from '../shared/icons.js';
+import { Dialog } from '../shared/overlay.js';
+
+/** @typedef {import('../../lib/jump.js').Place} Place */
+/** @typedef {import('../../lib/jump.js').Section} Section */
+
+const PAUSE_MS = 150;
+const MOST = 6;
+const MAX_CHARACTERS = 200;
+const MAX_NAME = 120;
+
+/** @param {{onClose: () => void}} props */
+export function Jump({ onClose }) {
+  const [typed, setTyped] = useState('');
+  const [activeKey, setActiveKey] = useState('');
+  const [isChosen, setChosen] = useState(false);
+  const list = useId();
+  const { sections, isLoading } = useSections(typed);
+  const places = sections.flatMap((section) => section.places);
+  const active = places.find(({ key }) => key === activeKey) ?? places[0];
+
+  const go = (/** @type {Place} */ place) => {
+    onClose();
+    if (place.run) place.run();
+    else if (place.address) follow(place.address);
+  };
+  useEffect(() => {
+    // Enter was pressed before the answers were there
+    if (!isChosen || isLoading) return;
+    setChosen(false);
+    if (active) go(active);
+  }, [isChosen, isLoading]);
+  useEffect(() => {
+    document.getElementById(idOf(list, active))?.scrollIntoView({ block: 'nearest' });
+  }, [active?.key]);
+
+  const move = (/** @type {number} */ by) => {
+    const index = places.findIndex(({ key }) => key === active?.key);
+    if (places.length) setActiveKey(places[(index + by + places.length) % places.length].key);
+  };
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === 'ArrowDown') move(1);
+    else if (event.key === 'ArrowUp') move(-1);
+    else if (event.key === 'Enter') setChosen(true);
+    else return;
+    event.preventDefault();
+  };
+  return html`<${Dialog} title="Jump to" onClose=${onClose}>
+    <label class="search jump-field">
+      <${Icon} name="search" />
+      <span class="visually-hidden">Run, experiment, metric, setting or help</span>
+      <input
+        class="field"
+        type="text"
+        role="combobox"
+        autofocus
+        autocomplete="off"
+        spellcheck="false"
+        maxlength=${MAX_CHARACTERS}
+        placeholder="Run, experiment, metric, setting or help"
+        aria-expanded="true"
+        aria-autocomplete="list"
+        aria-controls=${list}
+        aria-activedescendant=${active ? idOf(list, active) : undefined}
+        value=${typed}
+        onInput=${(/** @type {any} */ event) => {
+          setTyped(event.target.value);
+          setActiveKey('');
+          setChosen(false);
+        }}
+        onKeyDown=${press}
+      />
+    </label>
+    <div class="jump-list" id=${list} role="listbox" aria-label="Places" tabindex="-1">
+      ${sections.map(
+        ({ title, places: inside }) => html`<div key=${title} role="group" aria-label=${title}>
+          <div class="menu-title" aria-hidden="true">${title}</div>
+          ${inside.map(
+            (place) => html`<div
+              key=${place.key}
+              id=${idOf(list, place)}
+              class="jump-place"
+              role="option"
+              aria-selected=${place.key === active?.key}
+              onMouseMove=${() => setActiveKey(place.key)}
+              onClick=${() => go(place)}
+            >
+              <bdi>${startOf(oneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
+              ${place.detail && html`<span class="faint">${startOf(oneLine(place.detail), MAX_NAME)}</span>`}
+            </div>`,
+          )}
+        </div>`,
+      )}
+    </div>
+    <p class="faint jump-foot" role="status">
+      ${places.length || isLoading ? '↑ ↓ choose · Enter opens · Esc closes' : 'Nothing is called so.'}
+    </p>
+  <//>`;
+}
+
+/** @param {string} list @param {Place | undefined} place */
+const idOf = (list, place) => `${list}-${place?.key.replace(/\s/g, '_')}`;
+
+/** Goes to a page of the application without loading it anew, if both are one. @param {string} target */
+function follow(target) {
+  const [path] = target.split(/[?#]/);
+  if (pageAt(location.pathname) && pageAt(path)) navigate(target);
+  else location.assign(target);
+}
+
+/**
+ * What was typed finds; `isLoading` until the service has answered about runs and experiments.
+ * @param {string} typed @returns {{sections: Section[], isLoading: boolean}}
+ */
+function useSections(typed) {
+  const text = typed.trim();
+  const asked = useDebounced(text);
+  const named = useLoad(asked, (signal) => loadNamed(asked, signal), { subject: 'named' });
+  const help = useGet(asked ? '/help' : null, { query: asked, limit: MOST });
+  const schema = useLoad(text ? 'settings' : null, () => loadSettings());
+  const panels = panelsOfPage.value;
+  const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
+  return {
+    isLoading: named.data?.asked !== text && !named.error,
+    sections: inOrder(
+      [
+        { title: 'Metrics of this page', places: text && panels ? best(panelPlaces(panels), text, MOST) : [] },
+        { title: text ? 'Runs' : 'Newest runs', places: (named.data?.runs ?? []).map(runPlace) },
+        {
+          title: text ? 'Experiments' : 'Newest experiments',
+          places: (named.data?.experiments ?? []).map(experimentPlace),
+        },
+        { title: 'Pages', places: best(PAGES, text, PAGES.length) },
+        { title: 'Launch settings', places: settings },
+        { title: 'Help', places: text ? (help.data?.items ?? []).map(helpPlace) : [] },
+      ],
+      text,
+    ),
+  };
+}
+
+/** Runs and experiments by what was asked for. @param {string} asked @param {AbortSignal} signal */
+async function loadNamed(asked, signal) {
+  const [runs, experiments] = await Promise.all([
+    get('/runs', { query: runQuery(asked) || undefined, limit: MOST }, signal),
+    get('/experiments', { query: asked || undefined, limit: MOST }, signal),
+  ]);
+  return { asked, runs: runs.items, experiments: experiments.items };
+}
+
+/** The value as it was when it last stood still. @param {string} value */
+function useDebounced(value) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}
+
+/** @type {Place[]} */
+const PAGES = [
+  ...menu.map(({ path, label }) => ({ key: `page ${path}`, name: label, address: path })),
+  { key: 'page /help', name: 'Help', address: '/help' },
+];
+
+/** @param {Api.RunItem} run @returns {Place} */
+const runPlace = (run) => ({
+  key: `run ${run.id}`,
+  name: run.name,
+  detail: [run.experiment_name, run.variant, `seed ${run.seed}`, run.verdict ?? run.status].filter(Boolean).join(' · '),
+  address: runAddress(run.id),
+});
+
+/** @param {Api.ExperimentItem} item @returns {Place} */
+const experimentPlace = (item) => ({
+  key: `experiment ${item.id}`,
+  name: item.name,
+  detail: `${plural(item.runs, 'run')} · ${formatAgo(item.created_at)}`,
+  address: experimentAddress(item.id),
+});
+
+/** @param {Api.HelpMatch} match @returns {Place} */
+const helpPlace = ({ address: target, page, title }) => ({
+  key: `help ${target}`,
+  name: title,
+  detail: page === title ? undefined : page,
+  address: target,
+});
+
+/** @param {import('../../app/state.js').PanelsOfPage} panels @returns {Place[]} */
+const panelPlaces = ({ metrics, open }) =>
+  metrics.map((metric) => ({ key: `metric ${metric}`, name: metric, run: () => open(metric) }));
+
+/** @typedef {Awaited<ReturnType<typeof get<'/config-schema'>>>} Schema */
+/** @type {Promise<Schema> | undefined} */
+let loadedSchema;
+
+/** The schema of a run's config; it is loaded once. */
+function loadSettings() {
+  loadedSchema ??= get('/config-schema').catch((error) => {
+    loadedSchema = undefined;
+    throw error;
+  });
+  return loadedSchema;
+}
+
+/** Settings by key, words or description; the launch page keeps what is typed in its form. @param {Schema} schema @param {string} typed */
+function settingPlaces({ schema, defaults, groups }, typed) {
+  const places = groups.flatMap(({ title, fields }) =>
+    pathsMatching(schema, defaults, fields, typed).map((path) => ({
+      key: `setting ${path}`,
+      name: path,
+      detail: [wordsOf(path), title].filter(Boolean).join(' · '),
+      address:
+        location.pathname === '/launch'
+          ? `/launch${encode(location.search, { find: path }, { find: textCodec() })}`
+          : address('/launch', { find: path }),
+    })),
+  );
+  const named = best(places, typed, MOST);
+  return [...named, ...places.filter((place) => !named.includes(place))].slice(0, MOST);
+}

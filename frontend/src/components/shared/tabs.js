@@ -1,0 +1,40 @@
+/** Tabs of a page; arrow keys move between them. */
+import { html } from '../../dom.js';
+
+/**
+ * @param {{tabs: {value: string, label: string, title?: string}[], at: string, label: string,
+ *   onGo: (tab: string) => void}} props
+ */
+export function Tabs({ tabs, at, label, onGo }) {
+  const move = (/** @type {KeyboardEvent & {currentTarget: HTMLElement}} */ event) => {
+    const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+    if (!by) return;
+    event.preventDefault();
+    const index = tabs.findIndex(({ value }) => value === at);
+    const next = tabs[(index + by + tabs.length) % tabs.length].value;
+    onGo(next);
+    const tab = event.currentTarget.querySelector(`#tab-${next}`);
+    if (tab instanceof HTMLElement) tab.focus();
+  };
+  return html`<div class="tabs" role="tablist" aria-label=${label} onKeyDown=${move}>
+    ${tabs.map(
+      (tab) => html`<button
+        type="button"
+        key=${tab.value}
+        role="tab"
+        id=${`tab-${tab.value}`}
+        title=${tab.title}
+        aria-selected=${tab.value === at}
+        aria-controls="tab-panel"
+        tabindex=${tab.value === at ? 0 : -1}
+        onClick=${() => onGo(tab.value)}
+      >
+        ${tab.label}
+      </button>`,
+    )}
+  </div>`;
+}
+
+/** The content of the tab that is chosen. @param {{at: string, children?: any}} props */
+export const TabPanel = ({ at, children }) =>
+  html`<div class="tab-body" role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${at}`}>${children}</div>`;

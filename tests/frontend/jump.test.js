@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { best, inOrder, runQuery, score } from '../../frontend/src/lib/jump.js';
+
+const place = (name) => ({ key: name, name });
+
+test('a name that is the same, begins or has a part so stands before one that merely contains it', () => {
+  const names = ['objective.value.lr_factor', 'color', 'lr', 'lr-sweep', 'optimizer.lr', 'walrus'];
+  assert.deepEqual(
+    best(names.map(place), 'LR', 9).map(({ name }) => name),
+    ['lr', 'lr-sweep', 'optimizer.lr', 'objective.value.lr_factor'].concat('walrus'),
+  );
+  assert.equal(score('group filters keep', 'keep group'), 1);
+  assert.equal(score('group filters', 'keep group'), 0);
+});
+
+test('the section with the best name comes first, and empty ones are left out', () => {
+  const sections = [
+    { title: 'Runs', places: [place('brave-demo')] },
+    { title: 'Pages', places: [] },
+    { title: 'Experiments', places: [place('demo')] },
+  ];
+  assert.deepEqual(
+    inOrder(sections, 'demo').map(({ title }) => title),
+    ['Experiments', 'Runs'],
+  );
+});
+
+test('words that are typed are texts of the query, whatever they are', () => {
+  assert.equal(runQuery(' a  or'), '"a" "or"');
+  assert.equal(runQuery('lr="x\\'), String.raw`"lr=\"x\\"`);
+  assert.equal(runQuery('w '.repeat(50)).split(' ').length, 8);
+});
