@@ -6,7 +6,7 @@ import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
 import { useTitle } from '../app/title.js';
 import { isForeign } from '../lib/runs/origin.js';
-import { choice, flag, text } from '../lib/url.js';
+import { choice, flag, list, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
@@ -29,7 +29,14 @@ const TABS = {
 };
 /** Tabs of a run of another trainer, whose output and checkpoints are stored elsewhere. */
 const TABS_OF_FOREIGN = ['overview', 'charts', 'rollouts', 'evaluations', 'config', 'events'];
-const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
+const SPEC = {
+  tab: choice(Object.keys(TABS)),
+  q: text(),
+  metrics: list(['all']),
+  panel: text(),
+  full: flag(),
+  ...CURVE_SPEC,
+};
 
 /** @param {{run_id: string}} props */
 export function View({ run_id: id }) {

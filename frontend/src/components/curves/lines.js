@@ -1,6 +1,9 @@
 /** The lines of a panel: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
+import { aboutMetric } from '../../app/state.js';
 import { useSeries } from '../../data/series.js';
 import { keyOf } from '../../charts/figure.js';
+import { withPossibleBand } from '../../charts/limits.js';
+import { possibleRange } from '../../lib/metrics.js';
 
 /** @typedef {import('./panel.js').PanelView} PanelView */
 /** @typedef {Map<string, import('../../lib/colours.js').Look>} Looks */
@@ -72,15 +75,15 @@ export function linesOf({ main, raw, seeds, rawSeeds }, view, looks, names) {
   const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
   const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
   /**
-   * @param {Series[]} series @param {Line['role']} role
+   * @param {Series[]} items @param {Line['role']} role
    * @param {(item: Series) => string | undefined} [groupOf] key of its look
    */
-  const lines = (series, role, groupOf = keyHere) =>
-    series.flatMap((item) => {
+  const lines = (items, role, groupOf = keyHere) =>
+    items.flatMap((item) => {
       const look = looks.get(groupOf(item) ?? '');
-      return look
-        ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
-        : [];
+      if (!look) return [];
+      const series = withPossibleBand(item, possibleRange(aboutMetric(item.metric)));
+      return [{ series, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }];
     });
   return [
     ...lines(main, 'main'),

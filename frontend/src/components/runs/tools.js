@@ -1,5 +1,5 @@
 /** Around the table of runs: filters above, columns and file below. */
-import { html, useEffect, useRef, useState } from '../../dom.js';
+import { html, useState } from '../../dom.js';
 import { csv } from '../../lib/text/csv.js';
 import { distinct, fieldOf, possibleFields } from '../../lib/runs/fields.js';
 import { matching } from '../../lib/metrics.js';
@@ -166,36 +166,6 @@ export function RunFilters({ view, change, runs, search, statuses, usual, error 
       <${ViewsMenu} view=${savedOf(view, usual)} open=${(item) => change(shownBy(item))} />
     </span>
   </div>`;
-}
-
-/**
- * A search field that reports its text a moment after the last key.
- * @param {{value: string, onChange: (text: string) => void, placeholder: string}} props
- */
-export function TypedSearch({ value, onChange, placeholder }) {
-  const [typed, setTyped] = useState(value);
-  const lastText = useRef(value);
-  useEffect(() => {
-    if (value !== lastText.current) {
-      lastText.current = value;
-      setTyped(value);
-    }
-  }, [value]);
-  useEffect(() => {
-    if (typed === lastText.current) return undefined;
-    const timer = setTimeout(() => {
-      lastText.current = typed;
-      onChange(typed);
-    }, 200);
-    return () => clearTimeout(timer);
-  }, [typed]);
-  return html`<input
-    class="field"
-    type="search"
-    value=${typed}
-    placeholder=${placeholder}
-    onInput=${(event) => setTyped(event.target.value)}
-  />`;
 }
 
 /**

@@ -1,0 +1,32 @@
+/** A search field that does not bother the page with every key. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+
+/**
+ * A search field that reports its text a moment after the last key.
+ * @param {{value: string, onChange: (text: string) => void, placeholder: string}} props
+ */
+export function TypedSearch({ value, onChange, placeholder }) {
+  const [typed, setTyped] = useState(value);
+  const lastText = useRef(value);
+  useEffect(() => {
+    if (value !== lastText.current) {
+      lastText.current = value;
+      setTyped(value);
+    }
+  }, [value]);
+  useEffect(() => {
+    if (typed === lastText.current) return undefined;
+    const timer = setTimeout(() => {
+      lastText.current = typed;
+      onChange(typed);
+    }, 200);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  return html`<input
+    class="field"
+    type="search"
+    value=${typed}
+    placeholder=${placeholder}
+    onInput=${(event) => setTyped(event.target.value)}
+  />`;
+}
