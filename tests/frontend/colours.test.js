@@ -109,7 +109,7 @@ test('shades of a colour have a contrast of three to one and stay apart', () => 
 });
 
 test('runs of one group have shades of its colour and its dash', () => {
-  const look = { colour: PALETTES.light[0], dash: 'dash' };
+  const look = { colour: PALETTES.light[0], dash: 'dash', print: PALETTES.light[0] };
   const looks = shadedLooks([{ look, keys: ['a', 'b'] }], 'light');
   assert.deepEqual(
     [...looks.values()].map(({ dash }) => dash),

@@ -32,20 +32,31 @@ const AT_ONCE_MS = 25;
 /** @type {Set<Mounted>} */
 const waiting = new Set();
 let isDrawing = false;
-/** @type {Promise<Plot.Library> | null} */
-let loading = null;
 
-/** Loads the library once; panels wait for it. @returns {Promise<Plot.Library>} */
-export function loadPlotly() {
-  loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement('script');
-    script.src = plotlyAddress();
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => reject(new Error('The chart library could not be loaded'));
-    document.head.append(script);
-  });
+/** @type {Map<string, Promise<void>>} */
+const scripts = new Map();
+
+/** Runs a script once. @param {string} address a trusted one @returns {Promise<void>} */
+export function loadScript(address) {
+  const name = String(address);
+  const loading =
+    scripts.get(name) ??
+    new Promise((resolve, reject) => {
+      const script = document.createElement('script');
+      script.src = address;
+      script.onload = () => resolve();
+      script.onerror = () => {
+        scripts.delete(name);
+        reject(new Error(`${name.split('/').at(-1)} could not be loaded`));
+      };
+      document.head.append(script);
+    });
+  scripts.set(name, loading);
   return loading;
 }
+
+/** Loads the library once; panels wait for it. @returns {Promise<Plot.Library>} */
+export const loadPlotly = () => loadScript(plotlyAddress()).then(() => window.Plotly);
 
 loadPlotly().catch(() => {}); // it travels while the page asks for its data; who waits for it hears of a failure
 
@@ -299,14 +310,6 @@ function leave(/** @type {Mounted} */ panel) {
  * A figure with its own size, as the parts of this page exchange it.
  * @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing
  */
-
-/** Saves a figure as a picture. @param {Standing} figure @param {'png' | 'svg'} format @param {string} filename */
-export async function savePicture({ data, layout }, format, filename) {
-  const Plotly = await loadPlotly();
-  const { width, height } = layout;
-  const scale = format === 'png' ? 2 : 1;
-  await Plotly.downloadImage({ data, layout, config: CONFIG }, { format, scale, width, height, filename });
-}
 
 /** A figure as the source of an SVG. @param {Standing} figure @returns {Promise<string>} */
 export async function pictureOf({ data, layout }) {

@@ -5,7 +5,7 @@
  */
 
 /** @typedef {'solid'|'dash'|'dot'|'dashdot'} Dash */
-/** @typedef {{colour: string, dash: Dash}} Look */
+/** @typedef {{colour: string, dash: Dash, print: string}} Look `print`: the colour on white paper */
 
 const LIGHT = [
   '#397ffc',
@@ -47,7 +47,8 @@ export function looksTogether(items, theme) {
       const paletteIndex = slot % LIGHT.length;
       const turn = seen.get(paletteIndex) ?? 0;
       seen.set(paletteIndex, turn + 1);
-      return [key, { colour: PALETTES[theme][paletteIndex], dash: DASHES[turn % DASHES.length] }];
+      const dash = DASHES[turn % DASHES.length];
+      return [key, { colour: PALETTES[theme][paletteIndex], dash, print: LIGHT[paletteIndex] }];
     }),
   );
 }
@@ -111,7 +112,10 @@ export const shadedLooks = (groups, theme) =>
   new Map(
     groups.flatMap(({ look, keys }) => {
       const shades = shadesOf(look.colour, keys.length, theme);
-      return keys.map((key, i) => /** @type {[string, Look]} */ ([key, { ...look, colour: shades[i] }]));
+      const prints = shadesOf(look.print, keys.length, 'light');
+      return keys.map(
+        (key, i) => /** @type {[string, Look]} */ ([key, { ...look, colour: shades[i], print: prints[i] }]),
+      );
     }),
   );
 

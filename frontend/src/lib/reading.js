@@ -188,11 +188,12 @@ export const tableAsText = ({ head, rows }) =>
 
 /**
  * The points of all lines that are drawn, one row each, for a file.
- * @param {Line[]} lines @param {string} metric @param {string} xKind
+ * @param {{lines: Line[], metric: string}[]} panels @param {string} xKind
  */
-export function curvesAsCsv(lines, metric, xKind) {
+export function curvesAsCsv(panels, xKind) {
   const head = ['line', 'kind', 'metric', 'step', xKind === 'step' ? 'x' : xKind, 'value', 'n', 'low', 'high'];
-  const rows = lines.flatMap(({ series, name, role = 'main' }) => {
+  const lines = panels.flatMap((panel) => panel.lines.map((line) => ({ ...line, metric: panel.metric })));
+  const rows = lines.flatMap(({ series, name, metric, role = 'main' }) => {
     const kind = role === 'main' ? (series.runs ? 'mean' : 'run') : role;
     const gaps = series.gaps ?? series.non_finite;
     const points = [

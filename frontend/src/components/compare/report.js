@@ -1,9 +1,8 @@
 /** A comparison as one file that opens anywhere: the choice of its contents, and the report that is built. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
-import { aboutMetric, say, sayError, theme as shade } from '../../app/state.js';
+import { say, sayError, theme as shade } from '../../app/state.js';
 import { ApiError, get } from '../../data/api.js';
 import { download } from '../../app/actions.js';
-import { fetchSeries } from '../../data/series.js';
 import { cursor } from '../../charts/cursor.js';
 import { pictureOf } from '../../charts/draw.js';
 import { chartTheme } from '../../charts/theme.js';
@@ -16,9 +15,7 @@ import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/for
 import { Dialog } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 import { standing } from '../curves/files.js';
-import { linesOf, shapeOf } from '../curves/lines.js';
-import { notesOf, shownOf } from '../curves/shown.js';
-import { viewOf } from '../curves/tuning.js';
+import { loadPanel } from '../curves/loaded.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 /** @typedef {import('../curves/panel.js').PanelView} PanelView */
@@ -48,17 +45,8 @@ function pointsFor({ metrics, runs, groups, view }) {
 }
 
 /** One chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
-async function chartOf({ view: page, runs, looks, names }, metric, points) {
-  const view = viewOf(page, metric);
-  const shape = shapeOf(view, points);
-  const [main, raw] = await Promise.all([
-    fetchSeries(metric, runs, shape),
-    view.smoothing > 0 ? fetchSeries(metric, runs, { ...shape, smoothing: 0, band: '' }) : [],
-  ]);
-  const lines = linesOf({ main, raw, seeds: [], rawSeeds: [] }, { ...view, seeds: false }, looks, names);
-  const about = aboutMetric(metric);
-  const shown = shownOf(metric, view, about);
-  const notes = notesOf(main, lines, shown, view, runs.length);
+async function chartOf({ view: { seeds, ...pageView }, ...comparison }, metric, points) {
+  const { view, shown, lines, notes, about } = await loadPanel(metric, { ...comparison, view: pageView }, points);
   const figure = standing({ view, shown, lines, notes, about, link: '', mostEntries: MAX_ENTRIES });
   const cursorNow = cursor.peek();
   const reading = readLines(lines, cursorNow?.isPinned ? cursorNow.x : Infinity, view.baseline || null);

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { flag, list, number, range, text } from '../../lib/url.js';
 import { isMetricAxis } from '../../lib/series.js';
+import { askedFigure } from './figure_dialog.js';
 import { tunings } from './tuning.js';
 import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
@@ -72,6 +73,16 @@ export function CurveToolbar({ view, change, available, onsets = false, first, d
       </button>`
     }
     ${children}
+    <span class="spacer"></span>
+    <button
+      class="button"
+      title="The charts below as a figure for a paper: PDF, SVG, PNG, CSV"
+      onClick=${() => {
+        askedFigure.value = '';
+      }}
+    >
+      <${Icon} name="download" /> Figure
+    </button>
   </div>`;
 }
 

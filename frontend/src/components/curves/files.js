@@ -1,12 +1,13 @@
-/** A panel as files: pictures, its curves, its figure. */
+/** A panel as files: a picture, its curves, its figure. */
 import { theme as shade } from '../../app/state.js';
 import { cursor } from '../../charts/cursor.js';
-import { rangeSeen, savePicture } from '../../charts/draw.js';
+import { rangeSeen } from '../../charts/draw.js';
 import { exportOf } from '../../charts/export.js';
 import { figureOf } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
 import { download, fileName } from '../../app/actions.js';
 import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
+import { askedFigure } from './figure_dialog.js';
 
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
@@ -41,9 +42,16 @@ export function filesOf(drawn) {
   const { metric } = drawn.shown;
   const name = fileName(metric);
   return [
-    { label: 'Image (PNG)', run: () => savePicture(standing(drawn), 'png', name) },
-    { label: 'Image (SVG)', run: () => savePicture(standing(drawn), 'svg', name) },
-    { label: 'Curves (CSV)', run: () => download(curvesAsCsv(drawn.lines, metric, drawn.view.x), `${name}.csv`) },
+    {
+      label: 'Picture (PDF, SVG, PNG)',
+      run: () => {
+        askedFigure.value = metric;
+      },
+    },
+    {
+      label: 'Curves (CSV)',
+      run: () => download(curvesAsCsv([{ lines: drawn.lines, metric }], drawn.view.x), `${name}.csv`),
+    },
     {
       label: 'Figure (Plotly JSON)',
       run: () => download(JSON.stringify(standing(drawn)), `${name}.json`, 'application/json'),
