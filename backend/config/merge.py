@@ -42,6 +42,15 @@ def resolve(
         raise InvalidConfig(field_errors(error, merged)) from None
 
 
+def usual_config(config: RunConfig) -> RunConfig:
+    """Return what the run's preset and policy start with."""
+    base = {"preset": config.preset, "policy": {"name": config.policy.name}}
+    try:
+        return RunConfig.model_validate(merged_fields(base, {}))
+    except InvalidConfig:  # a preset of another version
+        return RunConfig.model_validate(merged_fields(base | {"preset": ""}, {}))
+
+
 def merged_fields(
     base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = profile_of
 ) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Row, Select, Text, cast, func, select
 from sqlalchemy.orm import Session
@@ -12,6 +12,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from backend.http.paging import read_cursor
 from backend.metrics.known import must_be_known
 from backend.runs.order import RunOrder, in_order, read_order
+from backend.runs.query.catalog import tag_rows
 from backend.runs.query.conditions import condition_of, tagged
 from backend.runs.query.fields import must_be_a_path
 from backend.storage.models import Experiment, Run
@@ -151,6 +152,25 @@ def run_ids(session: Session, run_filter: RunFilter) -> Sequence[str]:
     """Return the ids of the runs that a filter lets through, newest first."""
     query = select(Run.id).where(*_conditions(session, run_filter))
     return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MAX_IDS)).all()
+
+
+ValueField = Literal["experiment", "variant", "tag"]
+
+
+def field_values(
+    session: Session, run_filter: RunFilter, field: ValueField, *, search: str, limit: int
+) -> list[dict[str, Any]]:
+    """Return the values that listed runs have in a field, those of most runs first: list_schemas.RunValue."""
+    query = {
+        "experiment": select(Run.experiment_id, Experiment.name).join_from(Run, Experiment),
+        "variant": select(Run.variant, Run.variant.label("label")),
+        "tag": tag_rows(session),
+    }[field].where(*_conditions(session, run_filter))
+    value, label = list(query.selected_columns)
+    count = func.count(Run.id.distinct())
+    query = query.add_columns(count).where(label != "", label.icontains(search, autoescape=True))
+    rows = session.execute(query.group_by(value, label).order_by(count.desc(), label).limit(limit))
+    return [{"value": value, "label": label, "runs": runs} for value, label, runs in rows]
 
 
 def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:

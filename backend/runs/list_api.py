@@ -12,9 +12,10 @@ from backend.http.paging import page_of, split_list
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.bulk import MAX_RUNS, act_on
+from backend.runs.changed_settings import changed_settings
 from backend.runs.lifecycle import STATUSES
-from backend.runs.list import RunFilter, count_runs, list_runs, run_ids
-from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds
+from backend.runs.list import RunFilter, ValueField, count_runs, field_values, list_runs, run_ids
+from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds, RunValuePage
 from backend.runs.order import place_of, read_order
 from backend.runs.query.catalog import shown_fields
 from backend.runs.queue.doorbell import ring
@@ -26,7 +27,7 @@ from backend.storage.engine import reading
 router = Router(prefix="/api/v1", tags=["runs"])
 
 Text = Annotated[str, Query(max_length=200)]
-Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))?)?$")]
+Include = Annotated[str, Query(pattern=r"^((config|attempts|changes)(,(config|attempts|changes)){0,2})?$")]
 
 
 async def _filter(  # noqa: PLR0913 - these are the parameters of the address
@@ -85,8 +86,12 @@ def list_all(
     with_attempts = "attempts" in include
     attempts = attempts_of(session, [row.id for row in rows[:limit]]) if with_attempts else {}
 
+    with_changes = "changes" in include
+    changes = changed_settings(session, (row.config_hash for row in rows)) if with_changes else {}
+
     def shown(row: Any) -> dict[str, Any]:
-        return shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
+        run = shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
+        return run | {"changes": changes.get(row.config_hash, {})} if with_changes else run
 
     page = page_of(rows, limit, shown, place_of, order=sort)
     if not cursor:
@@ -123,6 +128,14 @@ def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
 def fields(session: ReadSession) -> Json:
     """The fields that a query can name, and values that runs have in them."""
     return Json({"items": shown_fields(session), "next": None})
+
+
+@router.get("/run-values", response_model=RunValuePage)
+def values(
+    session: ReadSession, run_filter: Wanted, field: ValueField, search: Text = "", limit: Limit = 50
+) -> Json:
+    """The experiments, variants or tags of the runs of a list, for a filter of that list."""
+    return Json({"items": field_values(session, run_filter, field, search=search, limit=limit), "next": None})
 
 
 @router.get("/views", response_model=ViewPage)

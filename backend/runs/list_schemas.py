@@ -31,6 +31,23 @@ class QueryFieldPage(Documented):
     next: None
 
 
+class RunValue(Documented):
+    """A value that runs of a list have in a field."""
+
+    value: str
+    """Value of the filter: the id of an experiment, or the label itself."""
+    label: str
+    runs: int
+    """Number of runs that have it."""
+
+
+class RunValuePage(Documented):
+    """The values of a field, those of most runs first."""
+
+    items: list[RunValue]
+    next: None
+
+
 class ActionRequest(Body):
     """An action on many runs."""
 

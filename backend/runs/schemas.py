@@ -177,6 +177,9 @@ class RunItem(Judged):
     """Only of a single run: the result of a finished check before launch."""
     config: dict[str, Any] | None = None
     """Config of the run; null unless it was requested."""
+    changes: dict[str, Any] | None = None
+    """Settings by dotted path that differ from what the preset and the policy start with; null unless
+    requested."""
     attempts: list[AttemptItem] | None = None
     """Attempts of the run; null unless they were requested."""
     cost: Cost | None = None

@@ -795,6 +795,7 @@ declare namespace Api {
     parent_name?: string | null;
     check?: CheckReport | null;
     config?: Record<string, any> | null;
+    changes?: Record<string, any> | null;
     attempts?: AttemptItem[] | null;
     cost?: Cost | null;
   }
@@ -810,6 +811,15 @@ declare namespace Api {
     items: RunItem[];
     next: string | null;
     total?: number | null;
+  }
+  interface RunValue {
+    value: string;
+    label: string;
+    runs: number;
+  }
+  interface RunValuePage {
+    items: RunValue[];
+    next: null;
   }
   interface SearchEvent {
     at: string;

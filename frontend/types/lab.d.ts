@@ -201,6 +201,7 @@ declare namespace Api {
     '/recipes': List<Offer>;
     '/rollouts': GroupPage;
     '/run-fields': QueryFieldPage;
+    '/run-values': RunValuePage;
     '/rollouts/steps': StepPage;
     '/series': SeriesAnswer;
     '/session': Session;

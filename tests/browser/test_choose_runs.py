@@ -65,6 +65,16 @@ def test_a_query_narrows_the_list_stands_in_the_address_and_says_where_it_is_wro
     expect(page.get_by_role("row").nth(2)).to_be_visible()  # the list stays
 
 
+def test_a_filter_offers_the_values_of_all_runs_and_not_of_those_that_are_loaded(page):
+    page.goto("/runs?status=finished")
+    expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
+    page.get_by_role("button", name="tag", exact=True).click()
+    page.get_by_placeholder("Find tag").fill("OL")
+    page.get_by_role("button", name="old 53").click()
+    expect(page.get_by_text("53 runs", exact=True)).to_be_visible()
+    assert parse_qs(page.url.partition("?")[2]) == {"status": ["finished"], "tag": ["old"]}
+
+
 def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_frozen_page(page):
     page.goto("/runs?q=sweep")
     expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()

@@ -319,6 +319,7 @@ def test_a_deleted_run_is_found_in_the_trash_and_restored(page, service):
     name = service.get(f"/runs/{run}")["name"]
     service.client.delete(f"/runs/{run}").raise_for_status()
     page.goto("/runs")
+    page.get_by_role("button", name="archive").click()
     page.get_by_role("button", name="trash").click()
     page.get_by_label(f"Select {name}").check()
     page.get_by_role("button", name="Restore").click()

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from backend.runs import bulk
-from tests.factories import make_run
+from tests.factories import make_experiment, make_run
 
 pytestmark = pytest.mark.both_databases
 
@@ -48,6 +48,37 @@ def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_re
     everything = [run["id"] for run in get(client, "/runs", query="run", limit=200)["items"]]
     assert get(client, "/runs/ids", query="run")["ids"] == everything
     assert sorted(everything) == sorted(ids.values())
+
+
+def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_part(client, database):
+    with database.sessions.begin() as session:
+        many, few = (make_experiment(session, name=name) for name in ("100% ablation", "lengths"))
+        for seed in range(3):
+            make_run(session, experiment_id=many.id, seed=seed, tags=["kept", "paper"])
+        make_run(session, experiment_id=few.id, variant="dapo", tags=["kept"])
+        make_run(session, experiment_id=few.id, variant="hidden", deleted_at=1.0)
+
+    def values(**params):
+        items = get(client, "/run-values", **params)["items"]
+        return [(item["value"], item["label"], item["runs"]) for item in items]
+
+    by_runs = [(many.id, "100% ablation", 3), (few.id, "lengths", 1)]
+    assert values(field="experiment") == by_runs
+    assert values(field="experiment", search="0% A") == by_runs[:1]
+    assert values(field="variant") == [("grpo", "grpo", 3), ("dapo", "dapo", 1)]
+    assert values(field="tag", experiment=few.id) == [("kept", "kept", 1)]
+    assert values(field="tag", limit=1) == [("kept", "kept", 4)]
+
+
+def test_a_list_tells_which_settings_differ_from_the_usual_ones(client, new_runs):
+    config = {"preset": "grpo", "optimizer": {"lr": 0.03}, "rewards": [{"name": "think_format"}]}
+    new_runs("changed", config=config, seed=5)
+    new_runs("usual", config={"preset": "dapo"})
+    new_runs("strange", origin="trl", config_hash="f" * 64, config={})
+    runs = listed(client, include="changes")
+    assert runs["changed"]["changes"] == {"optimizer.lr": 0.03, "rewards": ["think_format"]}
+    assert runs["usual"]["changes"] == {}
+    assert "changes" not in listed(client)["usual"]
 
 
 def test_a_query_that_cannot_be_read_is_refused_at_its_character(client):

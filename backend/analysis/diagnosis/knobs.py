@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend.analysis.diagnosis.suspects import usual_config
 from backend.config import knobs
-from backend.config.merge import merge, nested
+from backend.config.merge import merge, nested, usual_config
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 

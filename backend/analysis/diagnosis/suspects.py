@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from backend.base.errors import InvalidConfig
 from backend.config import knobs
 from backend.config.causes import Cause
-from backend.config.merge import merged_fields
+from backend.config.merge import usual_config
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
@@ -79,15 +78,6 @@ class Standard(NamedTuple):
 def is_same(usual: RunConfig, paths: Iterable[str], config: RunConfig) -> bool:
     """Return whether the run has the usual values at these paths, as after going back to them."""
     return all(_at(usual, path) == _at(config, path) for path in paths)
-
-
-def usual_config(config: RunConfig) -> RunConfig:
-    """Return what the run's preset and policy start with."""
-    base = {"preset": config.preset, "policy": {"name": config.policy.name}}
-    try:
-        return RunConfig.model_validate(merged_fields(base, {}))
-    except InvalidConfig:  # a preset of another version
-        return RunConfig.model_validate(merged_fields(base | {"preset": ""}, {}))
 
 
 Suspects = Iterator[Suspect]

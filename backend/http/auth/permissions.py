@@ -75,6 +75,7 @@ READS = (
     "GET /api/v1/runs",
     "GET /api/v1/runs/ids",
     "GET /api/v1/run-fields",
+    "GET /api/v1/run-values",
     "GET /api/v1/views",
     "GET /api/v1/runs/{run_id}",
     "GET /api/v1/runs/{run_id}/checkpoints",

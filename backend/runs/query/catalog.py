@@ -21,7 +21,7 @@ def shown_fields(session: Session) -> list[dict[str, Any]]:
         "variant": _distinct(session, select(Run.variant).where(Run.variant != "")),
         "origin": _distinct(session, select(Run.origin).where(Run.origin != "")),
         "experiment": _distinct(session, select(Experiment.name)),
-        "tag": _distinct(session, _tags(session)),
+        "tag": _distinct(session, tag_rows(session)),
     }
     columns = [
         {"name": field.name, "type": field.type, "values": list(field.values) or stored.get(field.name, [])}
@@ -39,7 +39,8 @@ def _distinct(session: Session, query: Select[Any]) -> list[str]:
     return list(session.scalars(query.distinct().order_by(query.selected_columns[0]).limit(MAX_VALUES)))
 
 
-def _tags(session: Session) -> Select[Any]:
+def tag_rows(session: Session) -> Select[Any]:
+    """Return the tags of all runs, one row per run and tag: value, and the same as its label."""
     elements = func.json_array_elements_text if is_postgres(session) else func.json_each
     tags = elements(Run.tags).table_valued("value", name="each_tag", joins_implicitly=True)
-    return select(tags.c.value).select_from(Run)
+    return select(tags.c.value, tags.c.value.label("label")).select_from(Run)

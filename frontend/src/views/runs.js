@@ -20,7 +20,7 @@ import { GroupRow, RunFilters, TableTools } from '../components/runs/tools.js';
 import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
-const FIELDS = ['verdict', 'reward/mean', 'eval/accuracy'];
+const FIELDS = ['verdict', 'eval/accuracy', 'reward/mean', 'changes', 'created', 'duration'];
 const MAX_SHOWN_AT_FIRST = 10;
 
 const SPEC = {
@@ -38,6 +38,7 @@ const SPEC = {
   show: list(),
   metrics: text(),
   all: flag(),
+  table: flag(),
   panel: text(),
   ...CURVE_SPEC,
 };
@@ -61,8 +62,14 @@ const parametersOf = (
 ) => ({
   ...filterOf({ q, status, verdict, tag, variant, experiment, archived, trash }),
   sort,
-  include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
+  include: included([...columns, group]),
 });
+
+/** What columns need that runs come without. @param {string[]} keys */
+const included = (keys) =>
+  [keys.some((key) => key.startsWith('config:')) && 'config', keys.includes('changes') && 'changes']
+    .filter(Boolean)
+    .join() || undefined;
 
 const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash }) =>
   Boolean(q || status || verdict || tag || variant || experiment || archived || trash);
@@ -181,8 +188,8 @@ export function View() {
     <h1 class="visually-hidden">Runs</h1>
     <section class="runs-table" aria-label="Runs">
       <${RunFilters}
-        view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} usual=${FIELDS}
-        error=${runs.error} />
+        view=${view} change=${change} runs=${runs.items} filter=${filterOf(view)} search=${search}
+        statuses=${STATUSES} usual=${FIELDS} error=${runs.error} />
       ${
         runs.error &&
         runs.loaded &&
@@ -208,7 +215,9 @@ export function View() {
           : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`
       }
     </section>
-    <${RunsCharts}
+    ${
+      !view.table &&
+      html`<${RunsCharts}
       view=${view}
       change=${change}
       runs=${runs}
@@ -217,7 +226,8 @@ export function View() {
       looks=${looks}
       names=${names}
       compare=${compare}
-    />
+    />`
+    }
   </div>`;
 }
 

@@ -89,7 +89,6 @@ export function CurveToolbar({ view, change, available, onsets = false, first, d
 /** @param {{q: string, onChange: (q: string) => void}} props */
 export const MetricSearch = ({ q, onChange }) => html`<label class="search metric-search">
   <${Icon} name="search" />
-  <span class="visually-hidden">Search metrics</span>
   <${TypedSearch} value=${q} onChange=${onChange} placeholder="Search metrics" />
 </label>`;
 

@@ -26,8 +26,8 @@ export function runColumns(table) {
     eyeColumn(table),
     nameColumn(table),
     ...IDENTITY,
-    stepColumn(table),
-    ...table.fields.map((key) => fieldColumn(key, table)),
+    statusColumn(table),
+    ...table.fields.filter((key) => key !== 'experiment').map((key) => fieldColumn(key, table)),
   ];
 }
 
@@ -77,7 +77,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 /** @param {Table} table @returns {Column} */
 const nameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
-  width: 'minmax(clamp(96px, 11vw, 180px), 2fr)',
+  width: 'minmax(128px, 2fr)',
   title: 'run',
   sort: 'name',
   cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
@@ -86,33 +86,40 @@ const nameColumn = ({ put, renaming, setRenaming }) => ({
 /** @type {Column[]} */
 const IDENTITY = [
   {
+    key: 'experiment',
+    width: 'minmax(84px, 1fr)',
+    title: 'experiment',
+    cell: ({ experiment, experiment_name: name }) =>
+      experiment ? html`<a class="quiet-link" href=${`/experiment/${experiment}`} title=${name}>${name}</a>` : '–',
+  },
+  {
     key: 'variant',
-    width: 'minmax(clamp(114px, 10vw, 144px), 1fr)',
+    width: 'minmax(92px, 1fr)',
     title: 'variant',
     sort: 'variant',
     cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>`,
   },
-  { key: 'seed', width: '46px', title: 'seed', sort: 'seed', number: true, cell: ({ seed }) => seed ?? '–' },
-  { key: 'status', width: '86px', title: 'status', sort: 'status', cell: (run) => html`<${Status} run=${run} />` },
+  { key: 'seed', width: '48px', title: 'seed', sort: 'seed', number: true, cell: ({ seed }) => seed ?? '–' },
 ];
 
 /** @param {Table} table @returns {Column} */
-const stepColumn = ({ runs }) => ({
-  key: 'step',
-  width: `${stepWidth(runs)}px`,
-  title: 'step',
-  sort: 'last_step',
-  number: true,
-  cell: (run) => html`<${Steps} run=${run} />`,
+const statusColumn = ({ runs }) => ({
+  key: 'status',
+  width: `${statusWidth(runs)}px`,
+  title: 'status',
+  sort: 'status',
+  hint: 'Status, and the last step of all steps',
+  cell: (run) => html`<span class="status-steps"><${Status} run=${run} /> <${Steps} run=${run} /></span>`,
 });
 
 /**
  * The column's width fits the last step of the longest run, so that nothing moves while runs train.
  * @param {Api.RunItem[]} runs
  */
-function stepWidth(runs) {
-  const most = formatCount(runs.reduce((most, { steps }) => Math.max(most, steps ?? 0), 0));
-  return Math.max(60, 16 + 8 * (2 * most.length + 1), runs.some(isEvaluation) ? 84 : 0);
+function statusWidth(runs) {
+  const isTraining = runs.some(({ status, last_step: last, steps }) => status !== 'queued' && last !== steps);
+  const digits = formatCount(runs.reduce((most, { steps }) => Math.max(most, steps ?? 0), 0)).length;
+  return Math.max(112, 98 + 7 * (isTraining ? 2 * digits + 1 : digits), runs.some(isEvaluation) ? 140 : 0);
 }
 
 /** @param {{run: Api.RunItem}} props */
@@ -122,7 +129,7 @@ function Steps({ run }) {
     return html`<span class="faint" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  if (done === steps && steps) return html`${formatCount(steps)}`;
+  if (done === steps) return html`<span class="faint">${formatCount(steps)}</span>`;
   return html`<span class="steps">
     <span>
       ${formatCount(done ?? 0)}
@@ -150,8 +157,11 @@ function fieldColumn(key, table) {
 
 /** A verdict takes little room while no run has one. @type {Record<string, (table: Table) => string>} */
 const WIDTHS = {
-  verdict: ({ runs }) => (runs.some((run) => run.verdict) ? '120px' : '64px'),
+  verdict: ({ runs }) => (runs.some((run) => run.verdict) ? '124px' : '64px'),
   onset: () => '60px',
+  changes: () => 'minmax(112px, 2fr)',
+  created: () => '88px',
+  duration: () => '88px',
 };
 
 /** Cells that are more than text. @type {Record<string, Column['cell']>} */

@@ -1,7 +1,7 @@
 /** Around the table of runs: filters above, columns and file below. */
 import { html, useState } from '../../dom.js';
 import { csv } from '../../lib/text/csv.js';
-import { distinct, fieldOf, possibleFields } from '../../lib/runs/fields.js';
+import { fieldOf, possibleFields } from '../../lib/runs/fields.js';
 import { matching } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
@@ -9,59 +9,11 @@ import { spread } from '../../lib/runs/stats.js';
 import { download } from '../../app/actions.js';
 import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
-import { Segments } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 import { ViewsMenu } from '../shared/views.js';
+import { Filter, ValueFilter } from './filter.js';
 import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
-import { lookup } from '../../lib/lookup.js';
-
-/** @type {Record<string, string>} */
-const LABELS = { '': 'all' };
-const IN_FRONT = ['', 'running', 'finished', 'failed'];
-
-/**
- * A menu that narrows the list to one value.
- * @param {{name: string, value: string, options: {value: string, label: string}[], onChange: (value: string) =>
- *   void}} props
- */
-function Filter({ name, value, options, onChange }) {
-  const label = value
-    ? html`
-      ${name}: <b>${options.find((option) => option.value === value)?.label ?? value}</b>
-    `
-    : name;
-  return html`<${Menu} quiet label=${label}>
-    ${(close) => html`
-      ${
-        value &&
-        html`<button
-          class="menu-item faint"
-          onClick=${() => {
-            close();
-            onChange('');
-          }}
-        >
-          any ${name}
-        </button>`
-      }
-      ${options.map(
-        (option) => html`<button
-          class="menu-item"
-          key=${option.value}
-          onClick=${() => {
-            close();
-            onChange(option.value);
-          }}
-        >
-          <span class="menu-check">${option.value === value && html`<${Icon} name="check" size=${12} />`}</span>
-          ${option.label}
-        </button>`,
-      )}
-      ${!options.length && html`<p class="menu-title">No run in this list has one.</p>`}
-    `}
-  <//>`;
-}
 
 /** What of the page's view is saved. @param {RunsView} view @param {string[]} usual columns */
 const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
@@ -94,75 +46,55 @@ const shownBy = ({ query, status, verdict, tag, variant, experiment, archived, s
 });
 
 const plainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
+const VERDICTS = VERDICT_NAMES.map((value) => ({ value, label: verdictTitle(value) }));
+/** @type {import('./filter.js').Option[]} */
+const SHELVES = [
+  { value: 'archived', label: 'archived runs' },
+  { value: 'trash', label: 'trash' },
+];
 
 /**
  * @typedef {import('../../views/runs.js').RunsView} RunsView
- * @param {{view: RunsView, change: Function, runs: Api.RunItem[], search: {current: HTMLInputElement | null},
- *   statuses: string[], usual: string[], error: import('../../data/api.js').ApiError | null}} props `usual` columns
+ * @param {{view: RunsView, change: Function, runs: Api.RunItem[], filter: Record<string, string | undefined>,
+ *   search: {current: HTMLInputElement | null}, statuses: string[], usual: string[],
+ *   error: import('../../data/api.js').ApiError | null}} props `filter`: parameters of the list; `usual` columns;
  *   `error`: of the list
  */
-export function RunFilters({ view, change, runs, search, statuses, usual, error }) {
-  const otherStatuses = statuses.filter((status) => !IN_FRONT.includes(status));
-  const experiments = [
-    ...new Map(
-      runs
-        .filter((run) => run.experiment)
-        .map((run) => [run.experiment, { value: run.experiment, label: run.experiment_name ?? run.experiment }]),
-    ).values(),
-  ];
+export function RunFilters({ view, change, runs, filter, search, statuses, usual, error }) {
+  const experiment = runs.find((run) => run.experiment === view.experiment)?.experiment_name;
+  const valueFilter = (/** @type {'experiment' | 'variant' | 'tag'} */ field, /** @type {string} */ label) =>
+    html`<${ValueFilter}
+      field=${field}
+      value=${view[field]}
+      label=${label}
+      filter=${filter}
+      onChange=${(/** @type {string} */ value) => change({ [field]: value })}
+    />`;
   return html`<div class="runs-filters toolbar">
     <${QueryField} value=${view.q} onChange=${(q) => change({ q })} input=${search} error=${error} />
-    <${Segments}
-      label="Status"
-      value=${view.status}
-      options=${IN_FRONT.map((status) => ({ value: status, label: lookup(LABELS, status) ?? status }))}
-      onChange=${(status) => change({ status })}
-    />
     <span class="toolbar toolbar-tight">
+      ${valueFilter('experiment', experiment ?? view.experiment)}
+      ${valueFilter('variant', view.variant)}
       <${Filter}
         name="status"
-        value=${otherStatuses.includes(view.status) ? view.status : ''}
-        options=${plainOptions(otherStatuses)}
+        value=${view.status}
+        options=${plainOptions(statuses.filter(Boolean))}
         onChange=${(status) => change({ status })}
       />
       <${Filter}
         name="verdict"
         value=${view.verdict}
-        options=${VERDICT_NAMES.map((value) => ({ value, label: verdictTitle(value) }))}
+        options=${VERDICTS}
         onChange=${(verdict) => change({ verdict })}
       />
+      ${valueFilter('tag', view.tag)}
       <${Filter}
-        name="experiment"
-        value=${view.experiment}
-        options=${experiments}
-        onChange=${(experiment) => change({ experiment })}
+        name="archive"
+        value=${view.trash ? 'trash' : view.archived ? 'archived' : ''}
+        options=${SHELVES}
+        any="runs in use"
+        onChange=${(shelf) => change({ archived: shelf === 'archived', trash: shelf === 'trash' })}
       />
-      <${Filter}
-        name="variant"
-        value=${view.variant}
-        options=${plainOptions(distinct(runs, (run) => run.variant))}
-        onChange=${(variant) => change({ variant })}
-      />
-      <${Filter}
-        name="tag"
-        value=${view.tag}
-        options=${plainOptions(distinct(runs, (run) => run.tags ?? []))}
-        onChange=${(tag) => change({ tag })}
-      />
-      <button
-        class="button-quiet"
-        aria-pressed=${view.archived}
-        onClick=${() => change({ archived: !view.archived, trash: false })}
-      >
-        archived
-      </button>
-      <button
-        class="button-quiet"
-        aria-pressed=${view.trash}
-        onClick=${() => change({ trash: !view.trash, archived: false })}
-      >
-        trash
-      </button>
       <${ViewsMenu} view=${savedOf(view, usual)} open=${(item) => change(shownBy(item))} />
     </span>
   </div>`;
@@ -201,6 +133,14 @@ export function TableTools({ view, change, runs, defaults }) {
     <${Menu} quiet align="right" label="columns">
       <${ColumnChooser} view=${view} change=${change} runs=${runs.items} defaults=${defaults} />
     <//>
+    <button
+      class="button-quiet"
+      aria-pressed=${!view.table}
+      onClick=${() => change({ table: !view.table })}
+      title="Show the curves beside the table"
+    >
+      curves
+    </button>
     <button
       class="button-quiet"
       onClick=${save}

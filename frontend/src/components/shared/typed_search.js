@@ -1,13 +1,16 @@
-/** A search field that does not bother the page with every key. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 
 /**
  * A search field that reports its text a moment after the last key.
- * @param {{value: string, onChange: (text: string) => void, placeholder: string}} props
+ * @param {{value: string, onChange: (text: string) => void, placeholder: string, autofocus?: boolean}} props
  */
-export function TypedSearch({ value, onChange, placeholder }) {
+export function TypedSearch({ value, onChange, placeholder, autofocus = false }) {
   const [typed, setTyped] = useState(value);
   const lastText = useRef(value);
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    if (autofocus) input.current?.focus();
+  }, []);
   useEffect(() => {
     if (value !== lastText.current) {
       lastText.current = value;
@@ -27,6 +30,8 @@ export function TypedSearch({ value, onChange, placeholder }) {
     type="search"
     value=${typed}
     placeholder=${placeholder}
+    aria-label=${placeholder}
+    ref=${input}
     onInput=${(event) => setTyped(event.target.value)}
   />`;
 }

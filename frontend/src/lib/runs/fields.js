@@ -3,7 +3,7 @@ import { flatten, formatField } from './config.js';
 import { originTitle } from './origin.js';
 import { causeText, verdictTitle } from './verdicts.js';
 import { lookup } from '../lookup.js';
-import { formatAgo, formatValue } from '../text/format.js';
+import { formatAgo, formatCount, formatDuration, formatValue } from '../text/format.js';
 
 /** @typedef {Api.RunItem} Run */
 
@@ -12,8 +12,11 @@ import { formatAgo, formatValue } from '../text/format.js';
  *   number?: boolean}>}
  */
 const PLAIN = {
-  experiment: { title: 'experiment', of: (run) => run.experiment_name, sort: undefined },
+  experiment: { title: 'experiment', of: (run) => run.experiment_name },
+  changes: { title: 'settings changed', of: changesText },
   created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
+  duration: { title: 'duration', of: secondsTaken, show: formatDuration },
+  step: { title: 'step', of: (run) => run.last_step, show: formatCount, sort: 'last_step', number: true },
   verdict: { title: 'verdict', of: (run) => verdictTitle(run.verdict), sort: 'verdict' },
   onset: { title: 'onset', of: (run) => run.onset?.sick, sort: 'onset', number: true },
   cause: { title: 'cause', of: (run) => causeText(run.cause) },
@@ -25,6 +28,26 @@ const PLAIN = {
   },
   id: { title: 'id', of: (run) => run.id },
 };
+
+/** The settings that differ from what the preset and the policy start with: `lr 0.03, group_size 6`. @param {Run} run */
+function changesText({ changes }) {
+  return Object.entries(changes ?? {})
+    .sort(([, a], [, b]) => Number(Array.isArray(a)) - Number(Array.isArray(b)))
+    .map(
+      ([path, value]) =>
+        `${path
+          .replace(/\.type$/, '')
+          .split('.')
+          .at(-1)} ${formatField(value)}`,
+    )
+    .join(', ');
+}
+
+/** Seconds from the first start to the end, or until now. @param {Run} run */
+function secondsTaken({ started_at: from, finished_at: to, status }) {
+  if (!from || (!to && status !== 'running')) return undefined;
+  return ((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000;
+}
 
 /**
  * A field by its key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>`, or `config:<path>`.
@@ -89,7 +112,7 @@ export function possibleFields(runs) {
   const union = (/** @type {(run: Run) => object | null | undefined} */ of) =>
     [...new Set(runs.flatMap((run) => Object.keys(of(run) ?? {})))].sort();
   return {
-    plain: Object.keys(PLAIN),
+    plain: Object.keys(PLAIN).filter((key) => key !== 'experiment'),
     last: union((run) => run.summary?.last),
     best: union((run) => run.summary?.best).map((metric) => `best:${metric}`),
     config: union((run) => run.config && flatten(run.config)).map((path) => `config:${path}`),

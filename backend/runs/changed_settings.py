@@ -1,0 +1,58 @@
+"""The settings of runs that differ from what their preset and policy start with."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import Text, cast, func, select
+from sqlalchemy.orm import Session
+
+from backend.config.merge import usual_config
+from backend.config.run import RunConfig
+from backend.metrics.grouping import flattened
+from backend.storage.models import Run
+
+MAX_SETTINGS = 20
+"""Maximum number of settings of one run."""
+LEFT_OUT = (
+    "seed",
+    "steps",
+    "preset",
+    "policy.name",
+    "evaluation.",
+    "checkpointing.",
+    "recording.",
+    "resources.",
+)
+"""Starts of paths that the list shows elsewhere, or that do not change what is learned."""
+
+
+def changed_settings(session: Session, config_hashes: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the changed settings by dotted path, for each config hash; none for another trainer's config."""
+    a_run_of_each = select(func.min(Run.id)).where(Run.config_hash.in_(set(config_hashes)))
+    query = select(Run.config_hash, cast(Run.config, Text))
+    rows = session.execute(query.where(Run.id.in_(a_run_of_each.group_by(Run.config_hash))))
+    return {config_hash: _changed(config) for config_hash, config in rows}
+
+
+@lru_cache(maxsize=2_000)
+def _changed(config_json: str) -> dict[str, Any]:
+    """Compare a config with the usual one, which takes milliseconds: hence the cache.
+
+    A list with other items stands for what is in the new ones.
+    """
+    try:
+        config = RunConfig.model_validate_json(config_json)
+        current, usual = (dict(flattened(c.model_dump(mode="json"))) for c in (config, usual_config(config)))
+    except ValidationError:
+        return {}
+    lists = tuple(f"{path}." for path, value in current.items() if isinstance(value, list))
+    changes = (
+        (path, value)
+        for path, value in current.items()
+        if not path.startswith(LEFT_OUT)
+        and (usual[path] != value if path in usual else not path.startswith(lists))
+    )
+    return dict(islice(changes, MAX_SETTINGS))
