@@ -12,20 +12,22 @@ import { askedFigure } from './figure_dialog.js';
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
  *   lines: import('./lines.js').Line[], notes: {text: string}[], about: Api.MetricEntry | undefined,
- *   element?: HTMLElement | null, link?: string, mostEntries?: number}} Drawn `element`: panel on the page, whose range
- *   of y is kept
+ *   element?: HTMLElement | null, link?: string, mostEntries?: number,
+ *   ends?: import('./lines.js').Line[]}} Drawn `element`: panel on the page, whose range of y is kept; `ends`: the lines
+ *   with their ends, which are in the legend unless a cursor is pinned
  */
 
 /** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
-export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
+export function standing(drawn) {
+  const { view, shown, lines, notes, about, ends, element = null, link = location.href, mostEntries } = drawn;
   const cursorNow = cursor.peek();
   const x = cursorNow?.isPinned ? cursorNow.x : null;
   const theme = chartTheme(shade.peek());
-  const { rows } = readLines(lines, x ?? Infinity, view.baseline || null);
+  const { rows } = readLines(x === null && ends ? ends : lines, x ?? Infinity, view.baseline || null);
   return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,
     subtitle: about?.meaning ?? '',
-    position: positionText(view.x, x ?? Infinity),
+    position: x !== null || ends ? positionText(view.x, x ?? Infinity) : '',
     rows,
     notes: notes.map(({ text }) => text),
     link,

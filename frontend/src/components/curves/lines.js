@@ -31,6 +31,32 @@ function togetherIn(runs, names) {
   return groups.map((group) => firsts.get(group)).join();
 }
 
+const FEWEST_POINTS = 10;
+
+/** How the ends of curves are asked for: whatever a panel shows of them. @param {PanelView} view */
+export const shapeOfEnds = ({ groupBy }) => ({
+  ...shapeOf({ x: 'step', smoothing: 0, groupBy, band: 'none', zoom: null, log: [] }, FEWEST_POINTS),
+  ends: true,
+});
+
+/**
+ * The lines of a panel with their ends, as the matrix has them.
+ * @param {string} metric @param {string[]} runs @param {PanelView} view @param {boolean} enabled @param {Looks} looks
+ * @param {Map<string, string>} names @returns {{loaded: boolean, lines: Line[]}}
+ */
+export function useEnds(metric, runs, view, enabled, looks, names) {
+  const shape = { ...shapeOfEnds(view), together: view.groupBy && togetherIn(runs, names) };
+  const main = useSeries(metric, runs, shape, enabled);
+  const seeds = useSeries(
+    metric,
+    runs,
+    shapeOfEnds({ ...view, groupBy: '' }),
+    enabled && Boolean(view.groupBy && view.seeds),
+  );
+  const series = { main: main.series, raw: [], seeds: seeds.series, rawSeeds: [] };
+  return { loaded: main.loaded, lines: linesOf(series, { ...view, smoothing: 0 }, looks, names) };
+}
+
 /**
  * @param {string} metric @param {string[]} runs @param {PanelView} view
  * @param {{enabled: boolean, points: number}} load nothing is loaded unless `enabled`; `points`: the most per line

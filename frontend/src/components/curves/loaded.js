@@ -1,7 +1,7 @@
 /** Panels that are not on the screen, with their curves: for files and reports. */
 import { aboutMetric } from '../../app/state.js';
 import { fetchSeries } from '../../data/series.js';
-import { linesOf, shapeOf } from './lines.js';
+import { linesOf, shapeOf, shapeOfEnds } from './lines.js';
 import { notesOf, shownOf } from './shown.js';
 import { viewOf } from './tuning.js';
 
@@ -26,4 +26,13 @@ export async function loadPanel(metric, { view: pageView, runs, looks, names }, 
   const about = aboutMetric(metric);
   const shown = shownOf(metric, view, about);
   return { metric, view, shown, lines, about, notes: notesOf(main, lines, shown, view, runs.length) };
+}
+
+/**
+ * The same lines with their ends.
+ * @param {string} metric @param {{view: PanelView, runs: string[], looks: Looks, names: Map<string, string>}} page
+ */
+export async function loadEnds(metric, { view, runs, looks, names }) {
+  const main = await fetchSeries(metric, runs, shapeOfEnds(view));
+  return linesOf({ main, raw: [], seeds: [], rawSeeds: [] }, { ...view, smoothing: 0, seeds: false }, looks, names);
 }
