@@ -82,7 +82,7 @@ def test_what_is_copied_is_the_table(opened):
 def test_the_values_of_a_chart_are_those_of_the_matrix(opened, service):
     opened.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final&values=1")
     values = opened.locator(f".panel[data-metric='{METRIC}'] .values")
-    expect(values).to_contain_text("at the end, the last evaluation")
+    expect(values).to_contain_text("at the end: last evaluation")
     expect(values).to_contain_text("± 95 % CI")
     for row, name in enumerate(("grpo", "dapo")):
         line = values.locator("tbody tr").filter(has_text=name).first

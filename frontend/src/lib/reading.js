@@ -152,7 +152,7 @@ export function positionText(kind, x) {
 }
 
 /** What a value at the end is; the matrix has the same. @param {string} metric */
-export const endMeaning = (metric) => (isSparse(metric) ? 'the last evaluation' : 'the mean of the last 10 steps');
+export const endMeaning = (metric) => (isSparse(metric) ? 'last evaluation' : 'mean of the last 10 steps');
 
 /** Half the width of a mean's 95 % interval; null without one. @param {Recorded | null} recorded */
 export const halfOf = (recorded) =>

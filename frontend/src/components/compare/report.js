@@ -155,7 +155,9 @@ async function makeReport(comparison, wishes, isWanted) {
   const rollouts = await rolloutsOf(comparison, wishes);
   const theme = chartTheme(shade.peek());
   const cursorNow = cursor.peek();
-  const cursorText = cursorNow?.isPinned ? positionText(view.x, cursorNow.x) : `at the end, ${endMeaning('')}, of eval/ metrics ${endMeaning('eval/')}`;
+  const cursorText = cursorNow?.isPinned
+    ? positionText(view.x, cursorNow.x)
+    : `at the end, ${endMeaning('')}, of eval/ metrics ${endMeaning('eval/')}`;
   /** @type {Awaited<ReturnType<typeof chartOf>>[]} */
   let charts = [];
   let drawn = 0;

@@ -76,12 +76,13 @@ export function CurveToolbar({ view, change, available, onsets = false, first, d
     <span class="spacer"></span>
     <button
       class="button"
+      aria-label="Figure"
       title="The charts below as a figure for a paper: PDF, SVG, PNG, CSV"
       onClick=${() => {
         askedFigure.value = '';
       }}
     >
-      <${Icon} name="download" /> Figure
+      <${Icon} name="download" /> <span class="figure-word">Figure</span>
     </button>
   </div>`;
 }

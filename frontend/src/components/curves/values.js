@@ -152,7 +152,7 @@ export function ValuesUnderPointer(props) {
 function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, isPinned, isRecorded }) {
   return html`<span>
     <b>${positionText(view.x, x)}</b>
-    ${x === Infinity && html`<span class="faint">, ${endMeaning(metric)}</span>`}
+    ${x === Infinity && html`<span class="faint">: ${endMeaning(metric)}</span>`}
     ${isPinned && html`<span class="faint">${' '}pinned</span>`}
     ${
       !isRecorded &&
@@ -160,7 +160,7 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, i
         ${' '}drawn points
       </span>`
     }
-    ${baseline !== null && html`<span class="faint">${' '}Δ to ${baseline}</span>`}
+    ${baseline !== null && html`<span class="faint"> · Δ to ${baseline}</span>`}
     ${
       isBaselineMissing &&
       html`<span class="is-warning">
