@@ -27,8 +27,12 @@ from starlette.routing import Mount
 from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Scope
 
+from backend.http.bundles import APP, STYLES, bundles
 from backend.http.dependencies import lab_of
 from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS
+
+BUNDLES = "bundles"
+"""Folder below /static whose files are put together from others: see bundles.py."""
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """Paths of the frontend that are served to browsers."""
@@ -45,9 +49,6 @@ PLOTLY_VERSION = re.compile(rb"plotly\.js .*v([0-9.]+)")
 EDITION = re.compile(r"[0-9a-f]{16}")
 """First part of a path below /static: the edition, which identifies one state of all files."""
 
-IMPORT = re.compile(r"""\b(?:from|import) ?['"](\.{1,2}/[^'"]+)['"]""")
-"""Address in a static import."""
-
 PACKING: dict[str, Callable[[bytes], bytes]] = {
     "zstd": zstandard.ZstdCompressor(level=12).compress,
     "gzip": gzip.compress,
@@ -60,35 +61,45 @@ router = APIRouter(include_in_schema=False)
 class Scripts(StaticFiles):
     """Static files: cached for good below `/static/<edition>/`, revalidated by ETag elsewhere.
 
-    Files of the current edition are compressed once and served from memory, because a first visit requests a
-    hundred of them.
+    Files of the current edition, and bundles of any, are compressed once and served from memory.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file; below an older edition, return the current file without caching."""
         first, _, path_below = path.partition("/")
-        if first == edition() and scope["method"] == "GET":
-            return self._from_memory(path_below, first, Headers(scope=scope))
         is_named = EDITION.fullmatch(first) is not None
+        is_bundle = is_named and path_below.startswith(f"{BUNDLES}/")
+        if (first == edition() or is_bundle) and scope["method"] == "GET":
+            return self._from_memory(path_below, first, Headers(scope=scope))
         response = await super().get_response(path_below if is_named else path, scope)
         response.headers["Cache-Control"] = FOREVER if first == edition() else REVALIDATE
         return response
 
     def _from_memory(self, path: str, of_edition: str, headers: Headers) -> Response:
         encoding = _encoding(headers)
-        file_headers = {"ETag": f'"{of_edition}"', "Cache-Control": FOREVER}
+        caching = FOREVER if of_edition == edition() else REVALIDATE
+        file_headers = {"ETag": f'"{edition()}"', "Cache-Control": caching}
         if encoding:  # else the middleware says that it varies
             file_headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
+        content = (
+            _packed_bundle(path.removeprefix(f"{BUNDLES}/"), encoding, edition())
+            if path.startswith(f"{BUNDLES}/")
+            else self._packed_file(path, encoding)
+        )
+        if content is None:
+            raise HTTPException(404)
+        response = Response(content, headers=file_headers, media_type=guess_type(path)[0])
+        is_known = self.is_not_modified(response.headers, headers)
+        return NotModifiedResponse(response.headers) if is_known else response
+
+    def _packed_file(self, path: str, encoding: str) -> bytes | None:
         try:
             full_path, status = self.lookup_path(path)
             if status is None or not stat.S_ISREG(status.st_mode):
-                raise HTTPException(404)
-            content = _packed(full_path, encoding, (status.st_mtime_ns, status.st_size))
+                return None
+            return _packed(full_path, encoding, (status.st_mtime_ns, status.st_size))
         except OSError:  # a name that is too long, a file that is gone by now
-            raise HTTPException(404) from None
-        response = Response(content, headers=file_headers, media_type=guess_type(full_path)[0])
-        is_known = self.is_not_modified(response.headers, headers)
-        return NotModifiedResponse(response.headers) if is_known else response
+            return None
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         """Look up a file of the pages; the frontend's checking tools next to them are not served."""
@@ -105,6 +116,14 @@ def _encoding(headers: Headers) -> str:
 def _packed(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
     content = Path(path).read_bytes()
     return PACKING[encoding](content) if encoding else content
+
+
+@lru_cache(maxsize=100)
+def _packed_bundle(name: str, encoding: str, of_edition: str) -> bytes | None:
+    content = bundles(FRONTEND, of_edition).file(name)
+    if content is None:
+        return None
+    return PACKING[encoding](content.encode()) if encoding else content.encode()
 
 
 def edition() -> str:
@@ -151,7 +170,7 @@ def serve_pages(app: FastAPI) -> None:
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
     scripts = Mount("/static", Scripts(directory=FRONTEND, check_dir=False), name="static")
-    app.router.routes.insert(0, scripts)  # a page asks for a hundred: they are not compared with every route
+    app.router.routes.insert(0, scripts)  # before all other routes: every page asks for several
 
 
 def asks_for_page(request: Request) -> bool:
@@ -170,32 +189,24 @@ def page(status: int = 200, path: str = "") -> Response:
 def _index_html(path: str) -> str:
     """Return index.html with the list of pages, for the router and the menu, and their styles.
 
-    It lists all scripts of the page at `path`, so that a browser need not discover them one after the other.
+    It names the scripts of the page at `path`, so that a browser need not discover them one after the other.
     """
-    pages = json.dumps([listed._asdict() | {"name": listed.name} for listed in PAGES])
-    scripts = _scripts_of(path, edition())
+    pages = [
+        listed._asdict() | {"script": f"/static/{edition()}/{BUNDLES}/{listed.name}.js"} for listed in PAGES
+    ]
+    names = [APP, *(listed.name for listed in PAGES if listed.path == path)]
+    scripts = [
+        *(f"{BUNDLES}/{name}.js" for name in names),
+        *bundles(FRONTEND, edition()).libraries,
+    ]
     lines = [
-        f'<meta name="pages" content="{html.escape(pages)}">',
-        *(f'<link rel="stylesheet" href="/static/styles/{listed.name}.css">' for listed in PAGES),
+        f'<meta name="pages" content="{html.escape(json.dumps(pages))}">',
+        f'<link rel="stylesheet" href="/static/{BUNDLES}/{STYLES}">',
         *(f'<link rel="modulepreload" href="/static/{script}">' for script in scripts),
+        f'<script type="module" src="/static/{BUNDLES}/{APP}.js"></script>',
     ]
     index = (FRONTEND / "index.html").read_text(encoding="utf-8")
     return with_edition(index.replace("<!-- pages -->", "\n  ".join(lines)))
-
-
-@lru_cache(maxsize=2 * len(PAGES))
-def _scripts_of(path: str, _version: str) -> list[str]:
-    """Return the paths of a page's modules in the frontend: the frame, its view and all their imports."""
-    scripts: dict[Path, None] = {}
-    views = [f"src/views/{listed.name}.js" for listed in PAGES if listed.path == path]
-    waiting = [FRONTEND / name for name in ("src/main.js", *views)]
-    while waiting:
-        script = waiting.pop()
-        if script not in scripts and script.is_file():
-            scripts[script] = None
-            names = IMPORT.findall(script.read_text(encoding="utf-8"))
-            waiting += [Path(os.path.normpath(script.parent / name)) for name in names]
-    return [script.relative_to(FRONTEND).as_posix() for script in scripts]
 
 
 def _index(request: Request) -> Response:

@@ -1,6 +1,5 @@
 """A page is its view, its style and one entry in the list of pages."""
 
-import re
 from urllib.parse import urlsplit
 
 import pytest
@@ -8,23 +7,18 @@ import pytest
 from backend.http.pages import PAGES
 from tests.gate import first_in_gate
 
-MODULE = re.compile(r"/static/\w+/(src|vendor)/(?!first_paint).*\.js")
-PRELOAD = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
+MAX_REQUESTS = 30
+MAX_BYTES = 700_000
 
 
 @pytest.mark.parametrize("listed", first_in_gate(2, PAGES), ids=lambda listed: listed.path)
-def test_a_page_names_the_modules_that_it_loads(listed, page):
-    named, loaded = set(), set()
-
-    def without_names(route):
-        answer = route.fetch(max_retries=2)  # an idle connection may have just been closed
-        named.update(PRELOAD.findall(answer.text()))
-        route.fulfill(response=answer, body=PRELOAD.sub("", answer.text()))
-
-    address = listed.path.format(run_id="none")
-    page.route(f"**{address}", without_names)
-    page.on("request", lambda request: loaded.add(urlsplit(request.url).path))
-    page.goto(address)
+def test_a_cold_page_takes_few_requests_and_little_data(listed, page):
+    paths, sizes = [], []
+    page.on("request", lambda request: paths.append(urlsplit(request.url).path))
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.goto(listed.path.format(run_id="none", experiment_id="none"))
     page.locator("main :is(h1, h2)").first.wait_for()
-    assert len(named) > 20
-    assert named == {path for path in loaded if MODULE.fullmatch(path)}
+    scripts = [path for path in paths if path.startswith("/static/") and "/src/" in path]
+    assert [path.rpartition("/")[2] for path in scripts] == ["first_paint.js"]
+    assert len(paths) <= MAX_REQUESTS, paths
+    assert sum(sizes) <= MAX_BYTES

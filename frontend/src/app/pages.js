@@ -1,6 +1,6 @@
 /** The pages of the application, from the service's list (backend/http/pages.py): which view an address shows. */
 
-/** @typedef {{path: string, label: string, menu: string, name: string}} Entry */
+/** @typedef {{path: string, label: string, menu: string, script: string}} Entry `script`: the bundle with its view */
 /** @typedef {Entry & {pattern: RegExp, load: () => Promise<{View: (props: any) => any}>}} Page */
 
 const content = document.querySelector('meta[name=pages]')?.getAttribute('content') ?? '[]';
@@ -12,7 +12,7 @@ const patternOf = (path) => new RegExp(`^${path.replace(/\{(\w+)\}/g, '(?<$1>[^/
 const PAGES = JSON.parse(content).map((/** @type {Entry} */ page) => ({
   ...page,
   pattern: patternOf(page.path),
-  load: () => import(`../views/${page.name}.js`),
+  load: () => import(page.script),
 }));
 
 /** Pages of the menu, in its order. */

@@ -47,6 +47,7 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
     assert addresses[0] not in client.get("/runs").text
     assert client.get("/static/0123456789abcdef/package.json").status_code == 404
     assert client.get("/static/0123456789abcdef/0123456789abcdef/src/main.js").status_code == 404
+    assert client.get(f"/static/{frontend.edition()}/bundles/nowhere.js").status_code == 404
     frontend._edition.cache_clear()
 
 

@@ -1,0 +1,153 @@
+"""The scripts and styles of the pages, put together: a browser asks for a few files and not for 200.
+
+A bundle holds each module as a function that is called once, in the order of their imports. `app.js` holds
+the frame and what several views share, `<view>.js` the rest of a view. Libraries of `vendor` stay files of
+their own. Statements are recognised by the start of a line, as Biome formats them; what is not recognised is
+an error.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from backend.http.pages import PAGES
+
+APP = "app"
+STYLES = "pages.css"
+FRAME_STYLES = ("base", "components", "charts")
+
+IMPORT = re.compile(r"^import\s+(?:(?P<names>[^;']+?)\s+from\s+)?'(?P<path>\.[^']+)';", re.MULTILINE)
+REEXPORT = re.compile(r"^export\s+\{(?P<names>[^}]*)\}\s+from\s+'(?P<path>\.[^']+)';", re.MULTILINE)
+EXPORTS = re.compile(r"^export\s+\{(?P<names>[^}]*)\};", re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (?P<name>[\w$]+))", re.MULTILINE)
+LEFT_OVER = re.compile(
+    r"^(?:import .*from|import '|export (?:default|let|var|const|class|async|function|\*|\{)).*", re.MULTILINE
+)
+RENAMED = re.compile(r" as ")
+LAZY = re.compile(r"\bimport\('(?P<path>\.[^']+/vendor/[^']+)'\)")
+
+
+class BundleError(Exception):
+    """A module that cannot be put into a bundle; the message names it."""
+
+
+class Module:
+    """One module of the frontend, read once."""
+
+    def __init__(self, frontend: Path, path: str) -> None:
+        self.path = path
+        """Path below the frontend, with slashes."""
+        self.is_library = path.startswith("vendor/")
+        self.text = "" if self.is_library else (frontend / path).read_text(encoding="utf-8")
+        self.imports = [self._absolute(match["path"]) for match in IMPORT.finditer(self.text)]
+        self.imports += [self._absolute(match["path"]) for match in REEXPORT.finditer(self.text)]
+
+    def as_function(self) -> str:
+        """Return the statement that runs the module and keeps what it exports."""
+        exports: list[str] = [match["name"] for match in EXPORT.finditer(self.text)]
+        body = REEXPORT.sub(lambda match: self._reexported(match, exports), self.text)
+        body = EXPORTS.sub(lambda match: self._listed(match, exports), body)
+        body = IMPORT.sub(self._imported, EXPORT.sub("", body))
+        body = LAZY.sub(lambda match: f"import('../{self._absolute(match['path'])}')", body)
+        if left := LEFT_OVER.search(body):
+            raise BundleError(f"{self.path}: no bundle can hold {left[0]!r}")
+        return f"modules['{self.path}'] = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();\n"
+
+    def _absolute(self, relative: str) -> str:
+        return os.path.normpath(Path(self.path).parent / relative)
+
+    def _imported(self, match: re.Match[str]) -> str:
+        source = f"modules['{self._absolute(match['path'])}']"
+        names = match["names"]
+        if names is None:
+            return ""
+        if names.startswith("* as "):
+            return f"const {names.removeprefix('* as ')} = {source};"
+        default, brace, listed = names.partition("{")
+        default = f"default: {default.strip(' ,')}, " if default.strip() else ""
+        listed = RENAMED.sub(": ", listed) if brace else " }"
+        return f"const {{ {default}{listed} = {source};"
+
+    def _reexported(self, match: re.Match[str], exports: list[str]) -> str:
+        names = [name.strip() for name in match["names"].split(",") if name.strip()]
+        exports += names
+        return f"const {{ {', '.join(names)} }} = modules['{self._absolute(match['path'])}'];"
+
+    @staticmethod
+    def _listed(match: re.Match[str], exports: list[str]) -> str:
+        exports += [name.strip() for name in match["names"].split(",") if name.strip()]
+        return ""
+
+
+class Bundles:
+    """All bundles of one state of the frontend's files."""
+
+    def __init__(self, frontend: Path, views: Sequence[str]) -> None:
+        self._frontend = frontend
+        self._modules: dict[str, Module] = {}
+        needed = {view: self._closure([f"src/views/{view}.js"]) for view in views}
+        times = Counter(path for paths in needed.values() for path in paths)
+        shared = [path for path, count in times.items() if count > 1]
+        self._app = self._closure([*shared, "src/main.js"])
+        self._views = {
+            view: [path for path in paths if path not in set(self._app)] for view, paths in needed.items()
+        }
+
+    def file(self, name: str) -> str | None:
+        """Return a bundle by its file name; None if there is none."""
+        if name == STYLES:
+            return self._styles()
+        if name == f"{APP}.js":
+            return self._app_script()
+        name = name.removesuffix(".js")
+        if (paths := self._views.get(name)) is None:
+            return None
+        view = f"export const {{ View }} = modules['src/views/{name}.js'];\n"
+        return f"import {{ modules }} from './{APP}.js';\n{self._functions(paths)}{view}"
+
+    @property
+    def libraries(self) -> list[str]:
+        """Paths of the libraries that the bundles import."""
+        return [path for path in self._modules if path.startswith("vendor/")]
+
+    def _styles(self) -> str:
+        """Return the styles of the frame and of all views."""
+        files = [self._frontend / "styles" / f"{name}.css" for name in (*FRAME_STYLES, *self._views)]
+        return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+    def _app_script(self) -> str:
+        imports = [f"import * as library{i} from '../{path}';\n" for i, path in enumerate(self.libraries)]
+        entries = [f"'{path}': library{i}" for i, path in enumerate(self.libraries)]
+        modules = f"export const modules = {{ {', '.join(entries)} }};\n"
+        return "".join((*imports, modules, self._functions(self._app)))
+
+    def _functions(self, paths: Iterable[str]) -> str:
+        return "".join(self._modules[path].as_function() for path in paths)
+
+    def _closure(self, paths: Iterable[str]) -> list[str]:
+        """Return these modules and all that they import, each after its imports, without libraries."""
+        ordered: dict[str, None] = {}
+        for path in paths:
+            self._add(path, ordered, ())
+        return list(ordered)
+
+    def _add(self, path: str, ordered: dict[str, None], importers: tuple[str, ...]) -> None:
+        if path in ordered:
+            return
+        if path in importers:
+            raise BundleError(f"{path} imports itself, by {', '.join(importers)}")
+        if path not in self._modules:
+            self._modules[path] = Module(self._frontend, path)
+        for imported in self._modules[path].imports:
+            self._add(imported, ordered, (*importers, path))
+        if not self._modules[path].is_library:
+            ordered[path] = None
+
+
+@lru_cache(maxsize=1)
+def bundles(frontend: Path, _edition: str) -> Bundles:
+    """Return the bundles of an edition of the files."""
+    return Bundles(frontend, [page.name for page in PAGES])
