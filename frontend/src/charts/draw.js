@@ -32,31 +32,20 @@ const AT_ONCE_MS = 25;
 /** @type {Set<Mounted>} */
 const waiting = new Set();
 let isDrawing = false;
-
-/** @type {Map<string, Promise<void>>} */
-const scripts = new Map();
-
-/** Runs a script once. @param {string} address a trusted one @returns {Promise<void>} */
-export function loadScript(address) {
-  const name = String(address);
-  const loading =
-    scripts.get(name) ??
-    new Promise((resolve, reject) => {
-      const script = document.createElement('script');
-      script.src = address;
-      script.onload = () => resolve();
-      script.onerror = () => {
-        scripts.delete(name);
-        reject(new Error(`${name.split('/').at(-1)} could not be loaded`));
-      };
-      document.head.append(script);
-    });
-  scripts.set(name, loading);
-  return loading;
-}
+/** @type {Promise<Plot.Library> | null} */
+let loading = null;
 
 /** Loads the library once; panels wait for it. @returns {Promise<Plot.Library>} */
-export const loadPlotly = () => loadScript(plotlyAddress()).then(() => window.Plotly);
+export function loadPlotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = plotlyAddress();
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error('The chart library could not be loaded'));
+    document.head.append(script);
+  });
+  return loading;
+}
 
 loadPlotly().catch(() => {}); // it travels while the page asks for its data; who waits for it hears of a failure
 

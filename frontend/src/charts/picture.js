@@ -1,8 +1,8 @@
 /** Figures of panels on one page, and that page as SVG, PNG and PDF. */
-import { parseXml, vendorAddress } from '../lib/trusted.js';
+import { parseXml } from '../lib/trusted.js';
 import { lookup } from '../lib/lookup.js';
 import { visible } from '../lib/text/visible.js';
-import { loadScript, pictureOf } from './draw.js';
+import { pictureOf } from './draw.js';
 import {
   FAMILIES,
   PER_INCH,
@@ -155,8 +155,8 @@ async function pngBlob(page) {
 
 /** @param {SVGSVGElement} page @returns {Promise<Blob>} */
 async function pdfBlob(page) {
-  await loadScript(vendorAddress('jspdf.min.js'));
-  await loadScript(vendorAddress('svg2pdf.min.js'));
+  await import('../../vendor/jspdf.min.js');
+  await import('../../vendor/svg2pdf.min.js'); // adds itself to the former
   const { width, height } = sizeOf(page);
   const [wide, high] = [width, height].map((pixels) => (pixels / PER_INCH) * POINTS_PER_INCH);
   const file = new window.jspdf.jsPDF({

@@ -57,7 +57,7 @@ export function looksTogether(items, theme) {
 const GROUNDS = { light: '#ffffff', dark: '#14181e' };
 const LEAST_CONTRAST = 3;
 /** How far the outermost shades lie from their colour, as a share of the way to black and to white. */
-const REACH = { black: 0.45, white: 0.3 };
+const REACH = { black: 0.38, white: 0.3 };
 
 const channels = (/** @type {string} */ colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 
