@@ -125,7 +125,9 @@ export function SmoothingSlider({ value, onChange }) {
   const [moved, setMoved] = useState(/** @type {number | null} */ (null));
   const timer = useRef(0);
   useEffect(() => () => clearTimeout(timer.current), []);
-  useEffect(() => setMoved(null), [value]);
+  useEffect(() => {
+    if (moved === value) setMoved(null); // a later move waits for its own turn
+  }, [value, moved]);
   const shown = moved ?? value;
   const word = shown ? String(shown) : 'off';
   const move = (/** @type {any} */ { target }) => {
