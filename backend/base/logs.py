@@ -113,11 +113,11 @@ class Lines(logging.Formatter):
         return "\n".join(lines)
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, limit: int) -> str:
     """Return the start and end of a text that is too long, because a traceback says most at its end."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    return f"{text[: most // 2]} [{len(text) - most:,} characters left out] {text[-most // 2 :]}"
+    return f"{text[: limit // 2]} [{len(text) - limit:,} characters left out] {text[-limit // 2 :]}"
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -18,13 +18,13 @@ class Answer(NamedTuple):
 
     status: int
     content: bytes
-    """Body of the answer, at most `most_bytes` long."""
+    """Body of the answer, at most `max_bytes` long."""
 
 
 def fetch(
     address: str,
     *,
-    most_bytes: int,
+    max_bytes: int,
     seconds: float,
     body: bytes | None = None,
     headers: Mapping[str, str] = MappingProxyType({}),
@@ -34,7 +34,7 @@ def fetch(
     """Request an address of http:// or https:// and return the answer; a `body` is posted.
 
     `follows` says to which addresses a redirect may lead, by default to none. A redirect that is not followed
-    is the answer. The connection is cut after `seconds` in any state, and closed after `most_bytes`.
+    is the answer. The connection is cut after `seconds` in any state, and closed after `max_bytes`.
     Raises TimeoutError after `seconds`, and OSError or HTTPException if the request fails.
     """
     request = Request(address, body, dict(headers))  # noqa: S310 - the next line looks at the scheme
@@ -45,7 +45,7 @@ def fetch(
         proxies = [] if uses_proxies else [urllib.request.ProxyHandler({})]
         try:
             with _opened(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:
-                answer = Answer(response.status, response.read(most_bytes))
+                answer = Answer(response.status, response.read(max_bytes))
         except (OSError, http.client.HTTPException) as error:
             if deadline.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
                 raise TimeoutError(f"no answer within {seconds:g} s") from None

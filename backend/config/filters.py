@@ -46,7 +46,7 @@ class NoRefill(Frozen):
     type: Literal["none"] = "none"
 
     @property
-    def most_batches(self) -> int:
+    def batch_limit(self) -> int:
         """Generation batches of a step at most."""
         return 1
 
@@ -56,7 +56,7 @@ class _Batches(Frozen):
     """Maximum number of generation batches per step; then the step trains on what it has, with an event."""
 
     @property
-    def most_batches(self) -> int:
+    def batch_limit(self) -> int:
         """Generation batches of a step at most."""
         return self.max_batches
 
@@ -87,7 +87,7 @@ class NeighboursRefill(Frozen):
     """Maximum number of tries per step, including the first; then the step trains on the groups so far."""
 
     @property
-    def most_batches(self) -> int:
+    def batch_limit(self) -> int:
         """Generation batches of a step at most."""
         return self.n
 

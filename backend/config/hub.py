@@ -38,7 +38,7 @@ def newest_commit(dataset: str) -> str:
         raise HubError(f"HF_ENDPOINT: expected an address with https://, got {endpoint[:60]!r}")
     address = f"{endpoint}/api/datasets/{quote(dataset)}/revision/{quote(PARQUET_BRANCH, safe='')}"
     try:
-        status, content = ask_hub(address, most_bytes=MAX_BYTES, seconds=ASK_SECONDS)
+        status, content = ask_hub(address, max_bytes=MAX_BYTES, seconds=ASK_SECONDS)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HubError(
@@ -59,7 +59,7 @@ def newest_commit(dataset: str) -> str:
 
 
 def ask_hub(
-    address: str, *, most_bytes: int, seconds: float, headers: Mapping[str, str] = MappingProxyType({})
+    address: str, *, max_bytes: int, seconds: float, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Answer:
     """Return the hub's answer, which may lead elsewhere: it does for renamed repositories and large files.
 
@@ -69,7 +69,7 @@ def ask_hub(
     hub = f"{parts.scheme}://{parts.netloc}/"
     return fetch(
         address,
-        most_bytes=most_bytes,
+        max_bytes=max_bytes,
         seconds=seconds,
         headers=headers,
         follows=lambda target: target.startswith(("https://", hub)),

@@ -23,8 +23,8 @@ from backend.config.rows import (
     RowCheck,
     parse_line,
     question_key,
-    shown_value,
     split_mark,
+    value_excerpt,
 )
 
 PIECE_BYTES = 1 << 20
@@ -121,12 +121,12 @@ def resolve_dataset(datasets_dir: Path, name: str) -> Path:
     """Return the file `name` of DATASETS_DIR; ValueError when it is none, or lies outside."""
     root = datasets_dir.expanduser().resolve()
     if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError(f"expected a path inside DATASETS_DIR, got {shown_value(name)}")
+        raise ValueError(f"expected a path inside DATASETS_DIR, got {value_excerpt(name)}")
     path = (root / name).resolve()
     if not path.is_relative_to(root):
-        raise ValueError(f"leads out of DATASETS_DIR ({root}): {shown_value(name)}")
+        raise ValueError(f"leads out of DATASETS_DIR ({root}): {value_excerpt(name)}")
     if not path.is_file():
-        raise ValueError(f"there is no file {shown_value(name)} in DATASETS_DIR ({root})")
+        raise ValueError(f"there is no file {value_excerpt(name)} in DATASETS_DIR ({root})")
     return path
 
 

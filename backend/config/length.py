@@ -63,10 +63,10 @@ class _Overlong(Frozen):
 
     def ramp(self, max_new_tokens: int) -> Ramp:
         """Return the ramp in tokens of a run with this cap."""
-        most, width = (
+        limit, width = (
             max(1, round(fraction * max_new_tokens)) for fraction in (self.max_fraction, self.cache_fraction)
         )
-        return Ramp(most - width, width)
+        return Ramp(limit - width, width)
 
 
 class SoftOverlong(_Overlong):

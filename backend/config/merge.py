@@ -236,10 +236,10 @@ def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError
     message = EXPECTED.get(kind) or plain_message(item["msg"])
     if kind == "too_short":
         message = f"expected at least {context['min_length']}"
-    return [FieldError(path, f"{message}, got {_shown(item.get('input'))}")]
+    return [FieldError(path, f"{message}, got {_excerpt(item.get('input'))}")]
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -258,6 +258,6 @@ def _preset_changes(name: Any) -> Fields:
     if not isinstance(name, str) or name not in PRESETS:
         preset_names = ", ".join(sorted(PRESETS))
         raise InvalidConfig(
-            [FieldError("preset", f"there is no preset {_shown(name)}; there are {preset_names}")]
+            [FieldError("preset", f"there is no preset {_excerpt(name)}; there are {preset_names}")]
         )
     return PRESETS[name].changes

@@ -40,7 +40,7 @@ def read_messages(value: object) -> list[Message]:
     wrong.
     """
     if not isinstance(value, list) or not value or not all(isinstance(message, Mapping) for message in value):
-        raise ValueError(f"expected text or a list of messages, got {_shown(value)}")
+        raise ValueError(f"expected text or a list of messages, got {_excerpt(value)}")
     if len(value) > MAX_MESSAGES:
         raise ValueError(f"has {len(value):,} messages; expected at most {MAX_MESSAGES:,}")
     messages = [_read(message, f"message {number}") for number, message in enumerate(value, 1)]
@@ -59,13 +59,13 @@ def read_tools(value: object) -> list[dict[str, Any]]:
         try:
             value = json.loads(value) if value.strip() else None
         except (ValueError, RecursionError):
-            raise ValueError(f"expected a list of tools, got {_shown(value)}") from None
+            raise ValueError(f"expected a list of tools, got {_excerpt(value)}") from None
     if value is None:
         return []
     if not isinstance(value, list) or not all(map(_is_tool, value)):
         raise ValueError(
             f'expected a list of functions, each as {{"type": "function", "function": {{"name": ...}}}}, '
-            f"got {_shown(value)}"
+            f"got {_excerpt(value)}"
         )
     return [_without_nulls(tool) for tool in value]
 
@@ -101,17 +101,17 @@ def _read(message: Mapping[str, Any], path: str) -> Message:
     if "role" not in fields:
         raise ValueError(f"{path}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
     if (role := fields["role"]) not in ROLES:
-        raise ValueError(f"{path}: role: expected one of {', '.join(ROLES)}, got {_shown(role)}")
+        raise ValueError(f"{path}: role: expected one of {', '.join(ROLES)}, got {_excerpt(role)}")
     if unknown := [key for key in fields if key not in KEYS]:
         raise ValueError(
-            f"{path}: {_shown(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
+            f"{path}: {_excerpt(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
         )
     calls = fields.get("tool_calls") or []
     if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):
         raise ValueError(f"{path}: tool_calls: expected a list of calls of functions by the assistant")
     for key in ("name", "tool_call_id", "reasoning_content"):
         if not isinstance(fields.get(key, ""), str):
-            raise ValueError(f"{path}: {key}: expected text, got {_shown(fields[key])}")  # noqa: TRY004 - a value of the row
+            raise ValueError(f"{path}: {key}: expected text, got {_excerpt(fields[key])}")  # noqa: TRY004 - a value of the row
     fields["content"] = _content(fields.get("content", "" if calls else None), path)
     return fields
 
@@ -120,7 +120,7 @@ def _content(value: object, path: str) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not value:
-        raise ValueError(f"{path}: content: expected text, got {_shown(value)}")
+        raise ValueError(f"{path}: content: expected text, got {_excerpt(value)}")
     return "".join(_text_of_piece(piece, path) for piece in value)
 
 
@@ -131,10 +131,10 @@ def _text_of_piece(piece: object, path: str) -> str:
         return text
     if isinstance(kind, str) and kind != "text":
         raise ValueError(
-            f"{path}: content of the type {_shown(kind)} is not supported: "
+            f"{path}: content of the type {_excerpt(kind)} is not supported: "
             "a policy reads text alone, no images, audio or video"
         )
-    raise ValueError(f"{path}: content: expected text, got {_shown(piece)}")
+    raise ValueError(f"{path}: content: expected text, got {_excerpt(piece)}")
 
 
 def _is_tool(value: object) -> bool:
@@ -169,6 +169,6 @@ def _text_of(message: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, [str(content or ""), *shown]))
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

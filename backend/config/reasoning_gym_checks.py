@@ -36,7 +36,7 @@ def _type_error(name: str, task: Task, key: str, value: Any) -> str:
         return f"{name} takes {', '.join(task.parameters) or 'no parameter'}"
     if _fits(value, parameter.type):
         return ""
-    return f"expected {_expected(parameter)}, got {_shown(value)}"
+    return f"expected {_expected(parameter)}, got {_excerpt(value)}"
 
 
 def _fits(value: Any, kind: str) -> bool:
@@ -97,10 +97,10 @@ def _as_seen_from(at: str, rule: Rule) -> str:
 
 def _got(at: str, rule: Rule, values: Mapping[str, Any]) -> str:
     other_side = rule.right if at == rule.left else rule.left
-    beside = f" and {other_side} = {_shown(values[other_side])}" if other_side in values else ""
-    return f"{_shown(values[at])}{beside}"
+    beside = f" and {other_side} = {_excerpt(values[other_side])}" if other_side in values else ""
+    return f"{_excerpt(values[at])}{beside}"
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."

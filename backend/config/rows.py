@@ -133,7 +133,7 @@ class RowCheck:
             self._domains.discard(str(row["domain"]))
             raise ValueError(
                 f"field 'domain': expected at most {MAX_DOMAINS} domains in a file, "
-                f"{shown_value(row['domain'])} is one more"
+                f"{value_excerpt(row['domain'])} is one more"
             )
 
 
@@ -150,13 +150,15 @@ def parse_line(line: bytes) -> dict[str, Any]:
             text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_integer
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON at column {error.colno} ({error.msg}): {shown_value(text)}") from None
+        raise ValueError(
+            f"is not JSON at column {error.colno} ({error.msg}): {value_excerpt(text)}"
+        ) from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if text.count("{") + text.count("[") > MAX_DEPTH and _depth(row) > MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not isinstance(row, dict):
-        raise ValueError(f"expected a JSON object, got {shown_value(text)}")  # noqa: TRY004 - the line is the value
+        raise ValueError(f"expected a JSON object, got {value_excerpt(text)}")  # noqa: TRY004 - the line is the value
     if b"\\ud" in line.lower():
         _check_storable(row)
     return row
@@ -171,17 +173,17 @@ def check_row(row: Mapping[str, Any], columns: Columns) -> None:
         _check_field("tools", read_tools, row.get("tools"))
     elif not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(
-            f"field {columns.prompt!r}: expected text that is not empty, got {shown_value(prompt)}"
+            f"field {columns.prompt!r}: expected text that is not empty, got {value_excerpt(prompt)}"
         )
     if not _is_answer(answer):
-        raise ValueError(f"field {columns.answer!r}: expected text or a number, got {shown_value(answer)}")
+        raise ValueError(f"field {columns.answer!r}: expected text or a number, got {value_excerpt(answer)}")
     if split is not None and split not in SPLITS:
-        raise ValueError(f"field 'split': expected one of {', '.join(SPLITS)}, got {shown_value(split)}")
+        raise ValueError(f"field 'split': expected one of {', '.join(SPLITS)}, got {value_excerpt(split)}")
     if "id" in row and not isinstance(row["id"], str | int):
-        raise ValueError(f"field 'id': expected text, got {shown_value(row['id'])}")
+        raise ValueError(f"field 'id': expected text, got {value_excerpt(row['id'])}")
     if "domain" in row and not is_domain(row["domain"]):
         expected = "expected 1 to 32 of a-z, 0-9, _ and -, the first a letter or digit"
-        raise ValueError(f"field 'domain': {expected}, got {shown_value(row['domain'])}")
+        raise ValueError(f"field 'domain': {expected}, got {value_excerpt(row['domain'])}")
 
 
 def _check_field(name: str, read: Callable[[Any], object], value: object) -> None:
@@ -218,7 +220,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {shown_value(twice)} occurs twice")
+        raise ValueError(f"key {value_excerpt(twice)} occurs twice")
     return row
 
 
@@ -258,7 +260,7 @@ def _check_storable(value: Any) -> None:
         raise ValueError("holds a lone surrogate escape, which is not a character") from None
 
 
-def shown_value(value: Any) -> str:
+def value_excerpt(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     text = text if len(text) <= 60 else text[:57] + "..."
     return json.dumps(text) if isinstance(value, str) else text

@@ -31,7 +31,7 @@ class CodeReward(ConditionTerm):
     credit: Literal["all", "share"] = "all"
     """all: 1 when every test passes, else 0; share: the fraction of tests that pass."""
 
-    most_tests: Annotated[int, Field(ge=1, le=1000)] = 20
+    max_tests: Annotated[int, Field(ge=1, le=1000)] = 20
     """Tests of a row that are run, from the first on."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 4.0

@@ -11,13 +11,13 @@ BYTES_PER_ALTERNATIVE = 6
 """Bytes of an alternative token's id and log-probability, before compression."""
 
 
-def most_tokens(config: RunConfig, *, after: int = 0) -> int:
+def max_tokens(config: RunConfig, *, after: int = 0) -> int:
     """Tokens of the whole run if every completion is as long as it may be and every refill is used.
 
     Of a fork those of the steps behind `after`.
     """
     sampling, evaluation, updates = config.sampling, config.evaluation, config.updates
-    batches = config.filters.refill.most_batches
+    batches = config.filters.refill.batch_limit
     batches *= updates.epochs if updates.resample_each_epoch else 1
     train = batches * sampling.prompts_per_step * sampling.group_size * (config.steps - after)
     every = evaluation.every
@@ -33,7 +33,7 @@ def _most_of(suite: Suite, config: RunConfig, after: int) -> int:
     return suite.evaluations(config.steps, after=after) * suite.prompts * suite.n * cap
 
 
-def most_bytes(config: RunConfig, *, after: int = 0) -> int:
+def max_bytes(config: RunConfig, *, after: int = 0) -> int:
     """Bytes that storing every rollout of the run, or of a fork behind `after`, takes at most."""
     bytes_per_token = BYTES_PER_TOKEN + BYTES_PER_ALTERNATIVE * config.recording.alternatives
-    return most_tokens(config, after=after) * bytes_per_token
+    return max_tokens(config, after=after) * bytes_per_token

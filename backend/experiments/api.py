@@ -11,7 +11,7 @@ from backend.experiments.schemas import (
     ExperimentRequest,
     LaunchedExperiment,
 )
-from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
+from backend.experiments.store import experiment_json, find_experiment, list_experiments, statuses_of
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
 from backend.http.paging import page_of
@@ -62,7 +62,7 @@ def list_all(session: ReadSession, limit: Limit = 50, cursor: Cursor = "") -> Js
         page_of(
             rows,
             limit,
-            lambda row: shown_experiment(row, statuses.get(row.id, {})),
+            lambda row: experiment_json(row, statuses.get(row.id, {})),
             lambda row: (row.created_at, row.id),
         )
     )
@@ -74,5 +74,5 @@ def show(experiment_id: str, session: ReadSession) -> Json:
     experiment = find_experiment(session, experiment_id)
     statuses = statuses_of(session, [experiment_id])
     return Json(
-        shown_experiment(experiment, statuses.get(experiment_id, {})) | {"request": experiment.request}
+        experiment_json(experiment, statuses.get(experiment_id, {})) | {"request": experiment.request}
     )

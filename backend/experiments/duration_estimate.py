@@ -93,11 +93,13 @@ def _duration(
         for seconds, past in seen
         if _policy(past) == _policy(document)
     ]
-    least, most = (work * config.steps for work in _work(document))
+    min_work, max_work = (work * config.steps for work in _work(document))
     if related:
         low, high = min(rate for rate, _ in related), max(rate for _, rate in related)
-        return Duration(low * least / SCALED_SPREAD, high * most * SCALED_SPREAD, scaled_runs=len(related))
-    return Duration(*_by_size(session, config, models_dir, least, most))
+        return Duration(
+            low * min_work / SCALED_SPREAD, high * max_work * SCALED_SPREAD, scaled_runs=len(related)
+        )
+    return Duration(*_by_size(session, config, models_dir, min_work, max_work))
 
 
 def _past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
@@ -161,17 +163,17 @@ def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
 
 
 def _by_size(
-    session: Session, config: RunConfig, models_dir: Path, least: float, most: float
+    session: Session, config: RunConfig, models_dir: Path, min_work: float, max_work: float
 ) -> tuple[float, float]:
     small, large = _parameters(config.policy.name, models_dir)
     slow, fast = _speeds(session)
     in_turn = config.sampling.max_new_tokens * config.steps
-    refills = config.filters.refill.most_batches * config.updates.epochs
+    refills = config.filters.refill.batch_limit * config.updates.epochs
     # Completions may be much shorter than their cap.
     low = max(
-        2 * small * least / fast / 10, TOKEN_SECONDS[0] * in_turn / 10, FASTEST_STEP_SECONDS * config.steps
+        2 * small * min_work / fast / 10, TOKEN_SECONDS[0] * in_turn / 10, FASTEST_STEP_SECONDS * config.steps
     )
-    return low, 2 * large * most / slow + TOKEN_SECONDS[1] * in_turn * refills
+    return low, 2 * large * max_work / slow + TOKEN_SECONDS[1] * in_turn * refills
 
 
 def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:

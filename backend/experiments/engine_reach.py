@@ -29,7 +29,9 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     if config.sampling.engine.type != "server" or not urls:
         return []
     reason_by_url = dict(zip(urls, _reasons(urls), strict=True))
-    if not (silent := [f"{_shown(url)} ({reason})" for url, reason in reason_by_url.items() if reason]):
+    if not (
+        silent := [f"{_without_password(url)} ({reason})" for url, reason in reason_by_url.items() if reason]
+    ):
         return []
     servers = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
     why = f"{', '.join(silent)}; a run fails if none answers its worker"
@@ -50,7 +52,7 @@ def _reasons(urls: Sequence[str]) -> list[str]:
 
 def _ask(url: str) -> str:
     try:
-        status = fetch(f"{url.rstrip('/')}/health", most_bytes=0, seconds=SECONDS).status
+        status = fetch(f"{url.rstrip('/')}/health", max_bytes=0, seconds=SECONDS).status
     except TimeoutError:
         return f"no answer within {SECONDS:g} s"
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -59,7 +61,7 @@ def _ask(url: str) -> str:
     return f"it answers with status {status}" if status >= http.client.INTERNAL_SERVER_ERROR else ""
 
 
-def _shown(url: str) -> str:
+def _without_password(url: str) -> str:
     """Return the address without anything secret that it may contain."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")

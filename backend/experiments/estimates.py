@@ -4,8 +4,8 @@ from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.config.sizes import most_bytes, most_tokens
-from backend.experiments.checkpoint_sizes import checkpoint_bytes, most_checkpoints
+from backend.config.sizes import max_bytes, max_tokens
+from backend.experiments.checkpoint_sizes import checkpoint_bytes, max_checkpoints
 from backend.experiments.duration_estimate import duration
 
 Estimates = dict[str, float | None]
@@ -16,7 +16,7 @@ def estimates(session: Session, config: RunConfig, settings: Settings, *, after:
 
     `seconds` and `step_seconds` are None until a run of these sizes was seen, the range never.
     """
-    checkpoints = most_checkpoints(config, after=after)
+    checkpoints = max_checkpoints(config, after=after)
     size = checkpoint_bytes(session, config, settings)
     time = duration(session, config, settings.models_dir)
     steps = config.steps - after
@@ -29,8 +29,8 @@ def estimates(session: Session, config: RunConfig, settings: Settings, *, after:
         "like_runs": float(time.like_runs),
         "scaled_runs": float(time.scaled_runs),
         "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * steps),
-        "tokens_at_most": float(most_tokens(config, after=after)),
-        "disk_bytes": float(most_bytes(config, after=after)),
+        "tokens_at_most": float(max_tokens(config, after=after)),
+        "disk_bytes": float(max_bytes(config, after=after)),
         "checkpoints": float(checkpoints),
         "checkpoint_bytes": None if size is None else checkpoints * size,
     }

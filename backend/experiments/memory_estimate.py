@@ -74,9 +74,9 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     judged = [slot for slot in estimate.slots if slot.verdict != "unknown"]
     if not judged or len(judged) < len(estimate.slots) or any(slot.verdict == "fits" for slot in judged):
         return []
-    most = max(slot.usable_bytes or 0 for slot in judged)
+    largest = max(slot.usable_bytes or 0 for slot in judged)
     needed = min(slot.peak_bytes or 0 for slot in judged)
-    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {most / 1e9:.1f} GB"
+    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {largest / 1e9:.1f} GB"
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
@@ -186,8 +186,8 @@ def _total(slot: Worker, slots: list[Worker]) -> float:
     """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
-    beside = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
-    return _reading(slot, "memory_total_bytes") / max(1, beside)
+    sharing_slots = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
+    return _reading(slot, "memory_total_bytes") / max(1, sharing_slots)
 
 
 def _on_slot(

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.config.sizes import most_tokens
+from backend.config.sizes import max_tokens
 from backend.experiments.duration_estimate import durations, slots_of
 from backend.experiments.launch import budget_errors, cells_of, configs_of, is_search, objective_errors
 from backend.experiments.schemas import ExperimentRequest
@@ -34,7 +34,7 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
             shown.append(_cell(cell) | NO_COSTS | {"errors": errors})
             continue
         time = next(times)
-        tokens = float(most_tokens(config))
+        tokens = float(max_tokens(config))
         costs = {"seconds_low": time.low, "seconds_high": time.high, "tokens_at_most": tokens}
         shown.append(_cell(cell) | costs | {"errors": []})
         width = next(slots)
@@ -64,14 +64,14 @@ def _search(
     top = min(sweep.search.top, trials)
     further = top * (seeds - 1)
     runs = trials + further
-    least = min((cell["seconds_low"] for cell in costs), default=0.0)
-    most = max((cell["seconds_high"] for cell in costs), default=0.0)
+    min_seconds = min((cell["seconds_low"] for cell in costs), default=0.0)
+    max_seconds = max((cell["seconds_high"] for cell in costs), default=0.0)
     share = 1.0 if sweep.search.pruner == "none" else sweep.search.first_rung
-    low = least * ((trials - top) * share + top + further)
+    low = min_seconds * ((trials - top) * share + top + further)
     budget = sweep.search.hours * HOUR if sweep.search.hours else math.inf
     total = {
         "seconds_low": min(low, budget),
-        "seconds_high": min(most * runs, budget),
+        "seconds_high": min(max_seconds * runs, budget),
         "tokens_at_most": runs * max((cell["tokens_at_most"] for cell in costs), default=0.0),
     }
     shown = {"configurations": trials, "further_runs": further, "top": top, "runs": runs}

@@ -42,7 +42,7 @@ def statuses_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, di
     return counts
 
 
-def shown_experiment(experiment: Experiment, statuses: dict[str, int]) -> dict[str, Any]:
+def experiment_json(experiment: Experiment, statuses: dict[str, int]) -> dict[str, Any]:
     """schemas.ExperimentItem."""
     return {
         "id": experiment.id,

@@ -50,10 +50,10 @@ class SweptKnob(Body):
     @field_validator("values")
     @classmethod
     def _check_values(cls, values: str | list[JsonValue]) -> str | list[JsonValue]:
-        most = MAX_TEXT if isinstance(values, str) else MAX_LISTED
-        if not 0 < len(values) <= most:
+        limit = MAX_TEXT if isinstance(values, str) else MAX_LISTED
+        if not 0 < len(values) <= limit:
             unit = "characters" if isinstance(values, str) else "values"
-            raise ValueError(f"has {len(values)} {unit}, expected 1 to {most}")
+            raise ValueError(f"has {len(values)} {unit}, expected 1 to {limit}")
         return values
 
 

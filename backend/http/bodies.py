@@ -148,11 +148,11 @@ def _check_size(content: bytes) -> None:
         _refuse(f"is nested too deeply: at most {MAX_JSON_LEVELS} levels are accepted")
 
 
-def json_size(content: bytes, *, most: int = MAX_JSON_VALUES) -> tuple[int, int]:
+def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int]:
     """Count (values, levels) of JSON without parsing it; never too low up to the first error.
 
     Each value but the outermost follows a comma or the start of its list or object; an empty list or object
-    counts twice. Counting stops after more than `most` values. NumPy lets other threads run meanwhile, unlike
+    counts twice. Counting stops after `limit` values. NumPy lets other threads run meanwhile, unlike
     a loop or `re`.
     """
     bare = content.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in content else content
@@ -165,7 +165,7 @@ def json_size(content: bytes, *, most: int = MAX_JSON_VALUES) -> tuple[int, int]
         values += int(np.count_nonzero(begins) + np.count_nonzero(~inside & (block == COMMA)))
         levels = level + np.cumsum(begins.view(np.int8) - ends.view(np.int8), dtype=np.int32)
         deepest, level, is_inside = max(deepest, int(levels.max())), int(levels[-1]), inside[-1]
-        if values > most:
+        if values > limit:
             break
     return values, deepest
 

@@ -123,7 +123,7 @@ class Guard:
         encoding = headers.get("content-encoding", "") if access is Access.PUSH else ""
         sender = state["role"], state["writer"]
         with self._large.counted(*sender) as count:
-            body = await read_body(receive, most=_most_bytes(access), count=count)
+            body = await read_body(receive, limit=_max_bytes(access), count=count)
             if is_large(body, encoding):
                 await stack.enter_async_context(self._large.admitted(*sender))
             document = await anyio.to_thread.run_sync(parsed, body, encoding) if body else NO_DOCUMENT
@@ -157,7 +157,7 @@ class Guard:
         if role is None:
             return _unknown(scope)
         return self._forbidden(scope, role, writer, access) or (
-            None if is_safe or _is_file(scope) else body_refusal(headers, most=_most_bytes(access))
+            None if is_safe or _is_file(scope) else body_refusal(headers, limit=_max_bytes(access))
         )
 
     def _forbidden(self, scope: Scope, role: Role, writer: str, access: Access | None) -> Response | None:
@@ -218,7 +218,7 @@ def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
     return is_bearer
 
 
-def _most_bytes(access: Access | None) -> int:
+def _max_bytes(access: Access | None) -> int:
     return PUSH_BYTES if access is Access.PUSH else BODY_BYTES
 
 

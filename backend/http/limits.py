@@ -87,11 +87,11 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
     return None
 
 
-def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None:
+def body_refusal(headers: Headers, *, limit: int = BODY_BYTES) -> Response | None:
     """Return the refusal of a body, judged by its headers; None if it may be read."""
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > most:
-        return problem(413, "Too large", too_large(most))
+    if not (length.isascii() and length.isdigit() and len(length) <= 20) or int(length) > limit:
+        return problem(413, "Too large", too_large(limit))
     has_body = int(length) > 0 or "transfer-encoding" in headers
     kind, _, parameters = headers.get("content-type", "").partition(";")
     if has_body and kind.strip().lower() != "application/json":
@@ -102,7 +102,7 @@ def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None
 
 
 async def read_body(
-    receive: Receive, *, most: int = BODY_BYTES, count: Callable[[int], None] = lambda _: None
+    receive: Receive, *, limit: int = BODY_BYTES, count: Callable[[int], None] = lambda _: None
 ) -> bytes:
     """Read the whole body. Raises HTTPException 413 if it is too large, 408 if it is too slow.
 
@@ -120,14 +120,14 @@ async def read_body(
                 count(len(chunk))
                 body += chunk
                 has_more = message.get("more_body", False)
-                if len(body) > most:
-                    raise HTTPException(413, too_large(most))
+                if len(body) > limit:
+                    raise HTTPException(413, too_large(limit))
     except TimeoutError:
         reason = f"the body did not arrive within {ARRIVAL_SECONDS:.0f} seconds"
         raise HTTPException(408, reason, headers={"Connection": "close"}) from None
     return bytes(body)
 
 
-def too_large(most: int) -> str:
+def too_large(limit: int) -> str:
     """Return the sentence about a body of more bytes."""
-    return f"at most {most:,} bytes are allowed"
+    return f"at most {limit:,} bytes are allowed"

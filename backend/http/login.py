@@ -114,7 +114,7 @@ class LoginPages:
         """Return the address of the form."""
         if scope["method"] != "POST":
             return login_page("Please log in.", status=200)
-        body = await read_body(receive, most=FORM_BYTES)
+        body = await read_body(receive, limit=FORM_BYTES)
         fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         if "ticket" in fields:
             return await self._redeem(scope, fields["ticket"], _local(fields.get("path", "/")))

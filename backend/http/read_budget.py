@@ -30,15 +30,15 @@ WAIT_SECONDS = 10.0
 class ReadBudget:
     """ASGI wrapper that limits the number of concurrent expensive reads; 0 means no limit."""
 
-    def __init__(self, app: ASGIApp, *, most: int) -> None:
+    def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app
-        self._most = most
+        self._limit = limit
         self._places: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(most)
+            lambda: asyncio.Semaphore(limit)
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = _kind_of(scope) if self._most else ""
+        kind = _kind_of(scope) if self._limit else ""
         if not kind:
             return await self._app(scope, receive, send)
         places = self._places[str(scope.get("state", {}).get("role")), kind]

@@ -77,7 +77,7 @@ def list_all(request: Request) -> Json:
     """List the logged-in browsers: all for an operator, only its own for a viewer."""
     own_id = request.state.session
     rows = _sessions(request).listed(request.state.role, own_id)
-    return Json({"items": [_shown(row, own_id) for row in rows], "next": None})
+    return Json({"items": [_session_json(row, own_id) for row in rows], "next": None})
 
 
 @router.delete("/sessions/{session_id}", response_model=Ended)
@@ -94,7 +94,7 @@ def _sessions(request: Request) -> BrowserSessions:
     return browser_sessions
 
 
-def _shown(row: BrowserSession, own_id: str) -> dict[str, Any]:
+def _session_json(row: BrowserSession, own_id: str) -> dict[str, Any]:
     return {
         "id": row.id,
         "role": row.role,

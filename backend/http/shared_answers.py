@@ -22,8 +22,8 @@ FRESH = "private, no-cache"
 class SharedAnswers:
     """JSON answers by their ETags. Concurrent requests for the same answer wait for one computation."""
 
-    def __init__(self, *, most_bytes: int = MAX_BYTES) -> None:
-        cache: LRUCache[str, bytes] = LRUCache(most_bytes, getsizeof=len)
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        cache: LRUCache[str, bytes] = LRUCache(max_bytes, getsizeof=len)
 
         @cached(cache, key=lambda tag, _make: tag, condition=Condition())
         def body_of(_tag: str, make: Callable[[], Any]) -> bytes:

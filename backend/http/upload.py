@@ -55,16 +55,16 @@ def check_type(request: Request, types: Collection[str], *, expected: str) -> No
         raise WrongType(f"expected Content-Type: {expected}, got {kind!r}")
 
 
-async def receive(request: Request, draft: IO[bytes], most_bytes: int) -> None:
+async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
     """Write the body to the draft, counting the received bytes instead of trusting Content-Length."""
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > most_bytes:
-        raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
+    if not length.isdecimal() or int(length) > max_bytes:
+        raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
     seen, gathered, pieces = 0, bytearray(), request.stream()
     while piece := await _next(pieces):
         seen += len(piece)
-        if seen > most_bytes:
-            raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
+        if seen > max_bytes:
+            raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
         gathered += piece
         if len(gathered) >= GATHERED_BYTES:
             await run_in_threadpool(draft.write, bytes(gathered))

@@ -114,8 +114,8 @@ def content(
     count = count_of(block)
     if count == 0 or len(block) != _size(count):
         raise BlockDamaged("its header is wrong")
-    most = MAX_POINTS if points is None else min(points, MAX_POINTS)
-    if count > most or (count != points and points is not None and kind == COMPRESSED):
+    limit = MAX_POINTS if points is None else min(points, MAX_POINTS)
+    if count > limit or (count != points and points is not None and kind == COMPRESSED):
         raise BlockDamaged(f"it holds {count} points, {points or MAX_POINTS} were written")
     first: int = FIRST_STEP.unpack_from(block, COUNT.size)[0]
     if not within[0] <= first <= within[1] - count + 1:
@@ -143,12 +143,12 @@ def count_of(block: bytes) -> int:
     return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
 
 
-def decode_all(contents: Iterable[bytes], most: int) -> Columns:
-    """Return the points of several blocks in one, of their `content`; there are at most `most` of them.
+def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
+    """Return the points of several blocks in one, of their `content`; there are at most `limit` of them.
 
     Contents are taken one at a time, so that no long curve is in memory twice.
     """
-    values, distances = np.empty(most, VALUE), np.empty(most, STEP)
+    values, distances = np.empty(limit, VALUE), np.empty(limit, STEP)
     counts: list[int] = []
     end = 0
     for block in contents:

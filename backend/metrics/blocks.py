@@ -191,9 +191,9 @@ def _points_of(
     """Return the points of all blocks that are not damaged; of those that are, a note is left."""
     stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
     rows: list[Any] = []
-    most = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
+    point_count = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
     columns = decode_all(
-        _contents(session, stored, rows), most
+        _contents(session, stored, rows), point_count
     )  # many short curves are as quick as a long one
     ends = np.cumsum(columns.counts).tolist()
     weights = _weights_of(columns.counts, [row[6] for row in rows])

@@ -18,20 +18,20 @@ from backend.http.shared_answers import SharedAnswersOf
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore
 from backend.metrics.lineage import stamps_of
-from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, shown_prompts
+from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, prompts_json
 from backend.rollouts.breakdown.schemas import Mismatch
 from backend.rollouts.contributions import loss_sums
 from backend.rollouts.counting import counts_by_step
 from backend.rollouts.evidence import evidence_of
 from backend.rollouts.mismatch import Kind as CorrectionKind
 from backend.rollouts.mismatch import Level, mismatch
-from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, shown_rates, store_rates
+from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, store_rates, stored_rates
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_that_fit,
+    group_json,
     group_place,
     list_groups,
-    shown_group,
     step_counts,
     tokens_of,
 )
@@ -97,7 +97,7 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
         return page_of(
             groups,
             len(completions),
-            lambda group: shown_group(group, completions[group.id]),
+            lambda group: group_json(group, completions[group.id]),
             lambda group: group_place(group, sort),
             order=sort,
         )
@@ -205,7 +205,7 @@ def prompts(
     def make() -> dict[str, Any]:
         atlas = atlas_of(session, run, state=state, sort=sort, visits=visits)
         return {
-            "items": shown_prompts(session, run, atlas.prompts[:limit]),
+            "items": prompts_json(session, run, atlas.prompts[:limit]),
             "next": None,
             "matching": len(atlas.prompts),
             "counts": atlas.counts,
@@ -253,7 +253,7 @@ def stored_pass_rates(sha256: str, settings: SettingsOf) -> Json:
         rates = read_rates(settings.datasets_dir, sha256)
     except ValueError as error:
         raise NotFound(str(error)) from None
-    return Json(shown_rates(sha256, rates).model_dump())
+    return Json(stored_rates(sha256, rates).model_dump())
 
 
 @router.get("/loss", response_model=LossSums)

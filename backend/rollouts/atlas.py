@@ -150,7 +150,7 @@ def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
     return sorted(prompts, key=key)
 
 
-def shown_prompts(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
+def prompts_json(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
     """Prompts with the beginning of their texts, as the HTTP interface shows them: schemas.PromptItem."""
     texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
     return [
@@ -225,8 +225,8 @@ def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any
             rates[step] = (right / graded if graded else None, bool(stored))
         steps[run] = sorted({step for by_run in cells.values() for step in by_run.get(run, ())})
     width = sum(map(len, steps.values()))
-    most = min(MAX_PROBES, max(1, MAX_CELLS // max(1, width)))
-    stored_first = sorted(cells, key=lambda prompt: (not _is_stored(cells[prompt]), prompt))[:most]
+    limit = min(MAX_PROBES, max(1, MAX_CELLS // max(1, width)))
+    stored_first = sorted(cells, key=lambda prompt: (not _is_stored(cells[prompt]), prompt))[:limit]
     texts: dict[str, RunPrompt] = {}
     for run in runs:
         missing = [prompt for prompt in stored_first if prompt not in texts]

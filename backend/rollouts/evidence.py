@@ -37,11 +37,11 @@ def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
         return []
     onsets = [("", diagnosis.onset.sick)]
     onsets += [(cause.finding.cause, cause.finding.onset.sick) for cause in diagnosis.causes]
-    pieces = (_shown(session, run_id, cause, sick) for cause, sick in onsets)
+    pieces = (_evidence_json(session, run_id, cause, sick) for cause, sick in onsets)
     return [piece for piece in pieces if piece is not None]
 
 
-def _shown(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
+def _evidence_json(session: Session, run_id: str, cause: str, sick: int) -> dict[str, Any] | None:
     """Return the first stored step from the onset on that has completions with the marks, else with any."""
     kind = "eval" if cause in HELD_OUT else "train"
     for marks in (*SHOWN_BY.get(cause, ()), ()):

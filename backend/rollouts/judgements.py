@@ -33,10 +33,10 @@ class Judgement(LabelRequest):
     """Id of the completion."""
 
 
-async def import_judgements(request: Request, sessions: Sessions, *, most_bytes: int) -> dict[str, Any]:
+async def import_judgements(request: Request, sessions: Sessions, *, max_bytes: int) -> dict[str, Any]:
     """Store the judgements of a request's body: schemas.ImportedJudgements."""
-    with tempfile.SpooledTemporaryFile(most_bytes) as draft:
-        await receive(request, draft, most_bytes)
+    with tempfile.SpooledTemporaryFile(max_bytes) as draft:
+        await receive(request, draft, max_bytes)
         return await run_in_threadpool(_store, draft, sessions)
 
 
@@ -50,7 +50,7 @@ def _store(file: IO[bytes], sessions: Sessions) -> dict[str, Any]:
             _store_block(sessions, block, report)
             block = []
     _store_block(sessions, block, report)
-    return report.shown()
+    return report.as_json()
 
 
 class _Report:
@@ -63,7 +63,7 @@ class _Report:
         if len(self._refused) < SHOWN:
             self._refused.append({"row": row, "reason": reason})
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the report: schemas.ImportedJudgements."""
         refused = sorted(self._refused, key=lambda refusal: refusal["row"])
         counts = {"rows": self.rows, "stored": self.stored, "unchanged": self.unchanged}

@@ -185,9 +185,9 @@ def _compress(raw: bytes) -> bytes:
     return packed
 
 
-def _decompress(data: bytes, most: int) -> bytes:
+def _decompress(data: bytes, limit: int) -> bytes:
     # The library believes what a frame says of its size, whatever most it is given, and reads none of size 0.
-    if not _size(data, most):
+    if not _size(data, limit):
         if len(data) > EMPTY_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
             raise PackedDamaged("it says that it is empty, and is not")
         return b""
@@ -197,11 +197,11 @@ def _decompress(data: bytes, most: int) -> bytes:
     return raw
 
 
-def _size(data: bytes, most: int) -> int:
+def _size(data: bytes, limit: int) -> int:
     """Return the bytes that a frame says it unpacks to."""
     size = zstandard.frame_content_size(data)
-    if not 0 <= size <= most:
-        raise PackedDamaged(f"it says that it holds {size} bytes, expected at most {most}")
+    if not 0 <= size <= limit:
+        raise PackedDamaged(f"it says that it holds {size} bytes, expected at most {limit}")
     return int(size)
 
 

@@ -75,10 +75,10 @@ def store_rates(rates: PassRates, datasets_dir: Path) -> StoredRates:
         publish(Path(draft), path)
     finally:
         Path(draft).unlink(missing_ok=True)
-    return shown_rates(sha256, rates)
+    return stored_rates(sha256, rates)
 
 
-def shown_rates(sha256: str, rates: PassRates) -> StoredRates:
+def stored_rates(sha256: str, rates: PassRates) -> StoredRates:
     """Stored rates without the rates."""
     return StoredRates(
         sha256=sha256,

@@ -171,7 +171,7 @@ def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
     return [RolloutGroup.run_id == run_id, counts(RolloutGroup, limits)]
 
 
-def shown_group(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
+def group_json(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
     """Return a group as the HTTP interface shows it: schemas.GroupItem."""
     (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
     damage = [
@@ -195,11 +195,11 @@ def shown_group(group: RolloutGroup, completions: Sequence[Completion]) -> dict[
         "reward_std": group.reward_std,
         "left_out": group.left_out,
         "damage": "; ".join(filter(None, damage)),
-        "completions": [_shown_completion(rollout) for rollout in completions],
+        "completions": [_completion_json(rollout) for rollout in completions],
     }
 
 
-def _shown_completion(rollout: Completion) -> dict[str, Any]:
+def _completion_json(rollout: Completion) -> dict[str, Any]:
     return {
         "id": rollout.id,
         "text": rollout.text,

@@ -37,7 +37,7 @@ def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dic
             source, parts, (steps, values) = "trainer", PARTS, _logged(of_run)
         else:
             source, parts, (steps, values) = "rollouts", TALLIED, _tallied(session, run)
-        budgets.append(_shown(run, source if len(steps) else "", parts, steps, values, bins))
+        budgets.append(_budget_json(run, source if len(steps) else "", parts, steps, values, bins))
     return budgets
 
 
@@ -92,7 +92,7 @@ def _part_of(marks: int, *, has_others: bool) -> str:
     return "left_out" if "left_out" in has else "untold"
 
 
-def _shown(
+def _budget_json(
     run: str, source: str, parts: Sequence[str], steps: Steps, values: Counts, bins: int
 ) -> dict[str, Any]:
     """Sums over all steps, and over each of some stretches of as many steps."""

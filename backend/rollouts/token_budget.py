@@ -107,7 +107,7 @@ class TokenBudget:
                 if _newest_event(session, run) != self._known[run].event:
                     self._known[run] = _count(session, run, stamps[run], None)
 
-    def _shrink(self, run: str, most: int, whose: str) -> Iterator[None]:
+    def _shrink(self, run: str, limit: int, whose: str) -> Iterator[None]:
         usage = self._known[run]
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
         removed = {}
@@ -119,7 +119,7 @@ class TokenBudget:
                 done = removed_up_to(session, run)
                 first = 0 if name == "tokens" else done.get(name, -1) + 1
             for step in steps[:-1]:
-                if usage.size <= most:
+                if usage.size <= limit:
                     break
                 if step >= first:
                     with self._sessions.begin() as session:

@@ -82,9 +82,9 @@ def _read_turn(turn: Any, characters: int, tokens: int) -> dict[str, Any]:
     }
 
 
-def _span(span: Any, most: int) -> list[int]:
+def _span(span: Any, limit: int) -> list[int]:
     if not isinstance(span, list) or len(span) != 2 or not all(type(bound) is int for bound in span):
         raise ValueError("has a turn without its place")
-    if not 0 <= span[0] <= span[1] <= most:
+    if not 0 <= span[0] <= span[1] <= limit:
         raise ValueError("has a turn outside of its text")
     return span

@@ -48,7 +48,7 @@ class Allowance(NamedTuple):
 
     turn: threading.Lock
     """One at a time."""
-    most_bytes: int
+    max_bytes: int
     """Memory of the process; beyond it an allocation fails and the service says so."""
 
 
@@ -250,7 +250,7 @@ def _computed(
         raise Unavailable("another step is being computed: try again in a moment")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "worker.training.what_if", str(allowance.most_bytes)],
+            [sys.executable, "-m", "worker.training.what_if", str(allowance.max_bytes)],
             input=buffer.getvalue(),
             capture_output=True,
             timeout=SECONDS,

@@ -17,7 +17,7 @@ from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.children import ChildRequest, queue_child
 from backend.runs.deletion import begin_deletion, empty_trash
-from backend.runs.events import events_of, shown_event
+from backend.runs.events import event_json, events_of
 from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import (
     CloneRequest,
@@ -181,10 +181,10 @@ def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildR
 def checkpoints(run_id: str, session: ReadSession) -> Json:
     """The run's checkpoints, newest first; each is a directory that `from_pretrained` opens."""
     must_exist(session, run_id)
-    return Json({"items": [_shown_checkpoint(row) for row in checkpoints_of(session, run_id)], "next": None})
+    return Json({"items": [_checkpoint_json(row) for row in checkpoints_of(session, run_id)], "next": None})
 
 
-def _shown_checkpoint(row: Checkpoint) -> dict[str, Any]:
+def _checkpoint_json(row: Checkpoint) -> dict[str, Any]:
     files = row.manifest.get("files", [])
     return {
         "id": row.id,
@@ -263,7 +263,7 @@ def events(
     after_key = read_cursor(cursor, int, order=order, largest=2**63)
     after = after_key[0] if after_key else None
     rows = events_of(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
-    return Json(page_of(rows, limit, shown_event, lambda event: (event.id,), order=order))
+    return Json(page_of(rows, limit, event_json, lambda event: (event.id,), order=order))
 
 
 @router.get("/{run_id}/logs", response_model=Page)
@@ -279,8 +279,8 @@ def logs(
     must_exist(session, run_id)
     after = read_cursor(cursor, int, int, order=order)
     rows = log_chunks(session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc")
-    return Json(page_of(rows, limit, _shown_chunk, lambda chunk: (chunk.attempt, chunk.number), order=order))
+    return Json(page_of(rows, limit, _chunk_json, lambda chunk: (chunk.attempt, chunk.number), order=order))
 
 
-def _shown_chunk(chunk: LogChunk) -> dict[str, Any]:
+def _chunk_json(chunk: LogChunk) -> dict[str, Any]:
     return {"attempt": chunk.attempt, "number": chunk.number, "at": iso(chunk.at), "text": chunk.text}

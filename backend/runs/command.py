@@ -14,7 +14,7 @@ from backend.http.responses import Json
 from backend.runs.list import RunFilter, count_runs, list_runs
 from backend.runs.order import read_order
 from backend.runs.query.syntax import QueryError
-from backend.runs.store import shown_run
+from backend.runs.store import run_json
 from backend.storage.engine import open_engine, open_sessions, reading
 
 METRICS = ("reward/mean", "eval/accuracy")
@@ -31,12 +31,12 @@ def listed_runs(
     try:
         with reading(open_sessions(engine)) as session:
             total = count_runs(session, run_filter)
-            most = limit if limit > 0 else max(total, 1)
+            page_size = limit if limit > 0 else max(total, 1)
             rows = list_runs(
-                session, run_filter, read_order(sort), limit=most, cursor="", with_config=as_json
-            )[:most]
+                session, run_filter, read_order(sort), limit=page_size, cursor="", with_config=as_json
+            )[:page_size]
             if as_json:
-                yield from (bytes(Json(shown_run(row)).body).decode() for row in rows)
+                yield from (bytes(Json(run_json(row)).body).decode() for row in rows)
             else:
                 yield from _table([HEAD, *map(_cells, rows)])
                 yield f"{len(rows):,} of {total:,} run{'' if total == 1 else 's'}"

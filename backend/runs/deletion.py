@@ -182,9 +182,9 @@ def _marked(sessions: Sessions) -> list[str]:
 
 def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
     """Removes one batch after another, and says how many rows it was."""
-    for table, most in BATCHES:
+    for table, limit in BATCHES:
         key = table.__table__.primary_key.columns
-        key_query = select(*key).where(table.run_id == run_id).limit(most)
+        key_query = select(*key).where(table.run_id == run_id).limit(limit)
         while True:
             with sessions.begin() as session:
                 doomed: Any = key_query

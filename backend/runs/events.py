@@ -45,7 +45,7 @@ def events_of(
     return session.scalars(query.order_by(Event.id.desc() if backwards else Event.id).limit(limit)).all()
 
 
-def shown_event(event: Event) -> dict[str, Any]:
+def event_json(event: Event) -> dict[str, Any]:
     """Return an event as the HTTP interface shows it."""
     return {
         "id": str(event.id),

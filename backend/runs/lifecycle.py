@@ -85,19 +85,19 @@ def claim_run(
     lease_seconds: float = 60.0,
     lost: Collection[Lease] = (),
     room: int = 1,
-    most: int = 1,
+    max_devices: int = 1,
     nodes: int = 1,
     **facts: Any,
 ) -> Claim | None:
     """Own the first run that waits, or is one of the `lost`; None when there is none.
 
-    Of the runs that need at most `most` devices, what the worker could hold if it were idle, it is the first:
+    Of the runs that need at most `max_devices`, what the worker could hold if it were idle, it is the first:
     where that one needs more than the `room` that is free now, nothing is claimed, so that narrower runs
     behind it do not take the devices it waits for. A worker alone holds runs of one node; the leader of a
     group whose `nodes` are all there, those that need so many. `facts` are additional columns of its attempt:
     the price of the slot, the currency.
     """
-    seen = session.execute(_next_claimable(lost, most, nodes)).one_or_none()
+    seen = session.execute(_next_claimable(lost, max_devices, nodes)).one_or_none()
     if seen is None or seen.devices > room:
         return None
     attempt = seen.attempt + 1
@@ -131,12 +131,12 @@ def claimable(lost: Collection[Lease] = ()) -> Any:
     return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), waits)
 
 
-def _next_claimable(lost: Collection[Lease], most: int, nodes: int) -> Any:
+def _next_claimable(lost: Collection[Lease], max_devices: int, nodes: int) -> Any:
     """Return the run to claim next. On Postgres its row stays locked, and other workers skip it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
     # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
     return (
-        columns.where(claimable(lost), Run.wish == "", Run.devices <= most, Run.nodes == nodes)
+        columns.where(claimable(lost), Run.wish == "", Run.devices <= max_devices, Run.nodes == nodes)
         .order_by(Run.priority.desc(), Run.queued_at, Run.id)
         .limit(1)
         .with_for_update(skip_locked=True)

@@ -17,10 +17,10 @@ from backend.runs.lifecycle import STATUSES
 from backend.runs.list import RunFilter, ValueField, count_runs, field_values, list_runs, run_ids
 from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds, RunValuePage
 from backend.runs.order import place_of, read_order
-from backend.runs.query.catalog import shown_fields
+from backend.runs.query.catalog import fields_json
 from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import RunPage
-from backend.runs.store import attempts_of, shown_run
+from backend.runs.store import attempts_of, run_json
 from backend.runs.views import ViewItem, ViewPage, ViewRequest, delete_view, save_view, saved_views
 from backend.storage.engine import reading
 
@@ -90,7 +90,7 @@ def list_all(
     changes = changed_settings(session, (row.config_hash for row in rows)) if with_changes else {}
 
     def shown(row: Any) -> dict[str, Any]:
-        run = shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
+        run = run_json(row, attempts=attempts.get(row.id, []) if with_attempts else None)
         return run | {"changes": changes.get(row.config_hash, {})} if with_changes else run
 
     page = page_of(rows, limit, shown, place_of, order=sort)
@@ -127,7 +127,7 @@ def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
 @router.get("/run-fields", response_model=QueryFieldPage)
 def fields(session: ReadSession) -> Json:
     """The fields that a query can name, and values that runs have in them."""
-    return Json({"items": shown_fields(session), "next": None})
+    return Json({"items": fields_json(session), "next": None})
 
 
 @router.get("/run-values", response_model=RunValuePage)

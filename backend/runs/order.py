@@ -75,24 +75,24 @@ class RunOrder:
 
 
 def in_order(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, most: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Id and sort key of the next runs that meet the conditions, behind the place that was seen last."""
-    return (_indexed if order.is_indexed else _sorted)(conditions, order, seen, most)
+    return (_indexed if order.is_indexed else _sorted)(conditions, order, seen, limit)
 
 
 def _sorted(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, most: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Id and sort key of the next runs: those of all that are wanted are sorted."""
     key, run_id, page = _keys(conditions, order)
     if seen:
         page = page.where(_behind(order, key, run_id, *seen))
-    return page.order_by(*order.ways(key, run_id)).limit(most)
+    return page.order_by(*order.ways(key, run_id)).limit(limit)
 
 
 def _indexed(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, most: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Id and sort key of the next runs by an index: first those with a value, then those that lack it."""
     key, ways = order.column, order.ways(order.column, Run.id)[1:]
@@ -101,7 +101,7 @@ def _indexed(
     without = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
     if value is None:
         without = without.where(*further)
-    parts = [without.order_by(ways[1]).limit(most)]
+    parts = [without.order_by(ways[1]).limit(limit)]
     if value is not None or last is None:
         with_value = select(Run.id, key.label("sort_key")).where(*conditions, key.is_not(None))
         if value is not None:
@@ -109,9 +109,9 @@ def _indexed(
             beyond = key < value if order.is_descending else key > value
             at_least = key <= value if order.is_descending else key >= value
             with_value = with_value.where(at_least, or_(beyond, *further))
-        parts.insert(0, with_value.order_by(*ways).limit(most))
+        parts.insert(0, with_value.order_by(*ways).limit(limit))
     both = union_all(*(select(*half.subquery().c) for half in parts)).subquery()
-    return select(both.c.id, both.c.sort_key).order_by(*order.ways(both.c.sort_key, both.c.id)).limit(most)
+    return select(both.c.id, both.c.sort_key).order_by(*order.ways(both.c.sort_key, both.c.id)).limit(limit)
 
 
 def _keys(

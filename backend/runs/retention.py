@@ -34,11 +34,11 @@ def kept_ids(
     older = {
         checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in stay
     }  # the last attempt's
-    steps = spread(list(older), behind=[checkpoint.step for checkpoint in newest], most=spaced)
+    steps = spread(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
     return stay | {older[step] for step in steps}
 
 
-def most_kept(*, keep: int, spaced: int) -> int:
+def max_kept(*, keep: int, spaced: int) -> int:
     """Return the largest number of checkpoints kept, not counting those that other runs start from.
 
     Nor those from before an onset, of which there are two at most.
@@ -46,8 +46,8 @@ def most_kept(*, keep: int, spaced: int) -> int:
     return keep + spaced + 1
 
 
-def spread(steps: Sequence[int], *, behind: Sequence[int], most: int) -> set[int]:
-    """Return the steps to keep, `most` at most, spread as evenly on a log scale of age as can be; the first
+def spread(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
+    """Return the steps to keep, `limit` at most, spread as evenly on a log scale of age as can be; the first
     stays.
 
     One step after the other is given up, each time the one whose neighbours are nearest to each other. As
@@ -55,11 +55,11 @@ def spread(steps: Sequence[int], *, behind: Sequence[int], most: int) -> set[int
     `behind` are the newest steps, which stay anyhow.
     """
     left = sorted(set(steps))
-    if not most or not left:
+    if not limit or not left:
         return set()
     newest, nearest = max(behind, default=left[-1]), min(behind, default=left[-1])
     unit = min((after - before for before, after in pairwise([*left, nearest]) if after > before), default=1)
-    while len(left) > most:
+    while len(left) > limit:
         ages = [newest - step + unit for step in [*left, nearest]]
         ratios = [ages[index - 1] / ages[index + 1] for index in range(1, len(left))]
         del left[1 + ratios.index(min(ratios)) if ratios else 0]

@@ -26,7 +26,7 @@ def append_log(session: Session, run_id: str, attempt: int, number: int, text: s
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
 
 
-def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
+def run_json(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
     """Return a run as the HTTP interface shows it: schemas.RunItem."""
     # A Row takes twenty times as long to give a column by its name.
     row = SimpleNamespace(**dict(zip(run_row._fields, run_row, strict=True)))
@@ -56,7 +56,7 @@ def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -
         "origin_file": row.origin_file,
         "writer": row.writer,
         "seen_at": None if row.writer is None else iso(row.progress_at),
-        **shown_verdict(row),
+        **verdict_json(row),
         "is_check": row.check_hash is not None,
         **{
             name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
@@ -65,11 +65,11 @@ def shown_run(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -
     if hasattr(row, "config"):
         shown["config"] = row.config
     if attempts is not None:
-        shown["attempts"] = [shown_attempt(attempt) for attempt in attempts]
+        shown["attempts"] = [attempt_json(attempt) for attempt in attempts]
     return shown
 
 
-def shown_verdict(row: Any) -> dict[str, Any]:
+def verdict_json(row: Any) -> dict[str, Any]:
     """Return the stored verdict on a run: schemas.Verdict."""
     onset = {"healthy": row.onset_healthy, "sick": row.onset_sick}
     return {
@@ -80,7 +80,7 @@ def shown_verdict(row: Any) -> dict[str, Any]:
     }
 
 
-def shown_attempt(attempt: Attempt) -> dict[str, Any]:
+def attempt_json(attempt: Attempt) -> dict[str, Any]:
     """Return an attempt as the HTTP interface shows it."""
     return {
         "number": attempt.number,
@@ -108,7 +108,7 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     if row is None:
         raise RunNotFound(run_id)
     attempts = attempts_of(session, [run_id]).get(run_id, [])
-    shown = shown_run(row, attempts=attempts)
+    shown = run_json(row, attempts=attempts)
     shown["cost"] = cost_of(attempts, session.scalar(select(db_now())) or 0.0)
     if row.check_report:
         shown["check"] = row.check_report

@@ -78,7 +78,9 @@ class ViewPage(Documented):
 
 def saved_views(session: Session) -> Sequence[dict[str, Any]]:
     """Return all views, by name: ViewItem."""
-    return [_shown(row) for row in session.scalars(select(SavedView).order_by(SavedView.name, SavedView.id))]
+    return [
+        _view_json(row) for row in session.scalars(select(SavedView).order_by(SavedView.name, SavedView.id))
+    ]
 
 
 def save_view(session: Session, request: ViewRequest) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def save_view(session: Session, request: ViewRequest) -> dict[str, Any]:
     statement = insert_into(session, SavedView).values(id=new_id(), name=name, view=view)
     changes = {"view": statement.excluded.view, "changed_at": statement.excluded.changed_at}
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes))
-    return _shown(session.scalars(select(SavedView).where(SavedView.name == name)).one())
+    return _view_json(session.scalars(select(SavedView).where(SavedView.name == name)).one())
 
 
 def delete_view(session: Session, view_id: str) -> dict[str, Any]:
@@ -102,9 +104,9 @@ def delete_view(session: Session, view_id: str) -> dict[str, Any]:
     if row is None:
         raise NotFound(f"there is no view {view_id!r}")
     session.execute(delete(SavedView).where(SavedView.id == view_id))
-    return _shown(row)
+    return _view_json(row)
 
 
-def _shown(row: SavedView) -> dict[str, Any]:
+def _view_json(row: SavedView) -> dict[str, Any]:
     view = View.model_validate(row.view).model_dump()  # views of earlier versions have fewer fields
     return {"id": row.id, "name": row.name, "changed_at": iso(row.changed_at), **view}

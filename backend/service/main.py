@@ -77,7 +77,7 @@ class Service(FastAPI):
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
-        within_limits = ReadBudget(RequestTimeout(stack), most=lab.settings.reads_per_token)
+        within_limits = ReadBudget(RequestTimeout(stack), limit=lab.settings.reads_per_token)
         compressed = CompressMiddleware(within_limits, minimum_size=1_000, brotli=False, zstd_level=1)
         return AccessLog(Guard(compressed, lab.settings, self.router.routes, sessions))
 

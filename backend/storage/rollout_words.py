@@ -71,8 +71,8 @@ def words_of(content: str) -> list[str]:
     return WORD.findall(content.lower())
 
 
-def is_common_beginning(session: Session, beginning: str, most: int) -> bool:
-    """Return whether words with this prefix occur more than `most` times in all texts; only on SQLite.
+def is_common_beginning(session: Session, beginning: str, limit: int) -> bool:
+    """Return whether words with this prefix occur more than `limit` times in all texts; only on SQLite.
 
     FTS5 would collect every occurrence of every such word before it returns the first one.
     """
@@ -83,8 +83,8 @@ def is_common_beginning(session: Session, beginning: str, most: int) -> bool:
         "SELECT count(*) FROM (SELECT 1 FROM temp.rollout_terms "
         "WHERE term >= :first AND term < :behind LIMIT :most)"
     )
-    bounds = {"first": beginning, "behind": f"{beginning}\U0010ffff", "most": most + 1}
-    return (session.scalar(query, bounds) or 0) > most
+    bounds = {"first": beginning, "behind": f"{beginning}\U0010ffff", "most": limit + 1}
+    return (session.scalar(query, bounds) or 0) > limit
 
 
 _UNINDEXED = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(1)

@@ -205,7 +205,7 @@ declare namespace Api {
   interface DatasetPage {
     items: DatasetItem[];
     next: string | null;
-    most_bytes: number;
+    max_bytes: number;
   }
   interface DatasetPreview {
     columns: string[];

@@ -69,7 +69,7 @@ def lab(client, database, settings):
         end = quality(run.config) if value is None else value
         train(run, {at: end * at / 40 for at in (10, 20, 30, 40)}, "finished")
 
-    def shown(search):
+    def current(search):
         answer = client.get("/api/v1/searches", params={"experiment": search})
         assert answer.status_code == 200, answer.text
         [item] = answer.json()["items"]
@@ -83,7 +83,7 @@ def lab(client, database, settings):
             if waiting:
                 finish(waiting[0])
             elif not moved:
-                return shown(search)
+                return current(search)
         raise AssertionError("the search does not end")
 
     return SimpleNamespace(**locals())
@@ -93,21 +93,21 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
     search = lab.begin()
     detail = client.get(f"/api/v1/experiments/{search}").json()
     assert detail["request"]["sweep"]["method"] == "search"
-    shown = lab.drive(search)
-    assert (shown.status, shown.reason) == ("finished", "6 configurations were tried, as asked")
-    assert [trial.number for trial in shown.trials] == [1, 2, 3, 4, 5, 6]
-    assert all(trial.state == "finished" for trial in shown.trials)
-    values = {trial.number: trial.value for trial in shown.trials}
+    current = lab.drive(search)
+    assert (current.status, current.reason) == ("finished", "6 configurations were tried, as asked")
+    assert [trial.number for trial in current.trials] == [1, 2, 3, 4, 5, 6]
+    assert all(trial.state == "finished" for trial in current.trials)
+    values = {trial.number: trial.value for trial in current.trials}
     best = sorted(values, key=lambda number: -values[number])[:3]
-    assert shown.best == best[0]
-    assert [finalist.number for finalist in shown.finalists] == best
-    assert [(finalist.n, finalist.waiting) for finalist in shown.finalists] == [(2, 0)] * 3
-    assert shown.finalists[0].mean == pytest.approx(values[best[0]])
-    assert shown.verdict.startswith(shown.trials[best[0] - 1].variant + ": eval/accuracy ")
+    assert current.best == best[0]
+    assert [finalist.number for finalist in current.finalists] == best
+    assert [(finalist.n, finalist.waiting) for finalist in current.finalists] == [(2, 0)] * 3
+    assert current.finalists[0].mean == pytest.approx(values[best[0]])
+    assert current.verdict.startswith(current.trials[best[0] - 1].variant + ": eval/accuracy ")
     with database.sessions() as session:
         seeds = session.execute(select(Run.variant, func.count()).group_by(Run.variant)).all()
     assert sorted(n for _, n in seeds) == [1, 1, 1, 3, 3, 3]
-    assert [trial.best for trial in shown.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
+    assert [trial.best for trial in current.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
     assert lab.step(search) is False
 
 
@@ -133,13 +133,13 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, datab
     lab.train(run, {10: 0.1})
     assert lab.step(search)
     assert lab.runs("running")[0].wish == "prune"
-    pruned = lab.shown(search).trials[3]
+    pruned = lab.current(search).trials[3]
     assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
     assert (pruned.state, pruned.counts) == ("running", False)
     lab.train(run, {10: 0.1}, "stopped", wish="")
-    shown = lab.shown(search)
-    assert shown.trials[3].state == "pruned"
-    assert shown.steps_saved == pytest.approx(30 / 160)
+    current = lab.current(search)
+    assert current.trials[3].state == "pruned"
+    assert current.steps_saved == pytest.approx(30 / 160)
     with database.sessions() as session:
         messages = session.scalars(
             select(Event.message).where(Event.run_id == run.id, Event.kind == "search")
@@ -159,7 +159,7 @@ def test_halving_lets_the_best_third_go_on(lab, database):
             pass
         pruned.append(next(running.wish for running in lab.runs("running") if running.id == run.id))
     assert pruned == ["", "", "prune", ""]  # the first one was alone at its rung
-    assert "behind the best third" in lab.shown(search).trials[2].reason
+    assert "behind the best third" in lab.current(search).trials[2].reason
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, cli
     assert stopped.reason == "pruned by its search"
     assert client.post(f"/api/v1/runs/{run.id}/resume").is_success
     lab.step(search)
-    assert lab.shown(search).trials[0].state == "queued"  # it is not pruned again
+    assert lab.current(search).trials[0].state == "queued"  # it is not pruned again
 
 
 def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
@@ -266,38 +266,38 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(lab, database):
         left["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
-    shown = lab.shown(search)
-    assert shown.status == "finished"
-    assert [(trial.values, trial.value) for trial in shown.trials] == [
+    current = lab.current(search)
+    assert current.status == "finished"
+    assert [(trial.values, trial.value) for trial in current.trials] == [
         (trial.values, trial.value) for trial in expected.trials
     ]
-    assert shown.finalists == expected.finalists
+    assert current.finalists == expected.finalists
 
 
 def test_configurations_that_cannot_run_are_left_out_with_the_reason(lab):
     knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
-    shown = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
-    refused = [trial for trial in shown.trials if trial.state == "refused"]
+    current = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
+    refused = [trial for trial in current.trials if trial.state == "refused"]
     assert [trial.values for trial in refused] == [[-1.0]]
     assert "got -1.0" in refused[0].reason
     assert refused[0].run is None
-    assert shown.status == "finished"
+    assert current.status == "finished"
 
 
 def test_all_runs_failed_ends_the_search_with_the_reason(lab):
     search = lab.begin(cells=20)
     for _ in range(40):
-        if lab.shown(search).status == "finished":
+        if lab.current(search).status == "finished":
             break
         if not lab.step(search):
             [run] = lab.runs("queued")
             lab.train(run, {}, "failed", reason="out of memory")
-    shown = lab.shown(search)
-    assert len(shown.trials) == 5
-    assert shown.reason == (
+    current = lab.current(search)
+    assert len(current.trials) == 5
+    assert current.reason == (
         "none of the first 5 runs has a value of eval/accuracy: out of memory; no configuration has a value"
     )
-    assert (shown.best, shown.finalists, shown.verdict) == (None, [], "")
+    assert (current.best, current.finalists, current.verdict) == (None, [], "")
 
 
 def test_values_that_are_not_finite_or_missing_never_win(lab):
@@ -306,10 +306,10 @@ def test_values_that_are_not_finite_or_missing_never_win(lab):
     for number, reports in enumerate(values):
         lab.train(lab.runs("queued")[-1], reports, "finished")
         lab.step(search)
-        assert len(lab.shown(search).trials) == min(4, number + 2)
-    shown = lab.drive(search)
-    assert [trial.state for trial in shown.trials] == ["no value", "no value", "no value", "finished"]
-    assert [finalist.number for finalist in shown.finalists] == [4]
+        assert len(lab.current(search).trials) == min(4, number + 2)
+    current = lab.drive(search)
+    assert [trial.state for trial in current.trials] == ["no value", "no value", "no value", "finished"]
+    assert [finalist.number for finalist in current.finalists] == [4]
 
 
 def test_a_search_is_stopped_with_its_runs(lab, client):
@@ -337,12 +337,12 @@ def test_the_budget_leaves_room_for_the_further_seeds(lab, database, hours):
             lab.finish(run)
             with database.sessions.begin() as session:
                 session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
-    shown = lab.shown(search)
-    assert shown.status == "finished"
-    assert shown.hours <= hours
-    assert "does not fit into" in shown.reason
-    assert len(shown.trials) == int(hours) - 2
-    assert [finalist.n for finalist in shown.finalists] == [1, 1]
+    current = lab.current(search)
+    assert current.status == "finished"
+    assert current.hours <= hours
+    assert "does not fit into" in current.reason
+    assert len(current.trials) == int(hours) - 2
+    assert [finalist.n for finalist in current.finalists] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -390,9 +390,9 @@ def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, databa
         row = session.get_one(Experiment, search)
         row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
     Reconciler(settings, database.sessions).run_once()
-    shown = lab.shown(search)
-    assert shown.status == "finished"
-    assert shown.reason.startswith("its values cannot be read any more: ")
+    current = lab.current(search)
+    assert current.status == "finished"
+    assert current.reason.startswith("its values cannot be read any more: ")
 
 
 def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(

@@ -109,7 +109,7 @@ def test_readers_who_ask_at_the_same_time_share_the_work():
 
 
 def test_a_failure_is_not_kept_and_memory_is_bounded():
-    answers = SharedAnswers(most_bytes=1_000)
+    answers = SharedAnswers(max_bytes=1_000)
     with pytest.raises(ZeroDivisionError):
         answers.answer(request(), 1, lambda: 1 / 0)
     sizes = []

@@ -219,8 +219,8 @@ class Uploader(Caller):
         """
         files = {path.name for path in (self.target.datasets / "uploads").iterdir()} - {".lock"}
         complete = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
-        strangers = files - {f"{name}{end}" for name in complete for end in (".jsonl", ".json")}
-        self.expect(holds=not strangers, sentence=f"half an upload is there: {sorted(strangers)}")
+        unexpected = files - {f"{name}{end}" for name in complete for end in (".jsonl", ".json")}
+        self.expect(holds=not unexpected, sentence=f"half an upload is there: {sorted(unexpected)}")
         self.expect(holds=len(files) == 2 * len(complete), sentence=f"labels are missing: {sorted(files)}")
         for name in complete:
             content = (self.target.datasets / "uploads" / f"{name}.jsonl").read_bytes()

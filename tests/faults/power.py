@@ -104,8 +104,10 @@ class Ground:
                 self.servers.remove(server.pid)
 
 
-def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0, syncs: bool = True) -> Round:
-    """Cut an act at every so many points from the `first` on, or at `most`, spread over it.
+def cut_power(
+    database: str, act: str, *, every: int, first: int, limit: int = 0, syncs: bool = True
+) -> Round:
+    """Cut an act at every so many points from the `first` on, or at `limit`, spread over it.
 
     With a control (`syncs` False) what is lost is counted and no reproach.
     """
@@ -121,9 +123,9 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
         points, reference = _undisturbed(ground, base, act)
         cut_points = range(first, points, every)
         if (
-            most
+            limit
         ):  # none at the end: a life that goes by a clock may have some points fewer than the one before
-            cut_points = range(points // most // 2, points, max(points // most, 1))[:most]
+            cut_points = range(points // limit // 2, points, max(points // limit, 1))[:limit]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
         for cut in _life(ground, base, act, set(cut_points)):
             verdict_of_cut = _judged(ground, cut, reference)
@@ -153,7 +155,7 @@ def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> I
     for first in range(max(EVERY.values())):
         for database, (act, every) in itertools.product(databases, EVERY.items()):
             if first == 0 and (database, act, 1, True) not in done:
-                yield cut_power(database, act, every=every, first=1, most=CONTROLS, syncs=False)
+                yield cut_power(database, act, every=every, first=1, limit=CONTROLS, syncs=False)
             if first < every and (database, act, first, False) not in done:
                 yield cut_power(database, act, every=every, first=first)
 

@@ -24,8 +24,8 @@ def _disks():
     [*(("sqlite", act) for act in EVERY), ("postgres", "launching"), ("postgres", "restoring")],
 )
 def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
-    most = 1 if act == "training" else SAMPLE
-    played = cut_power(database, act, every=1, first=1, most=most)
+    limit = 1 if act == "training" else SAMPLE
+    played = cut_power(database, act, every=1, first=1, limit=limit)
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()
     assert played.faults["power_cut"] >= 1
@@ -33,6 +33,6 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_where_nothing_is_forced_to_the_disk_the_same_cuts_lose_what_was_acknowledged(database):
-    played = cut_power(database, "launching", every=1, first=1, most=SAMPLE, syncs=False)
+    played = cut_power(database, "launching", every=1, first=1, limit=SAMPLE, syncs=False)
     assert played.measured["cuts_that_lost"] >= 1
     assert played.verdict.sentences == []

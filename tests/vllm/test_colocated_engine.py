@@ -145,7 +145,7 @@ def test_vllm_gives_its_memory_back_while_the_policy_learns(tmp_path, settings, 
     policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_engine, device="cuda")
     config = ColocatedConfig(memory_share=0.3, largest_mismatch=MAX_K3)
     engine = ColocatedEngine(
-        config, policy, with_engine, model=tmp_path / "small", run_id=new_id(), attempt=1, most_tokens=1024
+        config, policy, with_engine, model=tmp_path / "small", run_id=new_id(), attempt=1, max_tokens=1024
     )
     total = torch.cuda.mem_get_info()[1]
     try:

@@ -68,7 +68,7 @@ def engine_of(server, settings, monkeypatch):
         policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_server, device=DEVICE)
         config = ServerConfig(largest_mismatch=MAX_K3, retries=retries, timeout_seconds=60)
         engines.append(
-            server_engine(config, policy, with_server, run_id=new_id(), attempt=1, most_tokens=1024)
+            server_engine(config, policy, with_server, run_id=new_id(), attempt=1, max_tokens=1024)
         )
         return engines[-1], policy
 

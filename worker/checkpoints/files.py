@@ -144,8 +144,8 @@ def load_checkpoint(
     state = _state_of(directory)
     if state["format"] != FORMAT:
         raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
-    if fitting is None and (strangers := sorted(state["parts"].keys() ^ parts.keys())):
-        raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(strangers)}")
+    if fitting is None and (unexpected := sorted(state["parts"].keys() ^ parts.keys())):
+        raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(unexpected)}")
     load_weights(directory, policy)
     taken = sorted(parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting)))
     for name in taken:
@@ -200,8 +200,8 @@ def _load_model(directory: Path, policy: Policy) -> None:
         if names := sorted(map(str, report[kind])):
             raise BadCheckpoint(directory, f"weights do not fit the policy: {kind} {names[:3]}")
     policy_state, saved_state = policy.model.state_dict(), saved.state_dict()
-    if strangers := policy_state.keys() ^ saved_state.keys():
-        raise BadCheckpoint(directory, f"weights do not fit the policy: {sorted(strangers)[:3]}")
+    if unexpected := policy_state.keys() ^ saved_state.keys():
+        raise BadCheckpoint(directory, f"weights do not fit the policy: {sorted(unexpected)[:3]}")
     for name, tensor in saved_state.items():
         if tensor.shape != policy_state[name].shape:
             expected = list(policy_state[name].shape)

@@ -35,7 +35,7 @@ class Lineage(NamedTuple):
         }
 
 
-class Stranger(NamedTuple):
+class UnrecordedCheckpoint(NamedTuple):
     """A checkpoint of the run without a database row."""
 
     directory: Path
@@ -49,22 +49,26 @@ def lineage_of(run_id: str, config: RunConfig, origin: ForkOrigin | None) -> Lin
     return Lineage(run_id, config, origin.sha256 if origin else "")
 
 
-def strangers(root: Path, recorded_names: Collection[str], lineage: Lineage) -> list[Stranger]:
+def unrecorded_checkpoints(
+    root: Path, recorded_names: Collection[str], lineage: Lineage
+) -> list[UnrecordedCheckpoint]:
     """Return the unverified checkpoints of this lineage below `root` that have no row."""
     candidates = (
         _stranger(directory, lineage)
         for directory in checkpoints(root)
         if directory.name not in recorded_names
     )
-    return [stranger for stranger in candidates if stranger is not None]
+    return [checkpoint for checkpoint in candidates if checkpoint is not None]
 
 
-def _stranger(directory: Path, lineage: Lineage) -> Stranger | None:
+def _stranger(directory: Path, lineage: Lineage) -> UnrecordedCheckpoint | None:
     try:
         state = json.loads((directory / "trainer/state.json").read_bytes())
         about = state["about"]
         written_by = Lineage(about["run"], RunConfig.model_validate(about["config"]), about["origin"])
-        stranger = Stranger(directory, int(state["step"]), int(about["attempt"]), about["accuracy"])
+        checkpoint = UnrecordedCheckpoint(
+            directory, int(state["step"]), int(about["attempt"]), about["accuracy"]
+        )
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None  # written by an earlier version, or damaged
-    return stranger if written_by == lineage else None
+    return checkpoint if written_by == lineage else None

@@ -35,7 +35,7 @@ from worker.checkpoints.files import (
     versions,
 )
 from worker.checkpoints.fork import ForkOrigin, fitting
-from worker.checkpoints.lineage import Stranger, lineage_of, strangers
+from worker.checkpoints.lineage import UnrecordedCheckpoint, lineage_of, unrecorded_checkpoints
 from worker.checkpoints.uploads import Uploads
 from worker.policy.model import Policy
 from worker.recording.recorder import Recorder
@@ -43,7 +43,7 @@ from worker.state import Parts
 
 logger = logging.getLogger(__name__)
 
-Candidate = Checkpoint | Stranger
+Candidate = Checkpoint | UnrecordedCheckpoint
 
 ATTEMPT = re.compile(r"-a(\d+)")
 """Pattern of the attempt number in the name of a checkpoint's directory, or of its draft."""
@@ -90,7 +90,7 @@ class Checkpoints:
         self.refused: set[str] = set()
         """Ids of damaged checkpoints, which are forgotten as soon as there is a new one."""
         self.lineage = lineage_of(run_id, config, origin)
-        self.strangers: dict[str, Stranger] = {}
+        self.unrecorded_checkpoints: dict[str, UnrecordedCheckpoint] = {}
         """Checkpoints of this run, by name, that the database did not know when this attempt began."""
         self.inherited: set[str] = set()
         """Names that existed when this attempt began, whatever attempt is in the name."""
@@ -110,18 +110,18 @@ class Checkpoints:
         remove_drafts(self.root, self._is_ours)
         rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
         recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
-        self._fetch_stranger(rows, recorded)
-        self._look_for_strangers({row.path for row in rows})
+        self._fetch_unrecorded(rows, recorded)
+        self._look_for_unrecorded({row.path for row in rows})
         refused: list[dict[str, Any]] = []
-        for candidate in by_preference([*rows, *self.strangers.values()], recorded):
-            name = candidate.directory.name if isinstance(candidate, Stranger) else candidate.path
+        for candidate in by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded):
+            name = candidate.directory.name if isinstance(candidate, UnrecordedCheckpoint) else candidate.path
             try:
                 loaded = self._load(candidate, self.root / name, policy, parts)
             except BadCheckpoint as error:
                 self._refuse(candidate, name, error.detail)
                 refused.append({"checkpoint": name, "reason": error.detail})
                 continue
-            if isinstance(candidate, Stranger):
+            if isinstance(candidate, UnrecordedCheckpoint):
                 self._adopt(candidate, recorded)
             self.saved_step = loaded.step
             self.restored = Restored(self.root / name, loaded.restored, candidate.attempt)
@@ -130,7 +130,7 @@ class Checkpoints:
                 self.recorder.commit(
                     lambda _: None
                 )  # fetching took a while, so check that the run is still ours
-            self._remove_strangers({name, *(row.path for row in rows)})
+            self._remove_unrecorded({name, *(row.path for row in rows)})
             self._tell(f"continued from step {loaded.step}", loaded, name, refused)
             return loaded.step
         if self.origin is not None:
@@ -163,7 +163,7 @@ class Checkpoints:
         self.uploads.fetch(directory, again=True)
         return load(candidate, directory, policy, parts)
 
-    def _fetch_stranger(self, rows: Sequence[Checkpoint], recorded: int) -> None:
+    def _fetch_unrecorded(self, rows: Sequence[Checkpoint], recorded: int) -> None:
         """Fetch the checkpoint to adopt from an artifact store that is newer than this database.
 
         It is the newest checkpoint of the recorded steps, if it is newer than all rows. If there are no rows,
@@ -179,7 +179,10 @@ class Checkpoints:
             except BadCheckpoint as error:
                 logger.warning("%s", error.detail)
                 continue
-            if any(stranger.directory.name == name for stranger in strangers(self.root, (), self.lineage)):
+            if any(
+                checkpoint.directory.name == name
+                for checkpoint in unrecorded_checkpoints(self.root, (), self.lineage)
+            ):
                 return
             if is_fresh:
                 remove_checkpoint(self.root / name)
@@ -187,35 +190,44 @@ class Checkpoints:
     def _refuse(self, candidate: Candidate, name: str, reason: str) -> None:
         logger.warning("%s", reason)
         self.recorder.event("checkpoint", "error", f"refused: {reason}", step=candidate.step)
-        if isinstance(candidate, Stranger):
-            del self.strangers[name]
+        if isinstance(candidate, UnrecordedCheckpoint):
+            del self.unrecorded_checkpoints[name]
         else:
             self.refused.add(candidate.id)
 
-    def _look_for_strangers(self, recorded_names: Collection[str]) -> None:
+    def _look_for_unrecorded(self, recorded_names: Collection[str]) -> None:
         """Find checkpoints of this run's lineage without a row.
 
         Later attempts belong to lost transactions.
         """
-        unrecorded = strangers(self.root, recorded_names, self.lineage)
+        unrecorded = unrecorded_checkpoints(self.root, recorded_names, self.lineage)
         if unrecorded:
             self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
-        self.strangers = {stranger.directory.name: stranger for stranger in unrecorded}
-        self.inherited = {*recorded_names, *self.strangers}
+        self.unrecorded_checkpoints = {checkpoint.directory.name: checkpoint for checkpoint in unrecorded}
+        self.inherited = {*recorded_names, *self.unrecorded_checkpoints}
 
-    def _adopt(self, stranger: Stranger, recorded: int) -> None:
+    def _adopt(self, checkpoint: UnrecordedCheckpoint, recorded: int) -> None:
         """Add a row for a checkpoint that the database did not know."""
         row = self._row(
-            stranger.directory, stranger.step, stranger.accuracy, min(stranger.attempt, self.attempt)
+            checkpoint.directory,
+            checkpoint.step,
+            checkpoint.accuracy,
+            min(checkpoint.attempt, self.attempt),
         )
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
-        del self.strangers[stranger.directory.name]
-        message = f"adopted checkpoint {stranger.directory.name}: it is whole and of this run, but had no row"
-        if stranger.step > recorded:
-            message += f"; metrics and rollouts of the steps {recorded + 1} to {stranger.step} are lost"
+        del self.unrecorded_checkpoints[checkpoint.directory.name]
+        message = (
+            f"adopted checkpoint {checkpoint.directory.name}: it is whole and of this run, but had no row"
+        )
+        if checkpoint.step > recorded:
+            message += f"; metrics and rollouts of the steps {recorded + 1} to {checkpoint.step} are lost"
         logger.warning("%s", message)
         self.recorder.event(
-            "checkpoint", "warning", message, {"adopted": stranger.directory.name}, step=stranger.step
+            "checkpoint",
+            "warning",
+            message,
+            {"adopted": checkpoint.directory.name},
+            step=checkpoint.step,
         )
 
     def take_weights(self, policy: Policy) -> int:
@@ -318,10 +330,10 @@ class Checkpoints:
             )
 
         self.recorder.commit(forget)
-        self._remove_strangers(kept_names)
+        self._remove_unrecorded(kept_names)
         return [self.root / name for name in sorted(kept_names, key=age_order, reverse=True)]
 
-    def _remove_strangers(self, kept_names: Collection[str]) -> None:
+    def _remove_unrecorded(self, kept_names: Collection[str]) -> None:
         """Remove directories without a row: of a removed checkpoint, or of an unfinished save."""
         directories = [
             directory
@@ -341,8 +353,8 @@ class Checkpoints:
 
     def _may_go(self, directory: Path) -> bool:
         """Return whether a directory is ours and, if it could be adopted, training has come as far again."""
-        stranger = self.strangers.get(directory.name)
-        return self._is_ours(directory) if stranger is None else stranger.step <= self.saved_step
+        checkpoint = self.unrecorded_checkpoints.get(directory.name)
+        return self._is_ours(directory) if checkpoint is None else checkpoint.step <= self.saved_step
 
     def _is_ours(self, path: Path) -> bool:
         """Return whether this attempt or an earlier one wrote a path; if we are fenced, a later one writes
@@ -361,7 +373,7 @@ def by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candid
 
 def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
     """Restore everything from a checkpoint. Raises BadCheckpoint."""
-    if not isinstance(candidate, Stranger):
+    if not isinstance(candidate, UnrecordedCheckpoint):
         check_manifest(directory, candidate.sha256)
     return load_checkpoint(directory, policy, parts)
 
@@ -369,7 +381,7 @@ def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) ->
 def is_whole(candidate: Candidate, directory: Path) -> bool:
     """Return whether every file is unchanged since it was written."""
     try:
-        if not isinstance(candidate, Stranger):
+        if not isinstance(candidate, UnrecordedCheckpoint):
             check_manifest(directory, candidate.sha256)
         verify_checkpoint(directory)
     except BadCheckpoint:

@@ -163,8 +163,8 @@ def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} cannot be read: {error}") from error
     weights = adapter_weights(model)
-    if strangers := sorted(weights.keys() ^ loaded.keys()):
-        raise BadAdapter(f"it is for other layers, e.g. {strangers[0][:200]}")
+    if unexpected := sorted(weights.keys() ^ loaded.keys()):
+        raise BadAdapter(f"it is for other layers, e.g. {unexpected[0][:200]}")
     for name, weight in weights.items():
         if weight.shape != loaded[name].shape:
             shapes = f"{list(loaded[name].shape)}, the policy expects {list(weight.shape)}"

@@ -89,7 +89,7 @@ class CriticModel:
         own_rows = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
 
         def passes(parts: Sequence[Tensor]) -> MetricSums:
-            sums, missing = MetricSums(), ranks.most(len(parts)) - len(parts)
+            sums, missing = MetricSums(), ranks.limit(len(parts)) - len(parts)
             for indices in parts:
                 loss, mask = self._losses(batch, own_rows[indices])
                 total = loss.losses.sum() / total_tokens.clamp(min=1)

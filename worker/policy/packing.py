@@ -110,12 +110,14 @@ def _probe(model: PreTrainedModel) -> str:
         torch.autograd.grad(packed.float().sum(), [trained], allow_unused=True)
     with torch.no_grad():
         alone = torch.cat([_packed_states(model, [text]) for text in texts])
-        beside = _packed_states(model, [text[::-1] if row % 2 else text for row, text in enumerate(texts)])
+        with_neighbour = _packed_states(
+            model, [text[::-1] if row % 2 else text for row, text in enumerate(texts)]
+        )
     stays = torch.tensor([not row % 2 for row, length in enumerate(PROBE) for _ in range(length - 1)])
     kind = model.config.model_type
     if (deviation := _deviation(packed, alone)) > TOLERANCE[model.dtype]:
         return f"a {kind} gives other states for packed texts than for each alone (by {deviation:.2g})"
-    if (deviation := _deviation(packed[stays], beside[stays])) > LEAK:
+    if (deviation := _deviation(packed[stays], with_neighbour[stays])) > LEAK:
         return f"in a {kind} the states of a text depend on the texts before it (by {deviation:.2g})"
     return ""
 

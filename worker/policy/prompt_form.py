@@ -154,9 +154,9 @@ def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess 
     return form
 
 
-def shortened(text: str, most: int = 60) -> str:
+def shortened(text: str, limit: int = 60) -> str:
     """Return a text as an error message quotes it."""
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def invalid(path: str, message: str) -> InvalidConfig:

@@ -54,7 +54,7 @@ class Ranks:
         owner = (middle * self.size / tokens.sum().clamp(min=1)).long().clamp(max=self.size - 1)
         return (owner == self.rank).nonzero().flatten()
 
-    def most(self, number: int) -> int:
+    def limit(self, number: int) -> int:
         """Return the largest number of all ranks."""
         return number if self.is_alone else max(self.gathered(number))
 

@@ -137,7 +137,7 @@ def _lines(file: Path) -> Iterator[Line]:
 def _pieces(file: Path) -> Iterator[bytes]:
     if file.suffix == ".parquet":
         try:
-            yield from table_lines(file.resolve(), ".parquet", most_bytes=MAX_FILE_BYTES)
+            yield from table_lines(file.resolve(), ".parquet", max_bytes=MAX_FILE_BYTES)
         except ValueError as error:
             raise ValueError(f"{file.name} {error}") from error
         return

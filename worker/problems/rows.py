@@ -16,7 +16,7 @@ from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
 from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
-from backend.config.rows import shown_value
+from backend.config.rows import value_excerpt
 from worker.problems.base import Split
 from worker.problems.selection import (
     FIELDS,
@@ -146,7 +146,7 @@ class RowProblem:
             counterpart = (
                 self._id("train", twin.other)
                 if twin.other >= 0
-                else f"the held-out question {shown_value(held_out[twin.other])}"
+                else f"the held-out question {value_excerpt(held_out[twin.other])}"
             )
             selection.twins.append(
                 f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {counterpart}"

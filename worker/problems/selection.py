@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from backend.config.columns import cell
 from backend.config.data import DataConfig
-from backend.config.rows import shown_value
+from backend.config.rows import value_excerpt
 
 MAX_NAMED = 10
 LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
@@ -72,7 +72,7 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
     rate = number_of(value)
     if rate is not None and not 0 <= rate <= 1:
         raise ValueError(
-            f"field {data.pass_rate_field!r}: expected a pass rate from 0 to 1, got {shown_value(value)}"
+            f"field {data.pass_rate_field!r}: expected a pass rate from 0 to 1, got {value_excerpt(value)}"
         )
     return rate
 

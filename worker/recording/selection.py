@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from backend.config.run import RunConfig
-from backend.config.sizes import most_bytes
+from backend.config.sizes import max_bytes
 
 SMALL_RUN_BYTES = 1_000_000_000
 """Maximum size of rollouts, in bytes, of a run that keeps all of them."""
@@ -37,7 +37,7 @@ def recording_mode(config: RunConfig) -> Mode:
     """Return the effective `recording.rollouts` mode of this run."""
     mode = config.recording.rollouts
     if mode == "auto":
-        return "all" if most_bytes(config) <= SMALL_RUN_BYTES else "selected"
+        return "all" if max_bytes(config) <= SMALL_RUN_BYTES else "selected"
     return mode
 
 

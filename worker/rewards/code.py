@@ -162,4 +162,4 @@ def last_program(text: str) -> str:
 
 def _tests_of(term: CodeReward, prompt: Prompt) -> list[Test]:
     tests = read_tests(prompt.columns.get(term.tests)) or read_tests(prompt.answer)
-    return tests[: term.most_tests]
+    return tests[: term.max_tests]

@@ -130,7 +130,7 @@ class Endpoint:
             try:
                 async with asyncio.timeout(self.timeout_seconds):
                     status, headers, content = await read_answer(
-                        client, "POST", self.url, content=asked, most_bytes=MAX_ANSWER_BYTES
+                        client, "POST", self.url, content=asked, max_bytes=MAX_ANSWER_BYTES
                     )
             except TimeoutError:
                 error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
@@ -143,7 +143,7 @@ class Endpoint:
                 wait = ""
             else:
                 if status == 200:
-                    return self._read(content, most_read=len(asked) + SPARE_TOKENS)
+                    return self._read(content, max_read=len(asked) + SPARE_TOKENS)
                 error = NoScore(f"it answered with status {status}")
                 if status < 500 and status not in RETRIED_STATUSES:
                     return error
@@ -152,26 +152,26 @@ class Endpoint:
                 await asyncio.sleep(pause_seconds(attempt, wait))
         return error
 
-    def _read(self, content: bytes, *, most_read: int) -> Any:
+    def _read(self, content: bytes, *, max_read: int) -> Any:
         try:
             answer = read_json(content)
         except ValueError:
             self.usage.unreported += 1
             return NoScore("its answer is not JSON")
-        self._count(answer.get("usage") if isinstance(answer, dict) else None, most_read)
+        self._count(answer.get("usage") if isinstance(answer, dict) else None, max_read)
         try:
             return self.read(answer)
         except NoScore as error:
             return error
 
-    def _count(self, usage: Any, most_read: int) -> None:
+    def _count(self, usage: Any, max_read: int) -> None:
         """Add the token counts that the server reports, if they are plausible.
 
         A prompt token has at least one byte, and at most `max_tokens` tokens are generated.
         """
         reported = usage if isinstance(usage, dict) else {}
         missing = None if self.max_tokens else 0
-        read = _count(reported.get("prompt_tokens"), most_read)
+        read = _count(reported.get("prompt_tokens"), max_read)
         written = _count(reported.get("completion_tokens", missing), self.max_tokens + SPARE_TOKENS)
         if read is None or written is None:
             self.usage.unreported += 1
@@ -181,7 +181,7 @@ class Endpoint:
 
 
 async def read_answer(
-    client: httpx2.AsyncClient, method: str, url: str, *, most_bytes: int, content: bytes | None = None
+    client: httpx2.AsyncClient, method: str, url: str, *, max_bytes: int, content: bytes | None = None
 ) -> tuple[int, Mapping[str, str], bytes]:
     """Return status, headers and body of a request's answer, without redirects and compression.
 
@@ -193,13 +193,13 @@ async def read_answer(
         async for block in response.aiter_raw():  # decompression could fill the memory in one block
             blocks.append(block)
             size += len(block)
-            if size > most_bytes:
-                raise AnswerTooLong(f"its answer is longer than {most_bytes:,} bytes")
+            if size > max_bytes:
+                raise AnswerTooLong(f"its answer is longer than {max_bytes:,} bytes")
         return response.status_code, response.headers, b"".join(blocks)
 
 
-def _count(value: Any, most: int) -> int | None:
-    return value if type(value) is int and 0 <= value <= most else None
+def _count(value: Any, limit: int) -> int | None:
+    return value if type(value) is int and 0 <= value <= limit else None
 
 
 def pause_seconds(attempt: int, wait: str) -> float:

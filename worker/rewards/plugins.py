@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from backend.base.errors import PluginFailed
 from backend.base.plugin_permissions import Permissions
-from backend.base.sandbox.errors import SandboxError, Unusable, shown
+from backend.base.sandbox.errors import SandboxError, Unusable, excerpt
 from backend.base.sandbox.process import Sandbox
 from backend.base.settings import Settings
 from backend.config.plugins import REWARDS_GROUP, find_plugin
@@ -118,7 +118,7 @@ class PluginTerm:
                 case {"value": value}:
                     yield value
                 case {"error": words}:
-                    yield SandboxError(shown(words))
+                    yield SandboxError(excerpt(words))
                 case _:
                     yield outcome if isinstance(outcome, Exception) else SandboxError("an invalid message")
 

@@ -87,8 +87,8 @@ class SlidingLayer(DynamicSlidingWindowLayer):
 
     def __init__(self, window: int, rows: int, tokens: int) -> None:
         super().__init__(window)
-        self.rows, self.most = rows, window + window // 4
-        self.room = min(tokens, self.most)
+        self.rows, self.limit = rows, window + window // 4
+        self.room = min(tokens, self.limit)
         self.end = 0
         """Number of tokens in the buffers, after which the next ones are written."""
         self.keys: Tensor
@@ -106,7 +106,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         self.cumulative_length += count
         retained = min(before + count, self.sliding_window - 1)
         if before + count > self.room:
-            self.room = self.most
+            self.room = self.limit
             attended = (
                 torch.cat([self.keys, key_states], dim=2),
                 torch.cat([self.values, value_states], dim=2),

@@ -155,7 +155,7 @@ class Collector:
             opens_think=self.scorer.opens_think,
             has_tools=self.episodes is not None,
         )
-        while len(collected.trained) < needed and collected.batches < refill.most_batches:
+        while len(collected.trained) < needed and collected.batches < refill.batch_limit:
             missing = needed - len(collected.trained)
             size = missing if isinstance(refill, NeighboursRefill) else needed
             self._add_batch(collected, sampler, generator, size=size)

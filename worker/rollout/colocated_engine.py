@@ -63,9 +63,9 @@ class ColocatedEngine:
         model: Path,
         run_id: str,
         attempt: int,
-        most_tokens: int,
+        max_tokens: int,
     ) -> None:
-        """Create the engine; `model` is the directory of the policy's files, `most_tokens` an answer's
+        """Create the engine; `model` is the directory of the policy's files, `max_tokens` an answer's
         limit.
         """
         self.config, self.policy, self.settings, self.model = config, policy, settings, model
@@ -78,7 +78,7 @@ class ColocatedEngine:
             settings.engine_concurrency,
             config.timeout_seconds,
             config.retries,
-            answer_bytes(most_tokens),
+            answer_bytes(max_tokens),
             is_unwanted=self._is_given_up,
             title=TITLE,
         )

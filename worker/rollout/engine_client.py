@@ -55,7 +55,7 @@ class EngineClient:
     concurrency: int
     timeout_seconds: float
     retries: int
-    most_bytes: int
+    max_bytes: int
     """Maximum size of one answer, in bytes."""
     title: str = "ENGINE_URL"
     """Name of the servers in messages, which do not reveal the operator's addresses."""
@@ -158,7 +158,7 @@ class EngineClient:
         url = self.urls[server] + request.path
         body = None if request.body is None else json.dumps(request.body).encode()
         try:
-            return await read_answer(client, request.method, url, content=body, most_bytes=self.most_bytes)
+            return await read_answer(client, request.method, url, content=body, max_bytes=self.max_bytes)
         except AnswerTooLong as error:
             raise BadAnswer(str(error)) from error
 

@@ -38,7 +38,7 @@ def engine_for(
                 settings,
                 run_id=run_id,
                 attempt=attempt,
-                most_tokens=sampling.group_size * sampling.max_new_tokens,
+                max_tokens=sampling.group_size * sampling.max_new_tokens,
             )
         case ColocatedConfig():
             return ColocatedEngine(
@@ -48,7 +48,7 @@ def engine_for(
                 model=policy_directory(config.policy, settings),
                 run_id=run_id,
                 attempt=attempt,
-                most_tokens=sampling.group_size * sampling.max_new_tokens,
+                max_tokens=sampling.group_size * sampling.max_new_tokens,
             )
         case _:
             assert_never(sampling.engine)

@@ -32,19 +32,19 @@ class ObservationEncoder:
         special_tokens = sorted(filter(None, added), key=len, reverse=True)
         self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
-    def answer(self, text: str, *, most: int, frame: tuple[str, str] = ("", "")) -> Encoded:
-        """Return the ids of an answer, at most `most`, between those of its frame.
+    def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> Encoded:
+        """Return the ids of an answer, at most `limit`, between those of its frame.
 
         Names of control tokens in the answer become plain letters. The frame is the trainer's text before and
         after the answer, in which control tokens are intended.
         """
-        looked_at = text[: most * CHARACTERS_PER_TOKEN]
+        looked_at = text[: limit * CHARACTERS_PER_TOKEN]
         plain = CONTROLS.sub("", clean_text(looked_at).replace("\r\n", "\n").replace("\r", "\n"))
         before, after, *pieces = self.form.encode_all(
             [*frame, *self._pieces(plain)], add_special_tokens=False
         )
         ids = [index for piece in pieces for index in piece if index not in self.controls]
-        return Encoded([*before, *ids[:most], *after], is_cut=len(ids) > most or len(looked_at) < len(text))
+        return Encoded([*before, *ids[:limit], *after], is_cut=len(ids) > limit or len(looked_at) < len(text))
 
     def _pieces(self, text: str) -> list[str]:
         """Cut the text after the first letter of each control token's name, so that no piece holds one."""

@@ -22,16 +22,16 @@ class RowLimit:
         """Number of times that memory ran out."""
 
     def run(
-        self, total: int, group_size: int, *, most: int, work: Callable[[int, int], Result]
+        self, total: int, group_size: int, *, limit: int, work: Callable[[int, int], Result]
     ) -> Iterator[Result]:
         """Call `work(first, last)` on consecutive rows: whole groups, or parts of a single group.
 
-        Starts with `most` rows at once, if no lower limit has been found. If memory runs out, the same rows
+        Starts with `limit` rows at once, if no lower limit has been found. If memory runs out, the same rows
         are repeated with half as many at once. Raises the error if a single row does not fit.
         """
         first = 0
         while first < total:
-            last = _end(first, total, group_size, rows=min(self.rows or most, most))
+            last = _end(first, total, group_size, rows=min(self.rows or limit, limit))
             try:
                 result = work(first, last)
             except Exception as error:

@@ -167,7 +167,7 @@ class Sampler:
                 for completion in group
             ]
 
-        parts = self.limit.run(uniforms.shape[1], group_size, most=max(rows, group_size), work=work)
+        parts = self.limit.run(uniforms.shape[1], group_size, limit=max(rows, group_size), work=work)
         completions = [completion for chunk in parts for completion in chunk]
         return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
 

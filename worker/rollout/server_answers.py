@@ -48,7 +48,7 @@ def _completion(
     choice: Any, policy: Policy, prompt: Sequence[int], sampling: SamplingLike, *, version: int
 ) -> Completion:
     _check_prompt(choice.get("prompt_token_ids"), prompt)
-    ids = _ids(choice.get("token_ids"), policy, most=sampling.max_new_tokens)
+    ids = _ids(choice.get("token_ids"), policy, limit=sampling.max_new_tokens)
     logprobs = _logprobs((choice.get("logprobs") or {}).get("token_logprobs"), count=len(ids))
     reason = choice.get("finish_reason")
     if reason not in ("stop", "length"):
@@ -68,14 +68,14 @@ def _check_prompt(prompt_ids: Any, prompt: Sequence[int]) -> None:
         raise BadAnswer("it continues other tokens than the prompt's")
 
 
-def _ids(ids: Any, policy: Policy, *, most: int) -> list[int]:
+def _ids(ids: Any, policy: Policy, *, limit: int) -> list[int]:
     if not isinstance(ids, list) or not ids:
         raise BadAnswer("it has no token ids (return_token_ids needs vLLM 0.10.2 or later)")
     size = policy.model.get_input_embeddings().weight.shape[0]
     if not all(type(index) is int and 0 <= index < size for index in ids):
         raise BadAnswer(f"it has token ids that the policy's vocabulary of {size} lacks")
-    if len(ids) > most:
-        raise BadAnswer(f"it has {len(ids)} tokens, at most {most} were asked for")
+    if len(ids) > limit:
+        raise BadAnswer(f"it has {len(ids)} tokens, at most {limit} were asked for")
     return ids
 
 

@@ -57,9 +57,9 @@ def server_engine(
     *,
     run_id: str,
     attempt: int,
-    most_tokens: int,
+    max_tokens: int,
 ) -> "ServerEngine":
-    """Create the engine of the servers of ENGINE_URL; `most_tokens` is the limit of one answer."""
+    """Create the engine of the servers of ENGINE_URL; `max_tokens` is the limit of one answer."""
     if not settings.engine_urls:
         raise EngineFailed("sampling.engine is server, and ENGINE_URL is not set here")
     client = EngineClient(
@@ -68,7 +68,7 @@ def server_engine(
         settings.engine_concurrency,
         config.timeout_seconds,
         config.retries,
-        answer_bytes(most_tokens),
+        answer_bytes(max_tokens),
     )
     return ServerEngine(
         client,

@@ -31,7 +31,7 @@ class Episode:
 
     prompt: Prompt
     prompt_ids: list[int]
-    most: int
+    limit: int
     """Maximum number of tokens of the completion, observations included."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[NDArray[np.float32]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Episode:
     @property
     def room(self) -> int:
         """Number of tokens that may still follow."""
-        return self.most - len(self.ids)
+        return self.limit - len(self.ids)
 
     @property
     def answered(self) -> int:
@@ -117,7 +117,7 @@ class TurnTaking:
         self.max_turns, self.max_observation_tokens = max_turns, max_observation_tokens
         self.encoder = ObservationEncoder(policy)
         self.stops = _ids_with(policy, form.marks)
-        self.most_rounds = 2 * max_turns + 2
+        self.max_rounds = 2 * max_turns + 2
         """Maximum number of rounds. After them, a policy that keeps ending calls is sampled in one go."""
 
     def _go_on(
@@ -136,7 +136,7 @@ class TurnTaking:
             1,
             decoding(sampling, max(episode.room for episode in unfinished)),
             round_generator(seed, number),
-            stops=self.stops if number < self.most_rounds else (),
+            stops=self.stops if number < self.max_rounds else (),
         )
         self._take(unfinished, [completion for [completion] in groups])
 
@@ -172,7 +172,7 @@ class TurnTaking:
     def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
         """Append the whole answer; append nothing and return False if no token would be left to continue."""
         told = self.encoder.answer(
-            answer.text, most=self.max_observation_tokens, frame=self.form.frame(call.call)
+            answer.text, limit=self.max_observation_tokens, frame=self.form.frame(call.call)
         )
         if len(told.ids) >= episode.room:
             return False

@@ -381,7 +381,7 @@ class Learner:
                 return self._natural_update(chosen, parts, seen)
             mine = apart([own_rows[indices] for indices in parts], learning)
             passes_that_learn = sum(microbatch.learns for microbatch in mine)
-            missing = self.ranks.ranks.most(passes_that_learn) - passes_that_learn
+            missing = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
             for pass_loss in self._passes(chosen, mine, seen):
                 if not pass_loss.loss.requires_grad:
                     continue

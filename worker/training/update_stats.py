@@ -160,7 +160,7 @@ def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
     At most one row of each kind is returned per 64 rows.
     """
     size = len(groups[0].completions)
-    most = math.ceil(len(groups) * size / 64)
+    max_groups = math.ceil(len(groups) * size / 64)
     for index, group in enumerate(groups):
         graded_rows = [
             (index * size + at, value) for at, value in enumerate(group.correctness) if value is not None
@@ -168,7 +168,7 @@ def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
         right = [row for row, value in graded_rows if value >= 1]
         wrong = [row for row, value in graded_rows if value < 1]
         if right and wrong:
-            return right[:most], wrong[:most]
+            return right[:max_groups], wrong[:max_groups]
     return [], []
 
 

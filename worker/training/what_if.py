@@ -238,8 +238,8 @@ def _first(values: Tensor | None) -> Tensor | None:
 
 def main() -> None:
     """Answer the request on standard input within a memory limit given in bytes."""
-    most_bytes = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+    max_bytes = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
     torch.set_num_threads(1)
     arrays = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
     request = json.loads(str(arrays["request"]))

@@ -17,10 +17,10 @@ router = Router(prefix="/api/v1/runs", tags=["runs"])
 @router.get("/{run_id}/diagnosis", response_model=DiagnosisItem)
 def of_run(session: ReadSession, run_id: str) -> Json:
     """Verdict on the run's goal, what broke first and what to try, by its metrics as they are now."""
-    return Json(shown(diagnose(log_of(session, run_id))))
+    return Json(diagnosis_json(diagnose(log_of(session, run_id))))
 
 
-def shown(diagnosis: Diagnosis) -> dict[str, Any]:
+def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON shows it."""
     outcome = diagnosis.outcome
     return {

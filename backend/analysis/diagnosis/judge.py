@@ -36,8 +36,12 @@ def judge(log: Log) -> Outcome:
 
 
 def _too_few(log: Log) -> str:
-    most = max((len(series.finite()) for name in GOALS if (series := log.series.get(name))), default=0)
-    return f"{most} points of a goal; {MIN_POINTS} are needed" if most else "no accuracy and no reward"
+    point_count = max((len(series.finite()) for name in GOALS if (series := log.series.get(name))), default=0)
+    return (
+        f"{point_count} points of a goal; {MIN_POINTS} are needed"
+        if point_count
+        else "no accuracy and no reward"
+    )
 
 
 def _with_held_out(

@@ -122,8 +122,8 @@ def _kl(config: RunConfig, standard: Standard) -> Suspects:
     changes = {"objective.kl": _dumped(usual)["objective"]["kl"]}
     if pull > max(usual_pull, USUAL_PULL) * 2:
         size = math.log10(pull / max(usual_pull, USUAL_PULL))
-        most = max(usual_pull, USUAL_PULL)
-        words = f"objective.kl pulls with {pull:.3g} a completion; usual is at most {most:.3g}"
+        usual_maximum = max(usual_pull, USUAL_PULL)
+        words = f"objective.kl pulls with {pull:.3g} a completion; usual is at most {usual_maximum:.3g}"
         yield Suspect("kl_pull", words, changes, size)
     elif usual_pull > 0 and pull < usual_pull / 4:
         words = f"objective.kl pulls with {pull:.3g}, not the {usual_pull:.3g} that {standard.words}"

@@ -28,6 +28,6 @@ class Unusable(Exception):
     """The sandbox cannot start or import what it needs: an error of the installation, not of an answer."""
 
 
-def shown(words: Any) -> str:
+def excerpt(words: Any) -> str:
     """Return a message that a log and a database can hold; a compromised process may send anything."""
     return clean_text(str(words)[:MAX_WORDS])

@@ -81,9 +81,9 @@ class Fork:
         """Read the fork's output; return its reply once it is complete."""
         block = os.read(self.pipe, 65536)
         self._output += block
-        most = MAX_OUTPUT_BYTES if self.is_program else MAX_REPLY_BYTES
-        if len(self._output) > most:
-            return self.end({"died": f"it answered more than {most:,} bytes"})
+        maximum = MAX_OUTPUT_BYTES if self.is_program else MAX_REPLY_BYTES
+        if len(self._output) > maximum:
+            return self.end({"died": f"it answered more than {maximum:,} bytes"})
         if self.is_program:
             return None if block else self._end_program()
         if block and not self._output.endswith(b"\n"):
@@ -139,10 +139,10 @@ class Forks:
         """Yield the index and the reply of each request, as soon as the reply is there."""
         waiting = list(enumerate(requests))[::-1]
         working: list[Fork] = []
-        most = 1 if self._rules.ends_all or operation.is_program else at_a_time
+        maximum = 1 if self._rules.ends_all or operation.is_program else at_a_time
         gc.freeze()
         while waiting or working:
-            while waiting and len(working) < most:
+            while waiting and len(working) < maximum:
                 at, request = waiting.pop()
                 working.append(Fork(at, operation, request, self._rules))
             ended = self._ended(working)
@@ -231,11 +231,11 @@ def die_with_parent() -> None:
 def limit(kind: int, value: int) -> None:
     """Lower a limit of this process permanently."""
     _, hard = resource.getrlimit(kind)
-    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    maximum = value if hard == resource.RLIM_INFINITY else min(value, hard)
     with contextlib.suppress(
         *(() if sys.platform == "linux" else (OSError, ValueError))
     ):  # macOS has not all
-        resource.setrlimit(kind, (most, most))
+        resource.setrlimit(kind, (maximum, maximum))
 
 
 def answer(operation: Operation, request: Request) -> bytes:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from backend.base.locations import CODE_ROOT
 from backend.base.plugin_permissions import Permissions
 from backend.base.sandbox import bubblewrap
-from backend.base.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, shown
+from backend.base.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, excerpt
 from backend.base.sandbox.forks import GRACE_SECONDS
 from backend.base.sandbox.layers import check_programs, check_sandbox, layer_names
 from backend.base.sandbox.paths import NETWORK, PROGRAMS, code_paths, existing
@@ -134,11 +134,11 @@ class Sandbox:
             case {"value": value}:
                 return value
             case {"error": words}:
-                return Refused(shown(words))
+                return Refused(excerpt(words))
             case {"timeout": True}:
                 return TimedOut(f"no answer within {seconds:g} seconds")
             case {"died": words}:
-                return Died(shown(words))
+                return Died(excerpt(words))
         self.close()
         raise Died("the sandboxed process sent an invalid message")
 
@@ -180,7 +180,7 @@ class Sandbox:
         reply = self._read(PREPARE_SECONDS)
         if word not in reply:
             self.close()
-            raise Unusable(shown(reply.get("unusable", "the sandboxed process sent an invalid message")))
+            raise Unusable(excerpt(reply.get("unusable", "the sandboxed process sent an invalid message")))
 
     def _start(self) -> None:
         check_sandbox(self._settings)

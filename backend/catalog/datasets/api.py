@@ -85,17 +85,17 @@ class DatasetPage(Documented):
 
     items: list[DatasetItem]
     next: str | None
-    most_bytes: int
+    max_bytes: int
     """Size of the largest file that may be uploaded, packed and unpacked."""
 
 
 @router.get("", response_model=DatasetPage)
 def list_all(settings: SettingsOf) -> Json:
     """Uploads, newest first, then the files of DATASETS_DIR by name."""
-    uploads = [shown_upload(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
-    files = own_files(settings.datasets_dir, most=MAX_LISTED)
-    items = [*uploads, *map(_shown_file, files)]
-    return Json({"items": items, "next": None, "most_bytes": settings.upload_bytes})
+    uploads = [upload_json(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
+    files = own_files(settings.datasets_dir, limit=MAX_LISTED)
+    items = [*uploads, *map(_file_json, files)]
+    return Json({"items": items, "next": None, "max_bytes": settings.upload_bytes})
 
 
 @router.post(
@@ -117,9 +117,9 @@ async def upload(
     """
     kind = kind_of(name)
     async with _received(request, settings) as (uploads, packed):
-        store = partial(place_upload, name=name, kind=kind, named=named, most_bytes=settings.upload_bytes)
+        store = partial(place_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
         stored, is_new = await run_in_threadpool(store, uploads, packed)
-    return Json(shown_upload(stored) | _shown_mapping(stored.mapping), 201 if is_new else 200)
+    return Json(upload_json(stored) | _mapping_json(stored.mapping), 201 if is_new else 200)
 
 
 @router.post(
@@ -179,7 +179,7 @@ def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
     if users := runs_that_need(session, dataset.sha256):
         raise Conflict(f"{dataset.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
     uploads.remove(dataset.sha256)
-    return Json(shown_upload(dataset))
+    return Json(upload_json(dataset))
 
 
 def _existing(uploads: Uploads, sha256: str) -> Upload:
@@ -189,7 +189,7 @@ def _existing(uploads: Uploads, sha256: str) -> Upload:
     return dataset
 
 
-def shown_upload(upload: Upload) -> dict[str, Any]:
+def upload_json(upload: Upload) -> dict[str, Any]:
     """Return an upload as the HTTP interface shows it: DatasetItem."""
     return {
         "path": upload.path,
@@ -198,14 +198,14 @@ def shown_upload(upload: Upload) -> dict[str, Any]:
         "changed_at": iso(upload.uploaded_at),
         "sha256": upload.sha256,
         "rows": upload.rows,
-        **_shown_mapping(upload.mapping),
+        **_mapping_json(upload.mapping),
     }
 
 
-def _shown_mapping(mapping: Mapped | None) -> dict[str, Any]:
+def _mapping_json(mapping: Mapped | None) -> dict[str, Any]:
     return {"mapping": mapping and mapping.model_dump()}
 
 
-def _shown_file(file: OwnFile) -> dict[str, Any]:
+def _file_json(file: OwnFile) -> dict[str, Any]:
     shown = {"path": file.path, "name": file.path, "bytes": file.bytes, "changed_at": iso(file.changed_at)}
     return shown | {"sha256": None, "rows": None, "mapping": None}

@@ -22,7 +22,7 @@ _one_at_a_time = threading.Lock()
 
 
 def place_upload(
-    uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], most_bytes: int
+    uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], max_bytes: int
 ) -> tuple[Upload, bool]:
     """Unpack, check, hash and keep; (the dataset, whether it is new). InvalidRequest names the lines.
 
@@ -32,7 +32,7 @@ def place_upload(
         mapping = Mapped()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            first, pieces = beginning(_pieces(packed, kind, most_bytes))
+            first, pieces = beginning(_pieces(packed, kind, max_bytes))
             mapping = guessed(parsed(first), named) or mapping
             check = RowCheck(mapping.columns)
             for piece in pieces:
@@ -72,14 +72,14 @@ def preview_upload(
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
 
 
-def _pieces(packed: Draft, kind: str, most_bytes: int) -> Iterator[bytes]:
+def _pieces(packed: Draft, kind: str, max_bytes: int) -> Iterator[bytes]:
     """Return the content as JSONL."""
     packed.file.seek(0)
     if kind not in TABLES:
-        return unpacked(packed.file, kind, most_bytes=most_bytes)
+        return unpacked(packed.file, kind, max_bytes=max_bytes)
     if packed.file.writable():
         packed.file.flush()
-    return table_lines(packed.path, kind, most_bytes=most_bytes)
+    return table_lines(packed.path, kind, max_bytes=max_bytes)
 
 
 def _field_error(error: LineError, name: str, unit: str) -> FieldError:

@@ -36,7 +36,7 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
                 return
             limit = settings.upload_bytes
             dataset, is_new = place_upload(
-                uploads, packed, name=name, kind=kind, named=columns, most_bytes=limit
+                uploads, packed, name=name, kind=kind, named=columns, max_bytes=limit
             )
     except OSError as error:
         raise InvalidRequest([FieldError("file", f"{error.filename or path}: {error.strerror}")]) from None

@@ -162,10 +162,10 @@ def _remove_if_free(path: Path) -> None:
         path.unlink()
 
 
-def own_files(datasets_dir: Path, *, most: int) -> list[OwnFile]:
+def own_files(datasets_dir: Path, *, limit: int) -> list[OwnFile]:
     """Return the operator's JSONL files, uploads left out."""
     root = datasets_dir.expanduser().resolve()
-    return sorted(islice(_own_files(root), most))
+    return sorted(islice(_own_files(root), limit))
 
 
 def _own_files(root: Path) -> Iterator[OwnFile]:

@@ -133,16 +133,16 @@ def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
 
 def notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
     """Sentences about columns that somebody may expect to be used."""
-    told = []
+    sentences = []
     for name in BESIDE:
         filled = sum(isinstance(text := row.get(name), str) and bool(text.strip()) for row in rows)
         if filled and name not in columns:
-            told.append(f"The column {name!r} is not part of the prompt; rewards can read it.")
+            sentences.append(f"The column {name!r} is not part of the prompt; rewards can read it.")
     if columns.prompt == columns.answer:
         lengths = [len(talk) for row in rows if isinstance(talk := _prompt(row, columns), list)]
         if any(length > 1 for length in lengths):
-            told.append("The last message of each conversation is the answer.")
-    return told
+            sentences.append("The last message of each conversation is the answer.")
+    return sentences
 
 
 def _prompt(row: Mapping[str, Any], columns: Columns) -> Any:

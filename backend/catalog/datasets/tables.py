@@ -18,7 +18,7 @@ ALL_SECONDS = 600.0
 """Time limit of all answers about a file together, in seconds."""
 
 
-def table_lines(path: Path, kind: str, *, most_bytes: int) -> Iterator[bytes]:
+def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
     """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
 
     Raises Unavailable where no sandbox can be started.
@@ -33,8 +33,8 @@ def table_lines(path: Path, kind: str, *, most_bytes: int) -> Iterator[bytes]:
                 raise BadFile(f"takes more than {ALL_SECONDS:.0f} seconds to read")
             piece, told = _ask(sandbox, kind, request, seconds)
             size += len(piece)
-            if size > most_bytes:
-                raise BadFile(f"is larger than {most_bytes:,} bytes when unpacked")
+            if size > max_bytes:
+                raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
             if size > RATIO_FREE_BYTES and size > MAX_RATIO * packed:
                 raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
             yield piece

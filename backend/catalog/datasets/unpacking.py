@@ -27,14 +27,14 @@ class BadFile(ValueError):
     """A file that cannot be unpacked, or should not be."""
 
 
-def unpacked(file: IO[bytes], kind: str, *, most_bytes: int) -> Iterator[bytes]:
+def unpacked(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]:
     """Yield the content in pieces. Raises BadFile if it is damaged or expands beyond MAX_RATIO."""
     size = 0
     try:
         for piece in _READERS[kind](file):
             size += len(piece)
-            if size > most_bytes:
-                raise BadFile(f"is larger than {most_bytes:,} bytes when unpacked")
+            if size > max_bytes:
+                raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
             if size > RATIO_FREE_BYTES and size > MAX_RATIO * file.tell():
                 raise BadFile(f"unpacks to more than {MAX_RATIO} times its size")
             yield piece

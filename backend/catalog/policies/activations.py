@@ -47,7 +47,7 @@ class KeptBytes(NamedTuple):
     passing: float
     """Gradients of activations that one layer's backward pass holds at a time."""
 
-    def most(self, *, recomputed: bool) -> float:
+    def limit(self, *, recomputed: bool) -> float:
         """Return the bytes kept when the backward pass begins."""
         return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 

@@ -80,8 +80,8 @@ def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak) 
 
 def _measures(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
     resources, sampling = config.resources, config.sampling
-    most = sampling.prompts_per_step * sampling.group_size
-    rows = min(most, resources.microbatch_completions or most)
+    completions = sampling.prompts_per_step * sampling.group_size
+    rows = min(completions, resources.microbatch_completions or completions)
     rows = min(
         rows, max(1, resources.microbatch_tokens // row_tokens) if resources.microbatch_tokens else rows
     )

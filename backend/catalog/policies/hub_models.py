@@ -162,13 +162,13 @@ class _Question:
         content = first if end <= len(first) else self._read(file, end) or b""
         return parsed_header(content[8:end], file)
 
-    def _read(self, file: str, most: int) -> bytes | None:
+    def _read(self, file: str, limit: int) -> bytes | None:
         """Return the first bytes of a file, at most so many; None if the hub says that there is no such
         file.
         """
-        address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{most - 1}"}
+        address, headers = f"{self.base}/{quote(file)}", {"Range": f"bytes=0-{limit - 1}"}
         try:
-            status, content = ask_hub(address, most_bytes=most, seconds=self._seconds_left(), headers=headers)
+            status, content = ask_hub(address, max_bytes=limit, seconds=self._seconds_left(), headers=headers)
         except TimeoutError as error:
             raise self._late() from error
         except (OSError, HTTPException) as error:

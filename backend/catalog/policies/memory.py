@@ -224,7 +224,7 @@ class _Sizes:
         bytes_per_value = WEIGHT_BYTES[kind]
         values = sum(weight.values for weight in rounded)
         scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
-        plain = self.shape.parameters - values + self.shape.beside
+        plain = self.shape.parameters - values + self.shape.other_weights
         return plain * self.width + values * bytes_per_value + scales
 
     def shards(self) -> float:
@@ -280,7 +280,7 @@ class _Sizes:
             return []
         run = self._pass(4 if self.adapter is None else self.width)
         kept_by_pass = self._kept_bytes(run)
-        activations = kept_by_pass.most(recomputed=self.recomputed) + kept_by_pass.again(
+        activations = kept_by_pass.limit(recomputed=self.recomputed) + kept_by_pass.again(
             recomputed=self.recomputed
         )
         gradients = 4.0 * self.values / self.devices
@@ -306,7 +306,7 @@ class _Sizes:
         return {
             "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
             "gathered": self.gathered * self.width,
-            "activations": kept_by_pass.most(recomputed=self.recomputed) + again,
+            "activations": kept_by_pass.limit(recomputed=self.recomputed) + again,
             "logits": logits,
         }
 
@@ -328,9 +328,9 @@ class _Sizes:
         several = self.run.rows < self.minibatch
         if self.config.resources.offload_optimizer and not self.on_cpu:
             return float(self.trained_width * self.values)
-        beside = self.trained_width if several and self.trained_width != 4 else 0
+        second_copy = self.trained_width if several and self.trained_width != 4 else 0
         whole_layer = self.gathered * self.trained_width if self.adapter is None else 0.0
-        return (4 + beside) * self.values / self.devices + whole_layer
+        return (4 + second_copy) * self.values / self.devices + whole_layer
 
     def logits_bytes(self, run: Pass) -> float:
         """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""

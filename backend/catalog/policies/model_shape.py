@@ -31,7 +31,7 @@ class ModelShape:
     """The text model's part of config.json."""
     weights: tuple[Weight, ...]
     """Weights of the text model, without an output layer that shares the input embedding."""
-    beside: int = 0
+    other_weights: int = 0
     """Values of frozen weights that are loaded in addition to the text model: of images and sounds."""
 
     @classmethod
@@ -46,12 +46,12 @@ class ModelShape:
             for weight in weights
             if not is_beside_text(weight.name) and not (is_tied and is_output(weight))
         )
-        beside = sum(
+        other_weights = sum(
             weight.values
             for weight in weights
             if is_beside_text(weight.name) and is_loaded(weight.name, config)
         )
-        shape = cls(text_fields, _experts_as_one(kept_weights), beside)
+        shape = cls(text_fields, _experts_as_one(kept_weights), other_weights)
         for name in ("hidden_size", "num_attention_heads", "vocab_size"):
             if not shape.size(name):
                 raise UnknownShape(f"its config.json has no {name}")

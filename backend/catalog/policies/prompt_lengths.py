@@ -121,11 +121,11 @@ def _row_refusal(source: FileProblem, ruler: Ruler, datasets_dir: Path) -> str:
     for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
         question = question_text(prompt_of(read_row(index, row), columns))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
-            return f"{source.path}: line {index.lines[row]}: the prompt {_shown(question)} {reason}"
+            return f"{source.path}: line {index.lines[row]}: the prompt {_excerpt(question)} {reason}"
     return ""
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 

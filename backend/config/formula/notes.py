@@ -71,18 +71,18 @@ def _refill(config: RunConfig) -> Iterator[str]:
     match rule:
         case NoRefill():
             return
-        case DynamicRefill(max_batches=most):
-            yield f"{_until_full(groups, most)}; groups beyond that are dropped."
-        case ActiveRefill(max_batches=most):
-            yield f"{_until_full(groups, most)}; groups beyond that train first in the next step."
-        case NeighboursRefill(n=most):
-            yield f"Places of groups left out try the prompts that come next, {most} tries in all."
+        case DynamicRefill(max_batches=limit):
+            yield f"{_until_full(groups, limit)}; groups beyond that are dropped."
+        case ActiveRefill(max_batches=limit):
+            yield f"{_until_full(groups, limit)}; groups beyond that train first in the next step."
+        case NeighboursRefill(n=limit):
+            yield f"Places of groups left out try the prompts that come next, {limit} tries in all."
         case _:
             assert_never(rule)
 
 
-def _until_full(groups: int, most: int) -> str:
-    return f"Fresh prompts are sampled until {groups} groups train, in at most {most} batches of {groups}"
+def _until_full(groups: int, limit: int) -> str:
+    return f"Fresh prompts are sampled until {groups} groups train, in at most {limit} batches of {groups}"
 
 
 def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:

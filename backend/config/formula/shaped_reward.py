@@ -161,12 +161,12 @@ def _apart(config: RunConfig, share: Share) -> Iterator[str]:
 
 
 def _penalty(config: RunConfig) -> list[str]:
-    rule, most = config.length.penalty, config.sampling.max_new_tokens
+    rule, limit = config.length.penalty, config.sampling.max_new_tokens
     match rule:
         case NoLengthPenalty():
             return []
         case SoftOverlong() | MagistralPenalty():
-            ramp = rule.ramp(most)
+            ramp = rule.ramp(limit)
             tenth = "0.1 " if isinstance(rule, MagistralPenalty) else ""
             beyond = f"({number(ramp.start)} − tokensᵢ) / {number(ramp.width)}"
             return [f"{PENALTY} = {tenth}clip({beyond}, −1, 0)"]

@@ -48,13 +48,13 @@ def _budget_errors(config: RunSections) -> Iterator[Problem]:
 
 def _size_errors(config: RunSections) -> Iterator[Problem]:
     sampling, evaluation = config.sampling, config.evaluation
-    most = f"expected at most {MAX_COMPLETIONS:,} completions"
+    limit = f"expected at most {MAX_COMPLETIONS:,} completions"
     if (rows := sampling.prompts_per_step * sampling.group_size) > MAX_COMPLETIONS:
         factors = f"is {sampling.group_size}, times prompts_per_step = {sampling.prompts_per_step}"
-        yield "sampling.group_size", f"{factors} makes {rows:,} a step: {most}"
+        yield "sampling.group_size", f"{factors} makes {rows:,} a step: {limit}"
     if (rows := evaluation.prompts * evaluation.k) > MAX_COMPLETIONS:
         factors = f"is {evaluation.prompts}, times k = {evaluation.k}"
-        yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {most}"
+        yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {limit}"
 
 
 def _recording_errors(config: RunSections) -> Iterator[Problem]:
@@ -189,8 +189,11 @@ def _kl_errors(config: RunSections) -> Iterator[Problem]:
     domain_list = ", ".join(domains)
     # rows of files and datasets may name domains of their own
     is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
-    for stranger in sorted(named.keys() - set(domains)) if is_all else ():
-        yield f"objective.kl.coef.{stranger}", f"is not a domain of the problems; they have {domain_list}"
+    for unknown in sorted(named.keys() - set(domains)) if is_all else ():
+        yield (
+            f"objective.kl.coef.{unknown}",
+            f"is not a domain of the problems; they have {domain_list}",
+        )
     for missing in (domain for domain in domains if domain not in named):
         yield (
             "objective.kl.coef",

@@ -21,12 +21,12 @@ def environment_errors(config: RunSections) -> Iterator[Problem]:
     if isinstance(environment, ToolUse):
         yield from _form_errors(environment)
     yield from _turn_errors(config)
-    most = config.sampling.max_new_tokens
-    if environment.max_observation_tokens >= most:
-        reason = f"is {environment.max_observation_tokens}, but sampling.max_new_tokens = {most} holds"
+    limit = config.sampling.max_new_tokens
+    if environment.max_observation_tokens >= limit:
+        reason = f"is {environment.max_observation_tokens}, but sampling.max_new_tokens = {limit} holds"
         yield (
             "environment.max_observation_tokens",
-            f"{reason} the answers of tools and all that the policy writes: expected at most {most - 1}",
+            f"{reason} the answers of tools and all that the policy writes: expected at most {limit - 1}",
         )
 
 

@@ -15,10 +15,10 @@ def lost_points(sessions: Sessions, run_id: str) -> list[str]:
     sentences: dict[str, None] = {}
     with reading(sessions) as session:
         for stretch in lineages(session, [run_id])[run_id]:
-            told = select(Event.message).where(
+            messages = select(Event.message).where(
                 Event.run_id == stretch.run, Event.message.contains(IS_DAMAGED)
             )
-            sentences |= dict.fromkeys(session.scalars(told.order_by(Event.id)))
+            sentences |= dict.fromkeys(session.scalars(messages.order_by(Event.id)))
             for block, reason in damaged(session, stretch.run):
                 if block.first_step <= stretch.last_step and not block.is_outline:
                     sentences[sentence(session, block, reason)] = None

@@ -106,12 +106,12 @@ def _data(config: RunConfig) -> str:
 
 
 def _settings(fields: Mapping[str, Any]) -> str:
-    told = [
+    phrases = [
         f"{name}: {_value(value)}"
         for name, value in fields.items()
         if name not in {"type", "name", "weight"} and value not in ("", None, [], {})
     ]
-    return ", ".join(told)
+    return ", ".join(phrases)
 
 
 def _value(value: Any) -> str:
@@ -159,8 +159,8 @@ def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
     return np.unique(np.concatenate([full, filling]))
 
 
-def _spread(steps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    places = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(np.int64))
+def _spread(steps: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    places = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(np.int64))
     spread: NDArray[np.int64] = steps[places]
     return spread
 

@@ -200,10 +200,10 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
 
 def program_of(command: list[str]) -> str:
     """Return a program's path, next to this Python or on PATH. Raises Conflict if it cannot run."""
-    beside = Path(sys.executable).with_name(command[0])
-    program = str(beside) if beside.is_file() else shutil.which(command[0])
+    installed = Path(sys.executable).with_name(command[0])
+    program = str(installed) if installed.is_file() else shutil.which(command[0])
     if program is None:
         raise Conflict(f"{command[0]} is not installed here: run the line above where it is")
-    if Path(program) == beside and command[0] == "transformers" and find_spec("openai") is None:
+    if Path(program) == installed and command[0] == "transformers" and find_spec("openai") is None:
         raise Conflict("transformers serves with further packages: pip install 'transformers[serving]'")
     return program

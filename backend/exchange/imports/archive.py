@@ -17,7 +17,7 @@ from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile, no_sense
 from backend.exchange.imports.operations import MAX_RUNS
-from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, shown, too_many_values
+from backend.exchange.imports.table import MAX_POINTS, BadLog, Table, TooMany, excerpt, too_many_values
 from backend.exchange.imports.tensorboard import merged_events
 
 MAX_FILES = 2_000
@@ -140,7 +140,7 @@ def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> 
         raise BadLog(_nothing(members, unread))
     logs = _runs(logs_in_archive)
     if other_files or unread:
-        first = f"; first {shown(unread[0][0])} {unread[0][1]}" if unread else ""
+        first = f"; first {excerpt(unread[0][0])} {unread[0][1]}" if unread else ""
         logs[0].facts.notes.append(f"{other_files + len(unread):,} files of the archive are no logs{first}.")
     return logs
 
@@ -149,7 +149,7 @@ def _nothing(members: list[Member], unread: list[tuple[str, str]]) -> str:
     if not members:
         return "is an archive without files"
     name, reason = unread[0]
-    return f"is an archive of {len(members):,} files, none of which is a log; {shown(name)} {reason}"
+    return f"is an archive of {len(members):,} files, none of which is a log; {excerpt(name)} {reason}"
 
 
 def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
@@ -194,7 +194,7 @@ def _read_all(
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
-    nowhere = BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+    nowhere = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
     if member.offset > file.seek(0, os.SEEK_END):  # it may be more than a file can have
         raise nowhere
     file.seek(member.offset)
@@ -220,13 +220,13 @@ def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK) -> Iterator[bytes]:
 
 
 def _inflate(
-    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None
+    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", limit: int, packed: int | None
 ) -> None:
     """Unpack a stream. Raises BadLog if it is damaged or exceeds the size limit."""
     written = 0
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
-            written = _take(block, inflater, to, written, most)
+            written = _take(block, inflater, to, written, limit)
             if inflater.eof:
                 break
     except zlib.error as error:
@@ -235,7 +235,7 @@ def _inflate(
         raise _cut_off()
 
 
-def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
+def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
     """Unpack all members of a gzip file, with zeros behind them; raises BadLog as `_inflate` does."""
     inflater, members, written = zlib.decompressobj(31), 1, 0
     try:
@@ -251,7 +251,7 @@ def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
                         raise BadLog(
                             f"has more than {MAX_MEMBERS:,} gzip members; at most that many are read"
                         )
-                written = _take(data, inflater, to, written, most)
+                written = _take(data, inflater, to, written, limit)
                 data = inflater.unused_data
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None
@@ -259,15 +259,15 @@ def _gunzip(file: IO[bytes], to: IO[bytes], most: int) -> None:
         raise _cut_off()
 
 
-def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, most: int) -> int:
+def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, limit: int) -> int:
     """Unpack a block until the stream ends; how much of it is written now."""
     data = block
     while not inflater.eof:  # zlib may hold output back when it has taken all input
         out = inflater.decompress(data, CHUNK)
         data = inflater.unconsumed_tail
         written += len(out)
-        if written > most:
-            raise BadLog(f"unpacks to more than {most:,} bytes")
+        if written > limit:
+            raise BadLog(f"unpacks to more than {limit:,} bytes")
         to.write(out)
         if not data and not out:
             break
@@ -301,9 +301,9 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     placed = [
         (log_files[0].member.directory, _merged(kind, log_files)) for (_, kind), log_files in by_place.items()
     ]
-    beside = Counter(log_file.member.directory for log_file in alone)
+    siblings = Counter(log_file.member.directory for log_file in alone)
     for log_file in alone:
-        if beside[log_file.member.directory] > 1:
+        if siblings[log_file.member.directory] > 1:
             log_file.log.facts.name = log_file.log.facts.name or PurePosixPath(log_file.member.name).stem
     placed += [(log_file.member.directory, log_file.log) for log_file in alone]
     placed += _add_completions(placed, completions)
@@ -337,10 +337,10 @@ def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -
     new_runs: dict[str, Log] = {}
     for log_file in files:
         directory = log_file.member.directory
-        beside = [log for directory_of_run, log in placed if directory_of_run == directory]
+        siblings = [log for directory_of_run, log in placed if directory_of_run == directory]
         below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
         homes = (
-            beside
+            siblings
             or below
             or [log for directory_of_run, log in placed if _is_above(directory_of_run, directory)]
         )

@@ -43,7 +43,7 @@ class BinaryReader:
         self._operation = operation
         self._file = file.content
         self._sandbox = file.sandbox
-        self._left = file.most_values
+        self._left = file.max_values
 
     def read(self, offset: int) -> Answer | None:
         """Return the part at a place of the file; None if no complete record is left. Raises BadLog."""

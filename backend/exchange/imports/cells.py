@@ -24,15 +24,15 @@ class Cells(NamedTuple):
     texts: dict[str, list[bytes | None]]
 
 
-def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, most: int) -> Iterator[Cells]:
+def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, limit: int) -> Iterator[Cells]:
     """All rows of a table of exactly these columns, in order; raises BadLog."""
     answer = file.ask("parquet-schema")
     try:
         rows, names = int(answer["rows"]), {str(name) for name, _, _ in answer["columns"]}
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    if rows > most:
-        raise BadLog(f"{file.name} has {rows:,} rows; at most {most:,} are imported")
+    if rows > limit:
+        raise BadLog(f"{file.name} has {rows:,} rows; at most {limit:,} are imported")
     if missing := sorted({*numbers, *texts} - names):
         raise BadLog(f"{file.name} has no column {missing[0]}")
     row, size = 0, max(1, CELLS // (len(numbers) + len(texts)))
@@ -52,11 +52,11 @@ def column_names(file: LogFile) -> list[str]:
         raise no_sense() from None
 
 
-def _checked(answer: dict[str, Any], most: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
+def _checked(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
     """A process that was taken over may say anything: every size must fit."""
     try:
         used = int(answer["used"])
-        if not 0 < used <= most:
+        if not 0 < used <= limit:
             raise no_sense()
         raw = {
             name: b64decode(answer[name], validate=True)

@@ -64,7 +64,7 @@ def _has_texts(row: Mapping[str, Any]) -> bool:
 
 def read_dump(file: LogFile) -> Log:
     """Completions of a dump, one a row, or a batch a row. Raises BadLog."""
-    completions, table = Completions(), Table(file.most_values)
+    completions, table = Completions(), Table(file.max_values)
     in_name = _STEP_IN_NAME.findall(file.name)
     split: Split = "eval" if _HELD_OUT.search(file.name.lower()) else "train"
     for line, batch in records(file.content, table, are_lines=True):

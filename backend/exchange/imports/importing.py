@@ -20,7 +20,7 @@ from backend.exchange.imports.log import Log
 from backend.exchange.imports.plan import Plan, plan_import
 from backend.exchange.imports.schemas import ImportAnswer, RunItemOfImport, report_of
 from backend.exchange.imports.store import Names, hold_experiment, prepare_run, store_run
-from backend.exchange.imports.table import BadLog, shown
+from backend.exchange.imports.table import BadLog, excerpt
 from backend.http.idempotency import digest_of, made_before
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Experiment, Run
@@ -141,8 +141,10 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
 
 def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
     if unknown := [label for label in request.runs if label not in labelled]:
-        examples = ", ".join(map(shown, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
-        raise InvalidRequest([FieldError("runs", f"the file has no run {shown(unknown[0])}, but {examples}")])
+        examples = ", ".join(map(excerpt, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
+        raise InvalidRequest(
+            [FieldError("runs", f"the file has no run {excerpt(unknown[0])}, but {examples}")]
+        )
     chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
     alone = {"name": bool(request.name), "seed": request.seed is not None, "into": bool(request.into)}
     if len(chosen) > 1 and (wrong := [name for name, is_given in alone.items() if is_given]):
@@ -171,7 +173,7 @@ def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
         except BadLog as error:
             if len(chosen) == 1:
                 raise
-            left_out.append(f"The run {shown(label)} is left out: it {error}.")
+            left_out.append(f"The run {excerpt(label)} is left out: it {error}.")
     if not plans:
         raise BadLog(f"has no run with metrics; {left_out[0]}")
     next(iter(plans.values())).log.facts.notes += left_out

@@ -36,7 +36,7 @@ def document(file: IO[bytes]) -> Any:
     content = file.read(DOCUMENT_BYTES + 1)
     if len(content) > DOCUMENT_BYTES:
         raise BadLog(f"is one JSON document of more than {DOCUMENT_BYTES:,} bytes")
-    if json_size(content, most=DOCUMENT_VALUES)[0] > DOCUMENT_VALUES:
+    if json_size(content, limit=DOCUMENT_VALUES)[0] > DOCUMENT_VALUES:
         raise BadLog(f"is one JSON document of more than {DOCUMENT_VALUES:,} values")
     try:
         return parse(content)

@@ -83,13 +83,13 @@ class LogFile:
         sandbox: ImportSandbox,
         name: str = "",
         path: Path | None = None,
-        most_values: int = MAX_POINTS,
+        max_values: int = MAX_POINTS,
     ) -> None:
         self.content = content
         self.sandbox = sandbox
         self.name = name
         """A label; nothing of this name is ever opened."""
-        self.most_values = most_values
+        self.max_values = max_values
         """Values that the import still takes."""
         self._own_path = path
 

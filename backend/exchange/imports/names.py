@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.config.metrics import canonical_name, find_metric, plain_name
-from backend.exchange.imports.table import Floats, shown
+from backend.exchange.imports.table import Floats, excerpt
 from backend.metrics.store import NAME
 
 __all__ = ["Naming", "is_accuracy", "is_known", "metric_name", "names_of", "plain_name"]
@@ -148,7 +148,7 @@ def _kept(column: str, taken: Mapping[str, str]) -> Naming:
     if column in _NORMALISED:
         reason = "rewards after each group's mean is subtracted, 0 by construction: not the reward"
     elif metric in taken and metric != column:
-        reason = f"{metric} is already the column {shown(taken[metric])}"
+        reason = f"{metric} is already the column {excerpt(taken[metric])}"
     return Naming(own_name, reason)
 
 

@@ -55,7 +55,7 @@ def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
 
 
 def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Table:
-    table = Table(file.most_values)
+    table = Table(file.max_values)
     numbers = [name for name, kind, _ in columns if kind == "number"]
     labels = [name for name, kind, _ in columns if name in LABELS and kind == "text"]
     for name, kind, example in columns:
@@ -82,7 +82,7 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
     return table
 
 
-def _unpacked(answer: dict[str, Any], most: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
+def _unpacked(answer: dict[str, Any], limit: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
     """Return (rows, values of each column, 1 for each present value). Raises BadLog for an invalid answer."""
     try:
         used = int(answer["used"])
@@ -91,7 +91,7 @@ def _unpacked(answer: dict[str, Any], most: int, columns: int) -> tuple[int, Flo
         masks = np.frombuffer(bits, np.uint8).reshape(columns, (used + 7) // 8)
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    if not 0 < used <= most:
+    if not 0 < used <= limit:
         raise no_sense()
     return used, values, np.unpackbits(masks, axis=1, count=used)
 
@@ -113,7 +113,7 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
     """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
     terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
     names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
-    completions, table, row = Completions(), Table(file.most_values), 0
+    completions, table, row = Completions(), Table(file.max_values), 0
     while row < rows and not completions.is_full:
         answer = file.ask("parquet-rows", row=row, columns=names)
         cells = answer.get("rows")

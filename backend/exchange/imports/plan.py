@@ -19,7 +19,7 @@ from backend.exchange.imports.guess import (
 )
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.names import PERCENT, Naming, is_accuracy, names_of
-from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, shown
+from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, excerpt
 from backend.metrics.store import NAME
 
 MAX_METRICS = 1_000
@@ -199,16 +199,18 @@ def text_series(completions: Completions | None) -> dict[str, Series]:
 def _check_choice(table: Table, step: str, mapping: Names) -> None:
     errors = []
     if step and step not in table.columns:
-        errors.append(FieldError("step", f"there is no column {shown(step)}"))
+        errors.append(FieldError("step", f"there is no column {excerpt(step)}"))
     for column, name in mapping.items():
         if column not in table.columns:
-            errors.append(FieldError("mapping", f"there is no column {shown(column)}"))
+            errors.append(FieldError("mapping", f"there is no column {excerpt(column)}"))
         elif name and not NAME.fullmatch(name):
             expected = "expected 1 to 128 letters, digits and _ . / @ -"
-            errors.append(FieldError("mapping", f"{shown(column)} is to be called {shown(name)}; {expected}"))
+            errors.append(
+                FieldError("mapping", f"{excerpt(column)} is to be called {excerpt(name)}; {expected}")
+            )
     times = Counter(name for name in mapping.values() if name)
     if twice := next((name for name, count in times.items() if count > 1), None):
-        errors.append(FieldError("mapping", f"two columns are to be called {shown(twice)}"))
+        errors.append(FieldError("mapping", f"two columns are to be called {excerpt(twice)}"))
     if errors:
         raise InvalidRequest(errors[:MAX_SHOWN])
 
@@ -218,7 +220,7 @@ def _note_rows(plan: Plan, steps: Ints) -> None:
     table = plan.log.table
     without = np.flatnonzero(steps < 0)
     for row in without[:MAX_SHOWN]:
-        table.bad.add(table.lines[row], f"has no step in {shown(plan.step)}: expected a whole number")
+        table.bad.add(table.lines[row], f"has no step in {excerpt(plan.step)}: expected a whole number")
     table.bad.count += max(0, len(without) - MAX_SHOWN)
     rows = np.flatnonzero(steps >= 0)
     back = np.flatnonzero(np.diff(steps[rows]) < 0) + 1
@@ -277,7 +279,7 @@ def _fractions(plan: Plan, column: str, metric: str, series: Series) -> Series:
     if not is_accuracy(metric) or not len(finite) or finite.min() < 0 or not 1 < finite.max() <= PERCENT:
         return series
     plan.log.facts.notes.append(
-        f"{shown(column)} is in percent, up to {finite.max():.4g}: {metric} holds it as fractions."
+        f"{excerpt(column)} is in percent, up to {finite.max():.4g}: {metric} holds it as fractions."
     )
     return Series(series.steps, series.values / PERCENT)
 
@@ -346,11 +348,11 @@ def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
         notes.append(f"{plan.merged:,} values share their step with others of their column: the mean counts.")
     for decision in plan.decisions:
         if decision.metric and np.isnan(plan.series[decision.metric].values).all():
-            notes.append(f"{shown(decision.column)} is never a number: it is NaN in every row.")
+            notes.append(f"{excerpt(decision.column)} is never a number: it is NaN in every row.")
     twice = [decision for decision in plan.decisions if decision.reason.partition(" is already ")[1]]
-    notes += [f"{shown(decision.column)}: {decision.reason}." for decision in twice[:MAX_SHOWN]]
+    notes += [f"{excerpt(decision.column)}: {decision.reason}." for decision in twice[:MAX_SHOWN]]
 
 
 def _nothing(plan: Plan) -> str:
-    reasons = [f"{shown(decision.column)} {decision.reason}" for decision in plan.decisions[:3]]
+    reasons = [f"{excerpt(decision.column)} {decision.reason}" for decision in plan.decisions[:3]]
     return f"has no metric: {'; '.join(reasons)}" if reasons else "has no columns beside the steps"

@@ -79,9 +79,9 @@ class Column:
 
 
 class Table:
-    """Rows of named values, at most `most` of the rows, which may be empty, and of the values."""
+    """Rows of named values, at most `limit` of the rows, which may be empty, and of the values."""
 
-    def __init__(self, most: int = MAX_POINTS) -> None:
+    def __init__(self, limit: int = MAX_POINTS) -> None:
         self.columns: dict[str, Column] = {}
         self.lines = array("q")
         """Line of the file for each row."""
@@ -90,7 +90,7 @@ class Table:
         """Columns that distinguish runs, with a text per row."""
         self.points = 0
         """Values of all columns."""
-        self._most = most
+        self._limit = limit
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -118,16 +118,16 @@ class Table:
         self._check_size()
 
     def _check_size(self) -> None:
-        if self.points > self._most:
+        if self.points > self._limit:
             raise too_many_values()
-        if len(self.lines) > self._most:
+        if len(self.lines) > self._limit:
             raise _too_many_rows()
 
     def _add_text(self, column: Column, name: str, line: int, value: Any) -> None:
         column.texts += 1
-        column.example = column.example or shown(value)
+        column.example = column.example or excerpt(value)
         if column.values:  # a word in a column of numbers
-            self.bad.add(line, f"{shown(name)} is {shown(value)}, expected a number")
+            self.bad.add(line, f"{excerpt(name)} is {excerpt(value)}, expected a number")
 
     def column(self, name: str) -> Column:
         """Return the column of this name; create it if it does not exist."""
@@ -135,7 +135,7 @@ class Table:
             if len(self.columns) >= MAX_COLUMNS:
                 raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
             if len(name) > MAX_NAME:
-                raise BadLog(f"has a column whose name has {len(name):,} characters: {shown(name)}")
+                raise BadLog(f"has a column whose name has {len(name):,} characters: {excerpt(name)}")
             self.columns[name] = Column()
         return self.columns[name]
 
@@ -150,7 +150,7 @@ class Table:
     def append(self, table: "Table") -> None:
         """Enter all rows of another table behind the own ones."""
         first = len(self.lines)
-        self._most += table.size  # which were counted where they were read
+        self._limit += table.size  # which were counted where they were read
         self.lines.extend(table.lines)
         for name, column in table.columns.items():
             rows, values = column.numbers()
@@ -189,7 +189,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or (type(value) is str and value.strip().lower() in _MISSING)
 
 
-def shown(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Return the beginning of a value, quoted."""
     text = value if isinstance(value, str) else _in_short(value)
     text = text if len(text) <= 40 else text[:37] + "..."

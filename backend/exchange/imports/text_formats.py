@@ -13,7 +13,7 @@ from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, flat, shown
+from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME, BadLog, Table, excerpt, flat
 
 DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
@@ -70,7 +70,7 @@ def read_csv(file: LogFile) -> list[Log]:
     first = next(lines, (0, ""))[1]
     delimiter = delimiter_of(first) or ","
     reader = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
-    table = Table(file.most_values)
+    table = Table(file.max_values)
     csv.field_size_limit(CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
@@ -143,7 +143,7 @@ def _checked_header(cells: list[str]) -> list[str]:
     if not names or not any(names):
         raise BadLog("is empty")
     if twice := next((name for name in names if name and names.count(name) > 1), None):
-        raise BadLog(f"has two columns of the name {shown(twice)}")
+        raise BadLog(f"has two columns of the name {excerpt(twice)}")
     if all(_is_number(name) for name in names):
         raise BadLog("has no header: expected names of columns in its first line, got numbers")
     return names
@@ -163,7 +163,7 @@ def _is_number(text: str) -> bool:
 
 def read_jsonl(file: LogFile) -> list[Log]:
     """An object a line, or a list of objects; a log for each run. Nested names are joined by `/`."""
-    table = Table(file.most_values)
+    table = Table(file.max_values)
     for line, row in records(file.content, table):
         for name in LABELS:
             if name in row:

@@ -26,7 +26,7 @@ def read_trackio(file: LogFile) -> list[Log]:
         listed = [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    logs, left = [], file.most_values
+    logs, left = [], file.max_values
     for run, name, config in listed:
         log = _read_run(file, key, run, left)
         left -= log.table.points

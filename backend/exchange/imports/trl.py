@@ -28,7 +28,7 @@ def read_trl(file: LogFile) -> Log:
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise BadLog("has no log_history, which trainer_state.json holds")
-    table, facts = Table(file.most_values), _facts(state)
+    table, facts = Table(file.max_values), _facts(state)
     for number, row in enumerate(history, 1):
         if not isinstance(row, dict):
             table.bad.add(0, f"entry {number} of log_history is not an object")

@@ -21,7 +21,7 @@ from backend.rollouts.foreign import Split
 
 def read_verl_file(file: LogFile) -> Log:
     """Return the JSONL file; a line without `data` is left out."""
-    table = Table(file.most_values)
+    table = Table(file.max_values)
     for line, row in records(file.content, table):
         data = row.get("data")
         if isinstance(data, dict):
@@ -33,7 +33,7 @@ def read_verl_file(file: LogFile) -> Log:
 
 def read_verl_rollouts(file: LogFile, *, split: Split) -> Log:
     """Completions that `trainer.rollout_data_dir` or `trainer.validation_data_dir` keeps, one a line."""
-    completions, table = Completions(), Table(file.most_values)
+    completions, table = Completions(), Table(file.max_values)
     for line, row in records(file.content, table):
         step = step_of(row.pop("step", None))
         if step is None or not isinstance(row.get("output"), str):

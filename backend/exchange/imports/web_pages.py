@@ -64,7 +64,7 @@ def read_html(file: LogFile) -> list[Log]:
     content = file.content.read(PAGE_BYTES + 1)
     if len(content) > PAGE_BYTES:
         raise BadLog(f"is one HTML page of more than {PAGE_BYTES:,} bytes")
-    text = ConsoleText(file.most_values)
+    text = ConsoleText(file.max_values)
     take_html(text, content.decode("utf-8-sig", errors="replace"))
     if not any(map(len, text.forms.values())):
         raise BadLog("is an HTML page without a table of metrics by step")
@@ -81,7 +81,7 @@ def read_notebook(file: LogFile) -> list[Log]:
     notebook = document(file.content)
     if not isinstance(notebook, dict):
         raise BadLog("is no notebook: expected an object with cells")
-    text = ConsoleText(file.most_values)
+    text = ConsoleText(file.max_values)
     for number, output in enumerate(_outputs(notebook), 1):
         data = output.get("data")
         data = data if isinstance(data, dict) else {}

@@ -57,7 +57,7 @@ class Judgement:
     more_seeds: int | None = None
     reached: int | None = None
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Fields of schemas.MatrixCell."""
         versus = None
         if self.versus is not None:

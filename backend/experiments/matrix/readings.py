@@ -48,9 +48,9 @@ def best(curve: Curve, direction: Better) -> float | None:
     return float(finite.max() if direction == "up" else finite.min())
 
 
-def until(curve: Curve, x: Floats, most: float) -> Curve:
-    """Return the points of a curve whose position in `x` (N,) is at most `most`."""
-    return curve.at(x <= most)
+def until(curve: Curve, x: Floats, limit: float) -> Curve:
+    """Return the points of a curve whose position in `x` (N,) is at most `limit`."""
+    return curve.at(x <= limit)
 
 
 def area(curve: Curve, last_step: int) -> float | None:

@@ -24,7 +24,7 @@ from backend.metrics.ending import end_of, is_evaluation
 from backend.metrics.reading import read_points
 from backend.metrics.series import Curve, Floats, Points
 from backend.metrics.statistics import LARGEST, spread
-from backend.runs.store import shown_verdict
+from backend.runs.store import verdict_json
 from backend.storage.models import Run
 from backend.storage.numbers import spell
 
@@ -85,11 +85,11 @@ def matrix_of(
     )
     return {
         "baseline": baseline,
-        "columns": [_shown_column(column) for column in entries],
+        "columns": [_column_json(column) for column in entries],
         "rows": [
             {
                 "variant": row.name,
-                "runs": [_shown_run(run, run in row.counted) for run in row.runs],
+                "runs": [_run_json(run, run in row.counted) for run in row.runs],
                 "cells": {
                     column.key: _cell(row, entry[index], judged[column, index], read.line(row, column.metric))
                     for column, entry in entries.items()
@@ -257,16 +257,16 @@ def _entry(row: Row, column: Column, read: _Reader) -> Entry:
     return Entry(row.name, values, ended, unrecorded, read.reached(runs, column))
 
 
-def _shown_column(column: Column) -> dict[str, Any]:
+def _column_json(column: Column) -> dict[str, Any]:
     about = find_metric(column.metric)
     unit = UNITS.get(column.reading, about.unit if about else "")
-    shown = {"unit": unit, "better": column.better(direction_of(column.metric))}
-    return {"key": column.key, **asdict(column), **shown}
+    as_json = {"unit": unit, "better": column.better(direction_of(column.metric))}
+    return {"key": column.key, **asdict(column), **as_json}
 
 
-def _shown_run(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a field of the answer
-    shown = {"id": run.id, "name": run.name, "variant": run.variant, "seed": run.seed, "status": run.status}
-    return shown | shown_verdict(run) | {"counts": counts}
+def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a field of the answer
+    as_json = {"id": run.id, "name": run.name, "variant": run.variant, "seed": run.seed, "status": run.status}
+    return as_json | verdict_json(run) | {"counts": counts}
 
 
 def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -> dict[str, Any]:
@@ -277,5 +277,5 @@ def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -
         **asdict(spread(finite)),
         "values": [None if value is None else spell(value) for value in values],
         "sparkline": line,
-        **judged.shown(),
+        **judged.as_json(),
     }

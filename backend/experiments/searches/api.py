@@ -6,7 +6,7 @@ from fastapi import Query
 
 from backend.experiments.searches.advance import stop_search
 from backend.experiments.searches.schemas import SearchItem, SearchList
-from backend.experiments.searches.show import shown_search
+from backend.experiments.searches.show import search_json
 from backend.experiments.searches.store import is_search
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.responses import Json
@@ -19,7 +19,7 @@ router = Router(prefix="/api/v1/searches", tags=["searches"])
 @router.get("", response_model=SearchList)
 def list_of_experiment(session: ReadSession, experiment: Annotated[str, Query(max_length=200)]) -> Json:
     """The search that an experiment is, with its configurations, the best so far and the final comparison."""
-    items = [shown_search(session, experiment)] if is_search(session, experiment) else []
+    items = [search_json(session, experiment)] if is_search(session, experiment) else []
     return Json({"items": items})
 
 
@@ -29,4 +29,4 @@ def stop(experiment_id: str, lab: LabOf) -> Json:
     with lab.sessions.begin() as session:
         stop_search(session, experiment_id)
     with reading(lab.sessions) as session:
-        return Json(shown_search(session, experiment_id))
+        return Json(search_json(session, experiment_id))

@@ -99,11 +99,11 @@ def _why(trial: TrialRow) -> str:
     return run.reason or "they failed"
 
 
-def best_of(trials: Sequence[TrialRow], settings: SearchSettings, most: int) -> list[TrialRow]:
+def best_of(trials: Sequence[TrialRow], settings: SearchSettings, limit: int) -> list[TrialRow]:
     """Return the configurations with the best values, the best first; of equal ones the earlier."""
     sign = -1.0 if settings.maximizes else 1.0
     valued = [(trial.value, trial) for trial in trials if trial.value is not None]
-    return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:most]
+    return [trial for _, trial in sorted(valued, key=lambda pair: (sign * pair[0], pair[1].number))][:limit]
 
 
 def further_runs(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow]) -> list[RunRow]:

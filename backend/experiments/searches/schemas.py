@@ -107,6 +107,6 @@ class SearchList(Documented):
     items: list[SearchItem]
 
 
-def shown_settings(settings: SearchSettings) -> dict[str, Any]:
+def settings_json(settings: SearchSettings) -> dict[str, Any]:
     """SearchSettings as JSON."""
     return settings.model_dump(mode="json")

@@ -9,13 +9,13 @@ from backend.experiments.searches.budget import spent
 from backend.experiments.searches.comparison import compare
 from backend.experiments.searches.decide import SearchRow, best_of
 from backend.experiments.searches.objective import value_of
-from backend.experiments.searches.schemas import shown_settings
+from backend.experiments.searches.schemas import settings_json
 from backend.experiments.searches.store import events_of_search, read_search
 from backend.experiments.searches.trial import LIVE, TrialRow
 from backend.http.paging import iso
 
 
-def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
+def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
     """schemas.SearchItem; raises NotFound."""
     search, trials, runs = read_search(session, experiment_id)
     best = best_of(trials, search.settings, 1)
@@ -25,12 +25,12 @@ def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
         "experiment": experiment_id,
         "status": search.status,
         "reason": search.reason,
-        "settings": shown_settings(search.settings),
+        "settings": settings_json(search.settings),
         "configurations": search.sweep.cells,
         "seeds": list(search.seeds),
         "knobs": [knob.path for knob in search.sweep.knobs],
         "maximizes": search.settings.maximizes,
-        "trials": _shown_trials(search, trials),
+        "trials": _trials_json(search, trials),
         "best": best[0].number + 1 if best else None,
         "finalists": finalists.rows,
         "verdict": finalists.verdict,
@@ -45,7 +45,7 @@ def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
     }
 
 
-def _shown_trials(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str, Any]]:
+def _trials_json(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str, Any]]:
     shown = []
     for index, trial in enumerate(trials):
         so_far = best_of(trials[: index + 1], search.settings, 1)

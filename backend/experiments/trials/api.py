@@ -8,7 +8,7 @@ from backend.analysis.diagnosis.findings import Ranked
 from backend.experiments.trials.launch import launch_trial
 from backend.experiments.trials.plan import TrialPlan, heals_in, plan_trial, price_of
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem, TrialRequest
-from backend.experiments.trials.store import find_trial, list_trials, shown_trial
+from backend.experiments.trials.store import find_trial, list_trials, trial_json
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
 from backend.http.paging import page_of
@@ -26,7 +26,7 @@ Id = Annotated[str, Query(max_length=200)]
 def plan(run_id: str, session: ReadSession, settings: SettingsOf, body: TrialRequest | None = None) -> Json:
     """Plan a trial without starting it: first and last step, arms, cost and errors."""
     trial_plan = plan_trial(session, settings, run_id, body or TrialRequest())
-    return Json(_shown(trial_plan) | {"price": price_of(session, settings, trial_plan)})
+    return Json(_plan_json(trial_plan) | {"price": price_of(session, settings, trial_plan)})
 
 
 @router.post("/runs/{run_id}/trials", status_code=201, response_model=TrialItem)
@@ -39,7 +39,7 @@ def create(
     trial_id = launch_trial(lab, run_id, body or TrialRequest(), key=key)
     later.add_task(ring, lab.settings)
     with reading(lab.sessions) as session:
-        return Json(shown_trial(session, find_trial(session, trial_id)), 201, background=later)
+        return Json(trial_json(session, find_trial(session, trial_id)), 201, background=later)
 
 
 @router.get("/trials", response_model=TrialPage)
@@ -48,10 +48,10 @@ def list_all(
 ) -> Json:
     """Trials with their verdicts so far, newest first: of a run, or the one that an experiment is."""
     rows = list_trials(session, run=run, experiment=experiment, limit=limit, cursor=cursor)
-    return Json(page_of(rows, limit, lambda row: shown_trial(session, row), lambda row: (row.id,)))
+    return Json(page_of(rows, limit, lambda row: trial_json(session, row), lambda row: (row.id,)))
 
 
-def _shown(plan: TrialPlan) -> dict[str, Any]:
+def _plan_json(plan: TrialPlan) -> dict[str, Any]:
     return {
         "run": plan.run.id,
         "verdict": plan.diagnosis.outcome.verdict,

@@ -39,7 +39,7 @@ def find_trial(session: Session, trial_id: str) -> Trial:
     return trial
 
 
-def shown_trial(session: Session, trial: Trial) -> dict[str, Any]:
+def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
     """schemas.TrialItem: with the stored verdict, else with that of the runs as they are."""
     verdict = trial.verdict if trial.judged_at is not None else judge(session, trial).model_dump(mode="json")
     onset = {"healthy": trial.onset_healthy, "sick": trial.onset_sick}

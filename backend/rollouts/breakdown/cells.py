@@ -236,7 +236,7 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     with_terms = mean.is_term or by == "term"
     with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
     with_texts = mean.of == "repetition"
-    most = MAX_TEXTS if with_texts else MAX_CELLS
+    limit = MAX_TEXTS if with_texts else MAX_CELLS
     columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
     cells: list[Cell] = []
     for chunk in _chunks(steps):
@@ -249,7 +249,7 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
             )
             .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id)
         )
-        groups = {row.id: row for row in session.execute(query.limit(most + 1))}
+        groups = {row.id: row for row in session.execute(query.limit(limit + 1))}
         for group, completions in in_pieces(session, list(groups)):
             cells += [
                 Cell(
@@ -262,8 +262,8 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
                 )
                 for completion in completions
             ]
-            if len(cells) > most:
-                raise _too_many(most)
+            if len(cells) > limit:
+                raise _too_many(limit)
     return cells
 
 
@@ -285,8 +285,8 @@ def _limited(session: Session, query: Any, before: int) -> Iterator[Any]:
     return iter(rows)
 
 
-def _too_many(most: int) -> Conflict:
-    return Conflict(f"the two windows hold more than {most:,} completions: choose shorter ones")
+def _too_many(limit: int) -> Conflict:
+    return Conflict(f"the two windows hold more than {limit:,} completions: choose shorter ones")
 
 
 def _chunks(steps: Sequence[int]) -> Iterator[Sequence[int]]:

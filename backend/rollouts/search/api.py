@@ -17,7 +17,7 @@ from backend.rollouts.judgements import MAX_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
 from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
 from backend.rollouts.search import lift
-from backend.rollouts.search.hits import shown, waiting
+from backend.rollouts.search.hits import hits_json, waiting
 from backend.rollouts.search.pages import ORDERS, counts_by_step, find
 from backend.rollouts.search.query import parse
 from backend.rollouts.search.scope import Scope, runs_of
@@ -79,7 +79,7 @@ def search(
     page = find(session, scope, terms, sort=sort, limit=limit, cursor=cursor)
     return Json(
         {
-            "items": shown(session, page.rows, terms),
+            "items": hits_json(session, page.rows, terms),
             "next": page.next and write_cursor(page.next, order=sort),
             "searched_to": page.searched_to,
             "waiting": waiting(session, scope),
@@ -121,7 +121,7 @@ def lift_of(
     """Phrases that grew: between two windows of steps, from wrong to right, or from one run to another."""
     sets = _sets(scope, by, (a_first, a_last), (b_first, b_last))
     samples = [lift.sample(session, subset) for _, subset in sets]
-    grew, fell = lift.phrases_of(*samples, most=limit)
+    grew, fell = lift.phrases_of(*samples, limit=limit)
     a, b = (
         {
             "label": name,
@@ -179,7 +179,7 @@ def used_labels(session: ReadSession, scope: ScopeOf) -> Json:
 @router.post("/labels/import", response_model=ImportedJudgements)
 async def import_labels(request: Request, lab: LabOf) -> Json:
     """Store judgements, a JSON line each: `rollout`, `label` and perhaps `note`. Reports what was refused."""
-    return Json(await import_judgements(request, lab.sessions, most_bytes=MAX_BYTES))
+    return Json(await import_judgements(request, lab.sessions, max_bytes=MAX_BYTES))
 
 
 @router.post("/{completion_id}/labels", response_model=labels.LabelList)

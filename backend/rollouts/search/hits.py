@@ -87,13 +87,13 @@ def waiting(session: Session, scope: Scope) -> int:
     return session.scalar(query) or 0
 
 
-def is_rare(session: Session, terms: Sequence[Term], most: int) -> bool:
-    """Return whether the words match at most `most` completions of all runs."""
+def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
+    """Return whether the words match at most `limit` completions of all runs."""
     required, unwanted = of_index(terms)
     if not required:
         return False
-    hits = hits_of(session, required, unwanted, WHOLE).limit(most + 1).subquery()
-    return (session.scalar(select(func.count()).select_from(hits)) or 0) <= most
+    hits = hits_of(session, required, unwanted, WHOLE).limit(limit + 1).subquery()
+    return (session.scalar(select(func.count()).select_from(hits)) or 0) <= limit
 
 
 def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
@@ -180,13 +180,15 @@ def _has(term: Term, joined: str) -> ColumnElement[bool]:
     return condition
 
 
-def shown(session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]) -> list[dict[str, Any]]:
+def hits_json(
+    session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]
+) -> list[dict[str, Any]]:
     """Completions as the HTTP interface shows them: schemas.FoundItem."""
     completions = found_at(session, rows)
     labels = labels_of(session, [completion.id for _, completion in completions])
     patterns = [term.pattern() for term in terms if not term.is_not]
     return [
-        _shown(completion, group, labels.get(completion.id, []), patterns)
+        _hit_json(completion, group, labels.get(completion.id, []), patterns)
         for group, completion in completions
     ]
 
@@ -207,7 +209,7 @@ def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[
     ]
 
 
-def _shown(
+def _hit_json(
     rollout: Completion,
     group: RolloutGroup,
     labels: list[dict[str, Any]],

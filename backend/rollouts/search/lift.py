@@ -87,7 +87,7 @@ def _total(session: Session, scope: Scope) -> int:
     return int(session.scalar(query) or 0)
 
 
-def phrases_of(a: Sample, b: Sample, *, most: int) -> tuple[list[Phrase], list[Phrase]]:
+def phrases_of(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], list[Phrase]]:
     """Phrases that grew from the first set to the second, and those that fell, the surest first."""
     counted: list[tuple[str, int, int]] = []
     if a.texts and b.texts:
@@ -95,8 +95,8 @@ def phrases_of(a: Sample, b: Sample, *, most: int) -> tuple[list[Phrase], list[P
     n, m = len(a.texts), len(b.texts)
     scored = [scored_phrase(*counts, n, m) for counts in counted]
     scored.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
-    grew = _longest([phrase for phrase in scored if phrase.z > 0], most)
-    return grew, _longest([phrase for phrase in scored if phrase.z < 0], most)
+    grew = _longest([phrase for phrase in scored if phrase.z > 0], limit)
+    return grew, _longest([phrase for phrase in scored if phrase.z < 0], limit)
 
 
 def scored_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
@@ -149,7 +149,7 @@ def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> lis
     return [(index, a, total - a) for index, a, total in rows]
 
 
-def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
+def _longest(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     """Return the first ones; of phrases that repeat a part of one another the longest, in the first one's
     place.
     """
@@ -157,7 +157,7 @@ def _longest(phrases: Sequence[Phrase], most: int) -> list[Phrase]:
     for phrase in phrases[:MAX_COMPARED]:
         places = [index for index, longer in enumerate(chosen) if _repeats(phrase, longer)]
         if not places:
-            chosen += [phrase] if len(chosen) < most else []
+            chosen += [phrase] if len(chosen) < limit else []
         elif all(len(phrase.text) > len(chosen[index].text) for index in places):
             chosen[places[0]] = phrase
             chosen = [kept_phrase for index, kept_phrase in enumerate(chosen) if index not in places[1:]]

@@ -33,7 +33,7 @@ class Page:
 
     behind: CompletionPlace | None = None
     is_descending: bool = False
-    most: int | None = None
+    limit: int | None = None
 
     def is_in(self, completion_place: CompletionPlace) -> bool:
         """Return whether a place lies behind."""
@@ -52,7 +52,7 @@ def matches(
     required, _ = of_index(terms)
     matched = (_of_words if required else _of_groups)(session, scope, terms, groups, page)
     for count, completion_place in enumerate(matched):
-        if count == page.most:
+        if count == page.limit:
             return
         yield completion_place
 
@@ -62,9 +62,9 @@ def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
     return bool(of_index(terms)[0]) and not (test_of(session, scope, terms) or _long_test(session, terms))
 
 
-def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> int:
-    """Return the number of matching completions, up to `most`, if the index is sufficient."""
-    hits = _named(session, scope, terms, WHOLE, ALL).limit(most).subquery()
+def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> int:
+    """Return the number of matching completions, up to `limit`, if the index is sufficient."""
+    hits = _named(session, scope, terms, WHOLE, ALL).limit(limit).subquery()
     return session.scalar(select(func.count()).select_from(hits)) or 0
 
 
@@ -93,7 +93,7 @@ def _of_words(
         columns = list(query.selected_columns)[:3]
         query = query.order_by(*(column.desc() if page.is_descending else column.asc() for column in columns))
     if test is None and of_long is None:
-        query = query.limit(page.most) if page.most is not None else query
+        query = query.limit(page.limit) if page.limit is not None else query
         yield from ((row[0], row[1], row[2]) for row in session.execute(query))
         return
     for rows in _pieces(session.execute(query).all()):

@@ -182,15 +182,15 @@ def _in_time(session: Session, scope: Scope, terms: Sequence[Term], sampled: Gro
     return replace(sampled, every=sampled.every * math.ceil(min(PROBED, expected / max(SECONDS, 1e-9))))
 
 
-def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], most: int) -> bool:
+def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> bool:
     """Return whether more completions match than so many."""
     terms = planned(session, terms)
     if is_of_index(session, scope, terms):
-        return count_of_index(session, scope, terms, most + 1) > most
+        return count_of_index(session, scope, terms, limit + 1) > limit
     all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
     count = 0
     for groups, _ in all_groups or _group_ranges(session, scope, None, is_descending=False, until=math.inf):
         count += sum(1 for _ in matches(session, scope, terms, groups))
-        if count > most:
+        if count > limit:
             return True
     return False

@@ -15,7 +15,7 @@ MAX_VALUES = 200
 MAX_METRICS = 5_000
 
 
-def shown_fields(session: Session) -> list[dict[str, Any]]:
+def fields_json(session: Session) -> list[dict[str, Any]]:
     """Return all fields: schemas.QueryField."""
     stored = {
         "variant": _distinct(session, select(Run.variant).where(Run.variant != "")),

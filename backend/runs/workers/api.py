@@ -10,7 +10,7 @@ from backend.http.paging import iso, page_of, read_cursor
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.http.routing import Router
 from backend.runs.list import run_columns
-from backend.runs.store import shown_run
+from backend.runs.store import run_json
 from backend.runs.workers.nodes import complete_groups, why_nodes_wait
 from backend.runs.workers.store import live_slots, widest
 from backend.storage.engine import db_now
@@ -27,10 +27,10 @@ def workers(session: ReadSession) -> Json:
     busy = session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id))
     names = {row.id: row.name for row in busy}
     rows = session.scalars(select(Worker).order_by(Worker.host, Worker.started_at, Worker.slot)).all()
-    return Json({"items": [_shown_worker(row, now, names) for row in rows], "next": None})
+    return Json({"items": [_worker_json(row, now, names) for row in rows], "next": None})
 
 
-def _shown_worker(worker: Worker, now: float, names: dict[str, str]) -> dict[str, Any]:
+def _worker_json(worker: Worker, now: float, names: dict[str, str]) -> dict[str, Any]:
     is_lost = now - worker.seen_at > SILENT_SECONDS
     return {
         "id": worker.id,
@@ -66,7 +66,7 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
         page_of(
             list(enumerate(rows, first)),
             limit,
-            lambda item: shown_run(item[1]) | {"position": item[0], "why": why(item[0], item[1])},
+            lambda item: run_json(item[1]) | {"position": item[0], "why": why(item[0], item[1])},
             lambda item: (item[0], item[1].priority, item[1].queued_at, item[1].id),
         )
     )
@@ -77,7 +77,7 @@ def _reasons(session: Session) -> Any:
     now = session.scalar(select(db_now())) or 0.0
     slots = [slot for slot in live_slots(session) if slot.nodes == 1]
     groups = complete_groups(session)
-    most, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
+    widest_worker, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
     room = widest(idle)
 
     def why(position: int, run: Any) -> str:
@@ -88,8 +88,8 @@ def _reasons(session: Session) -> Any:
             return why_nodes_wait(groups, run.nodes, run.devices)
         if not slots:
             return "a worker (none is running)"
-        if run.devices > most:
-            return f"a worker with {run.devices} devices (the largest one running has {most})"
+        if run.devices > widest_worker:
+            return f"a worker with {run.devices} devices (the largest one running has {widest_worker})"
         if position <= len(idle) and run.devices <= room:
             return "about to start"
         ahead = position - 1

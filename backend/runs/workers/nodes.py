@@ -133,11 +133,11 @@ def devices_of(seats: Sequence[Seat]) -> int:
 def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
     """Return the thing that a run on several nodes waits for, given the groups that are complete."""
     group_needed = f"a group of {nodes} nodes"
-    most = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
-    if not most:
+    largest = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
+    if not largest:
         return f"{group_needed} (none is complete)"
-    if devices > most:
-        return f"{group_needed} with {devices} devices each (the largest one running has {most})"
+    if devices > largest:
+        return f"{group_needed} with {devices} devices each (the largest one running has {largest})"
     return f"{group_needed} that is free"
 
 

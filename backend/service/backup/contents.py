@@ -139,8 +139,8 @@ def verify(directory: Path, manifest: Manifest) -> None:
             raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
         if described != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
-    if strangers := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
-        raise BadBackup(f"{directory} contains a file that is not part of it: {strangers[0]!r:.200}")
+    if unexpected := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
+        raise BadBackup(f"{directory} contains a file that is not part of it: {unexpected[0]!r:.200}")
 
 
 @contextmanager

@@ -50,9 +50,9 @@ def check_sqlite(file: Path, revision: str) -> None:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
                 database.execute(f"PRAGMA {pragma}")
             schema = _schema(database)
-            if strangers := sorted(schema.keys() ^ (expected_schema := _expected(file, revision)).keys()):
+            if unexpected := sorted(schema.keys() ^ (expected_schema := _expected(file, revision)).keys()):
                 raise BadBackup(
-                    f"its database has a different schema than {revision}: {' '.join(strangers[0])!r:.200}"
+                    f"its database has a different schema than {revision}: {' '.join(unexpected[0])!r:.200}"
                 )
             if changed := sorted(key for key, sql in schema.items() if sql != expected_schema[key]):
                 raise BadBackup(
@@ -76,9 +76,9 @@ def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     }
 
 
-def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
+def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
     """Return the schema objects of an empty database of this schema."""
-    empty = beside.with_name(f"{beside.name}.empty")
+    empty = database_file.with_name(f"{database_file.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
     try:
         with locked(engine) as connection:
@@ -124,8 +124,8 @@ def _check_origins(connection: Connection) -> None:
     check_lines({row.id: row.parent_run for row in rows}, MAX_GENERATIONS)
 
 
-def check_lines(parents: Mapping[str, str], most: int) -> None:
-    """Raise BadBackup for a run that comes from itself or has more than `most` ancestors.
+def check_lines(parents: Mapping[str, str], limit: int) -> None:
+    """Raise BadBackup for a run that comes from itself or has more than `limit` ancestors.
 
     Readers follow a run to its first ancestor.
     """
@@ -139,8 +139,8 @@ def check_lines(parents: Mapping[str, str], most: int) -> None:
             line[run] = None
             run = parents[run]
         for number, ancestor in enumerate(reversed(line), ancestors.get(run, 0) + 1):
-            if number > most:
-                raise BadBackup(f"it has a run with more than {most:,} ancestors: {ancestor!r:.60}")
+            if number > limit:
+                raise BadBackup(f"it has a run with more than {limit:,} ancestors: {ancestor!r:.60}")
             ancestors[ancestor] = number
 
 

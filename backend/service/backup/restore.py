@@ -75,10 +75,12 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
         )
     columns_by_table = {table.name: set(table.columns.keys()) for table in ordered_tables()}
     for name, table in manifest.tables.items():
-        if name not in columns_by_table or (strangers := sorted(set(table.columns) - columns_by_table[name])):
-            stranger = name if name not in columns_by_table else f"{name}.{strangers[0]}"
+        if name not in columns_by_table or (
+            unexpected := sorted(set(table.columns) - columns_by_table[name])
+        ):
+            unknown = name if name not in columns_by_table else f"{name}.{unexpected[0]}"
             raise BadBackup(
-                f"this backup has a table or column that this version does not know: {stranger!r:.200}"
+                f"this backup has a table or column that this version does not know: {unknown!r:.200}"
             )
 
 

@@ -74,13 +74,13 @@ def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Sav
 def _unpacked(directory: Path, name: str) -> Iterator[bytes]:
     size = 0
     with open_below(directory, name) as raw:
-        most = max(MAX_UNPACKED, MAX_RATIO * os.fstat(raw.fileno()).st_size)
+        limit = max(MAX_UNPACKED, MAX_RATIO * os.fstat(raw.fileno()).st_size)
         try:
             with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as unpacked:
                 while block := unpacked.read(CHUNK_BYTES):
                     size += len(block)
-                    if size > most:
-                        raise BadBackup(f"{name} unpacks to more than {most:,} bytes")
+                    if size > limit:
+                        raise BadBackup(f"{name} unpacks to more than {limit:,} bytes")
                     yield block
         except zstandard.ZstdError as error:
             raise BadBackup(f"{name} cannot be unpacked: {error}") from None

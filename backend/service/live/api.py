@@ -74,9 +74,9 @@ async def stream(
     """Changes as they happen; resumes after `Last-Event-ID` (or the parameter `last_event_id`)."""
     broadcaster: Broadcaster = request.app.state.broadcaster
     streams: Counter[str] = request.app.state.streams
-    most, role = settings.streams_per_token, request.state.role
-    if most and streams[role] >= most:
-        raise TooMany(f"{most} live pages of {role}s are open already: close some")
+    limit, role = settings.streams_per_token, request.state.role
+    if limit and streams[role] >= limit:
+        raise TooMany(f"{limit} live pages of {role}s are open already: close some")
     if broadcaster.listeners >= MAX_LISTENERS:
         raise Unavailable(f"{MAX_LISTENERS} live pages are open already: close some")
     return StreamingResponse(

@@ -163,7 +163,7 @@ class Broadcaster:
                 return _beginning(session, "hello")
             now = current_place(session)
             events = events_after(session, position.event, PAGE)
-            changed = changes_after(session, position.changed, most=MAX_RUNS + 1)
+            changed = changes_after(session, position.changed, limit=MAX_RUNS + 1)
             # else too old, of another database, or of a clock that was set back
             is_known = (
                 0 <= now.event - position.event <= MAX_MISSED
@@ -248,7 +248,7 @@ class Broadcaster:
         self._told = changed_at
         changed = [worker for worker in workers if self._workers.get(worker.id) != _state(worker)]
         self._workers = {worker.id: _state(worker) for worker in workers}
-        messages += [Message("worker", _shown_worker(worker)) for worker in changed]
+        messages += [Message("worker", _worker_json(worker)) for worker in changed]
         return [
             Parcel(
                 message.encode(), message.position.event if message.position else -1, message.kind == "event"
@@ -272,5 +272,5 @@ def _state(worker: Worker) -> tuple[Any, ...]:
     return worker.status, worker.run_id
 
 
-def _shown_worker(worker: Worker) -> dict[str, Any]:
+def _worker_json(worker: Worker) -> dict[str, Any]:
     return {"id": worker.id, "status": worker.status, "run": worker.run_id}

@@ -7,9 +7,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.http.responses import Json
-from backend.runs.events import shown_event
+from backend.runs.events import event_json
 from backend.runs.list import run_columns
-from backend.runs.store import shown_run
+from backend.runs.store import run_json
 from backend.storage.engine import db_now
 from backend.storage.models import Event, Run
 
@@ -105,9 +105,9 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     return events
 
 
-def changes_after(session: Session, changed: float, *, most: int | None = None) -> dict[str, float]:
-    """Return the times of the runs that changed since then or a little before, by id; of `most` of them."""
-    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(most)
+def changes_after(session: Session, changed: float, *, limit: int | None = None) -> dict[str, float]:
+    """Return the times of the runs that changed since then or a little before, by id; of `limit` of them."""
+    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP).limit(limit)
     return {row.id: row.changed_at for row in session.execute(query)}
 
 
@@ -126,10 +126,10 @@ def messages_of(
     """
     for event in events:
         position = position._replace(event=event.id)
-        yield Message("event", shown_event(event), position)
+        yield Message("event", event_json(event), position)
     for row in runs:
         position = position._replace(changed=max(position.changed, row.changed_at))
-        yield Message("run", shown_run(row), position)
+        yield Message("run", run_json(row), position)
         if steps.get(row.id) != row.last_step:
             steps[row.id] = row.last_step
             yield Message("points", {"run": row.id, "step": row.last_step}, position)

@@ -31,7 +31,7 @@ class Note:
     """Whether training itself waits."""
     reason: str
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the note as the HTTP interface shows it."""
         return asdict(self) | {"since": iso(self.since)}
 

@@ -55,7 +55,7 @@ class Component:
             self.state, self.since = state, time.time()
         self.detail = fault.sentence if fault else ""
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the part as the HTTP interface shows it."""
         return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
 
@@ -93,8 +93,8 @@ class Status:
                 for name, check in checks.items():
                     self._parts[name].become(check())
                 self._looked_at = time.monotonic()
-        shown: dict[str, Any] = {name: state.shown() for name, state in self._parts.items()}
-        return shown | {"waiting": [note.shown() for note in read_notes(self._settings)]}
+        document: dict[str, Any] = {name: state.as_json() for name, state in self._parts.items()}
+        return document | {"waiting": [note.as_json() for note in read_notes(self._settings)]}
 
     def _database(self) -> Fault | None:
         """Check the database by writing a row, because a full disk can still be read."""

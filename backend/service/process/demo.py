@@ -52,7 +52,7 @@ def _request(
     }
     data = None if body is None else json.dumps(body).encode()
     try:
-        status, content = fetch(address, body=data, headers=headers, most_bytes=MAX_BYTES, seconds=30.0)
+        status, content = fetch(address, body=data, headers=headers, max_bytes=MAX_BYTES, seconds=30.0)
     except (OSError, HTTPException) as error:
         raise Unavailable(f"the demo was not launched: {error}") from None
     try:

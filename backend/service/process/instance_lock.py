@@ -60,7 +60,7 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
 def is_alive(url: str) -> bool:
     """Return whether a service answers there at all; readiness comes with the worker."""
     try:
-        return fetch(url + "/healthz", most_bytes=0, seconds=2.0).status == 200
+        return fetch(url + "/healthz", max_bytes=0, seconds=2.0).status == 200
     except (OSError, HTTPException):
         return False
 

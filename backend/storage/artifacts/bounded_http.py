@@ -68,15 +68,15 @@ class _Requests:
                 f"it answers with a redirect ({response.status}), which is not followed: name the "
                 "endpoint and region where the bucket is"
             )
-        most = _most_bytes(headers.get("Range", ""))
-        if method != "HEAD" and (response.content_length or 0) > most:
+        limit = _max_bytes(headers.get("Range", ""))
+        if method != "HEAD" and (response.content_length or 0) > limit:
             response.close()
-            raise BadAnswer(f"it answers with {response.content_length:,} bytes in place of {most:,}")
-        response.content = _Body(response.content, most)
+            raise BadAnswer(f"it answers with {response.content_length:,} bytes in place of {limit:,}")
+        response.content = _Body(response.content, limit)
         return response
 
 
-def _most_bytes(asked: str) -> int:
+def _max_bytes(asked: str) -> int:
     """Return the maximum size of an answer to a request with this Range, in bytes."""
     span = RANGE.fullmatch(asked)
     return int(span[2]) - int(span[1]) + 1 if span else MAX_PAGE_BYTES
@@ -85,8 +85,8 @@ def _most_bytes(asked: str) -> int:
 class _Body:
     """A stream of aiohttp that raises BadAnswer once it has given more than it may."""
 
-    def __init__(self, stream: Any, most: int) -> None:
-        self._stream, self._most, self._left = stream, most, most
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream, self._limit, self._left = stream, limit, limit
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -103,7 +103,7 @@ class _Body:
     def _counted(self, block: bytes) -> bytes:
         self._left -= len(block)
         if self._left < 0:
-            raise BadAnswer(f"it answers with more than {self._most:,} bytes")
+            raise BadAnswer(f"it answers with more than {self._limit:,} bytes")
         if (allowance := _allowance.get()) is not None:
             allowance.take(len(block))
         return block

@@ -13,7 +13,7 @@ EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 def test_no_more_is_read_than_was_asked_for():
     with hostile_server(lambda _: endless(OPEN, b"x" * 65536)) as server:
-        answer = fetch(server.url, most_bytes=100_000, seconds=60)
+        answer = fetch(server.url, max_bytes=100_000, seconds=60)
         assert answer == (200, b"x" * 100_000)
         assert server.cut.wait(60)
 
@@ -28,10 +28,10 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
 
     with hostile_server(answer) as server:
         redirecting_url = f"{server.url}/here"
-        assert fetch(redirecting_url, most_bytes=10, seconds=60).status == status
+        assert fetch(redirecting_url, max_bytes=10, seconds=60).status == status
         assert [head.split()[1] for head in server.heads] == ["/here"]
         followed = fetch(
-            redirecting_url, most_bytes=10, seconds=60, follows=lambda target: target.endswith("/there")
+            redirecting_url, max_bytes=10, seconds=60, follows=lambda target: target.endswith("/there")
         )
         assert followed == (200, b"")
 
@@ -63,5 +63,5 @@ def test_an_answer_that_trickles_is_cut_at_the_deadline(monkeypatch, opening):
 
     with hostile_server(answer) as server:
         with pytest.raises(TimeoutError, match="no answer within 60 s"):
-            fetch(server.url, most_bytes=10**8, seconds=60)
+            fetch(server.url, max_bytes=10**8, seconds=60)
         assert server.cut.wait(60)

@@ -4,7 +4,7 @@ import pytest
 
 from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, most_checkpoints
+from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, max_checkpoints
 from backend.storage.engine import reading
 from backend.storage.models import Checkpoint
 from tests.gate import first_in_gate
@@ -54,4 +54,4 @@ def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
     ],
 )
 def test_there_are_as_many_as_retention_keeps_and_the_one_that_is_written(steps, rule, count):
-    assert most_checkpoints(resolve({"steps": steps, "checkpointing": rule}, None, 0)) == count
+    assert max_checkpoints(resolve({"steps": steps, "checkpointing": rule}, None, 0)) == count

@@ -119,7 +119,7 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
 
     async def story():
         slow = Slow()
-        app = ReadBudget(slow, most=2)
+        app = ReadBudget(slow, limit=2)
         first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
         await asyncio.sleep(0)
         assert await ask(app, "/api/v1/rollouts") == 429
@@ -152,7 +152,7 @@ def test_every_read_of_curves_and_completions_takes_a_place(monkeypatch, path):
 
     async def story():
         slow = Slow()
-        app = ReadBudget(slow, most=1)
+        app = ReadBudget(slow, limit=1)
         first = asyncio.ensure_future(ask(app, f"/api/v1/{path}"))
         await asyncio.sleep(0)
         assert await ask(app, f"/api/v1/{path}") == 429
@@ -167,12 +167,12 @@ def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
         raise RuntimeError
 
     async def story():
-        app = ReadBudget(failing, most=1)
+        app = ReadBudget(failing, limit=1)
         for _ in range(3):
             with pytest.raises(RuntimeError):
                 await ask(app, "/api/v1/series")
         slow = Slow()
-        app = ReadBudget(slow, most=1)
+        app = ReadBudget(slow, limit=1)
         gone = asyncio.ensure_future(ask(app, "/api/v1/series"))
         await asyncio.sleep(0)
         gone.cancel()

@@ -19,29 +19,31 @@ def queue(database, *widths):
 
 def test_a_worker_passes_over_runs_that_it_could_never_hold(database):
     wide, narrow = queue(database, 4, 1)
-    assert claim(database, room=2, most=2).run_id == narrow
-    assert claim(database, room=2, most=2) is None
-    claimed = claim(database, room=4, most=4)
+    assert claim(database, room=2, max_devices=2).run_id == narrow
+    assert claim(database, room=2, max_devices=2) is None
+    claimed = claim(database, room=4, max_devices=4)
     assert (claimed.run_id, claimed.devices) == (wide, 4)
 
 
 def test_narrow_runs_do_not_take_what_a_wide_one_that_came_first_waits_for(database):
     wide, narrow = queue(database, 2, 1)
-    assert claim(database, room=1, most=2) is None  # one of two is busy: the other one waits with the run
-    assert claim(database, room=2, most=2).run_id == wide
-    assert claim(database, room=1, most=2).run_id == narrow
+    assert (
+        claim(database, room=1, max_devices=2) is None
+    )  # one of two is busy: the other one waits with the run
+    assert claim(database, room=2, max_devices=2).run_id == wide
+    assert claim(database, room=1, max_devices=2).run_id == narrow
 
 
 def test_a_run_of_a_higher_priority_goes_before_a_wide_one(database):
     queue(database, 2)
     with database.sessions.begin() as session:
         urgent = make_run(session, priority=1).id
-    assert claim(database, room=1, most=2).run_id == urgent
+    assert claim(database, room=1, max_devices=2).run_id == urgent
 
 
 def test_an_attempt_notes_its_devices_and_costs_as_many_slots(database):
     (run_id,) = queue(database, 2)
-    claim(database, room=2, most=2)
+    claim(database, room=2, max_devices=2)
     with database.sessions() as session:
         assert session.get_one(Attempt, (run_id, 1)).devices == 2
         assert session.get_one(Run, run_id).status == "running"

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 from backend.config.run import RunConfig
-from backend.config.sizes import most_bytes
+from backend.config.sizes import max_bytes
 from worker.recording.selection import PROBES, select_groups
 
 
@@ -25,7 +25,7 @@ def test_most_bytes_count_training_and_held_out_completions():
         }
     )
     # 10 steps x 2 x 3 and 4 evaluations x 7, 5 tokens of 16 bytes each
-    assert most_bytes(config) == (60 + 28) * 5 * 16
+    assert max_bytes(config) == (60 + 28) * 5 * 16
 
 
 def test_a_selection_has_the_best_the_worst_the_longest_and_the_shortest_group():

@@ -10,10 +10,10 @@ from tests.hostile_server import endless, hostile_server
 from worker.rewards.endpoint import AnswerTooLong, read_answer
 
 
-def read(url, *, most_bytes=1000):
+def read(url, *, max_bytes=1000):
     async def answer():
         async with httpx2.AsyncClient(timeout=None) as client:
-            status, _, content = await read_answer(client, "POST", url, content=b"{}", most_bytes=most_bytes)
+            status, _, content = await read_answer(client, "POST", url, content=b"{}", max_bytes=max_bytes)
         return status, content
 
     return asyncio.run(answer())
@@ -32,5 +32,5 @@ def test_a_compressed_answer_is_not_unpacked():
     bomb = gzip.compress(bytes(10_000_000))
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
     with hostile_server(lambda _: iter([head, bomb])) as server:
-        assert read(server.url, most_bytes=len(bomb)) == (200, bomb)
+        assert read(server.url, max_bytes=len(bomb)) == (200, bomb)
         assert "accept-encoding: identity" in server.heads[0].lower()

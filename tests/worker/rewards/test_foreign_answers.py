@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.base.sandbox.errors import Died, shown
+from backend.base.sandbox.errors import Died, excerpt
 from backend.base.sandbox.process import Sandbox
 from backend.base.settings import Settings
 from backend.base.text import read_json
@@ -49,7 +49,7 @@ def test_every_reader_has_its_own_failure_for_an_answer_that_is_none():
     for reply in (None, [], {"output": 1, "code": 0}, {"output": "", "code": None}):
         with pytest.raises(ValueError, match="output"):
             read_ended(reply)
-    assert shown([1, HALF]) == "[1, '\\ud800']"
+    assert excerpt([1, HALF]) == "[1, '\\ud800']"
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "sum", "product"])

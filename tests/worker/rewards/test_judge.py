@@ -32,7 +32,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
-        self.most, self.now = 0, 0
+        self.peak, self.now = 0, 0
         self.lock = threading.Lock()
         self.respond: Any = None
 
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.requests.append((self.path, dict(self.headers), body))
             self.server.now += 1
-            self.server.most = max(self.server.most, self.server.now)
+            self.server.peak = max(self.server.peak, self.server.now)
         status, answer, headers = self.server.respond(body)
         with self.server.lock:
             self.server.now -= 1
@@ -106,7 +106,7 @@ def rewards(term, *texts):
 
 def test_512_completions_are_judged_many_at_a_time(server, asked):
     def respond(body):
-        wait_for(lambda: server.most >= 64)
+        wait_for(lambda: server.peak >= 64)
         time.sleep(0.2)
         number = int(body["messages"][1]["content"].rpartition("number ")[2].split()[0])
         return grade(number % 11)(body)
@@ -115,7 +115,7 @@ def test_512_completions_are_judged_many_at_a_time(server, asked):
     term = asked(JudgeReward())
     scores = rewards(term, *(f"number {number}" for number in range(512)))
     assert scores == [number % 11 / 10 for number in range(512)]
-    assert 64 <= server.most <= 256  # at once; docs/rewards.md has the seconds
+    assert 64 <= server.peak <= 256  # at once; docs/rewards.md has the seconds
 
 
 def test_the_judge_gets_question_rubric_and_completion_and_the_key_stays_in_the_header(server, asked):

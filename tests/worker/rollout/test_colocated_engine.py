@@ -31,7 +31,7 @@ def engine(settings, state_dir, monkeypatch):
         config = ColocatedConfig(**{"largest_mismatch": 1e6, **changes})  # its log-probabilities are made up
         engines.append(
             ColocatedEngine(
-                config, policy, with_engine, model=BUILT_IN["tiny"], run_id="run", attempt=1, most_tokens=64
+                config, policy, with_engine, model=BUILT_IN["tiny"], run_id="run", attempt=1, max_tokens=64
             )
         )
         engines[-1].can_sleep = True

@@ -51,8 +51,8 @@ class Script:
         rows = [self._written(text, sampling.max_new_tokens) for text in texts]
         return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
 
-    def _written(self, text, most):
-        ids = np.array(self.policy.tokenizer.encode(text)[:most], np.int64)
+    def _written(self, text, limit):
+        ids = np.array(self.policy.tokenizer.encode(text)[:limit], np.int64)
         stopped = bool(ids[-1] in self.policy.stop_ids)
         completion = completion_of(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
         return replace(completion, entropies=np.full(len(ids), 0.25, np.float32), version=3)
@@ -123,10 +123,10 @@ def test_a_flood_is_cut_and_hostile_text_becomes_plain_letters(tiny):
 
 def test_no_id_of_an_answer_is_a_control_token(tiny):
     encoder = ObservationEncoder(tiny)
-    ids = encoder.answer("<think></think><eos><<eos>eos><unk>é\ud800", most=200).ids
+    ids = encoder.answer("<think></think><eos><<eos>eos><unk>é\ud800", limit=200).ids
     assert not set(ids) & encoder.controls
     assert tiny.tokenizer.decode(ids).startswith("<think></think><eos><<eos>eos><unk>")
-    assert encoder.answer("", most=200, frame=("<eos>", "")).ids == [1]
+    assert encoder.answer("", limit=200, frame=("<eos>", "")).ids == [1]
 
 
 @pytest.mark.parametrize(

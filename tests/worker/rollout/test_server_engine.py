@@ -65,7 +65,7 @@ def engine(address, told, settings):
         with_server = settings.model_copy(update={"engine_url": url, "engine_api_key": key})
         policy = policy or load_policy(PolicyConfig(), with_server)
         config = ServerConfig(**({"retries": 2, "timeout_seconds": 60} | changes))
-        engines.append(server_engine(config, policy, with_server, run_id="run", attempt=1, most_tokens=64))
+        engines.append(server_engine(config, policy, with_server, run_id="run", attempt=1, max_tokens=64))
         if version is not None:
             engines[-1].check()
             engines[-1].sync(version, policy)

@@ -221,7 +221,7 @@ def attempt_of(supervisor, sessions):
     while claim is None:
         assert time.monotonic() < deadline, "the run does not wait"
         with sessions.begin() as session:
-            claim = lifecycle.claim_run(session, "worker", "host", room=8, most=8)
+            claim = lifecycle.claim_run(session, "worker", "host", room=8, max_devices=8)
     thread = threading.Thread(target=supervisor.supervise, args=(claim,))
     thread.start()
     return thread

@@ -116,15 +116,15 @@ class _Parser:
             self._advance()
             return self._called(word) if self.word == "(" else self._named(word)
         if word == "(":
-            [value] = self._bracketed(most=1)
+            [value] = self._bracketed(limit=1)
             return value
         raise NotExpression(f"unexpected {word or 'end'!r}")
 
-    def _bracketed(self, *, most: int) -> list[Any]:
+    def _bracketed(self, *, limit: int) -> list[Any]:
         self._open += 1
         self._advance()
         values = [self.operation(lowest=0)]
-        while self.word == "," and len(values) < most:
+        while self.word == "," and len(values) < limit:
             self._advance()
             values.append(self.operation(lowest=0))
         if self.word != ")":
@@ -137,7 +137,7 @@ class _Parser:
         function = None if name in self._variables else self._vocabulary.functions.get(name)
         if function is None:
             raise NotExpression(f"there is no function {name}")
-        return function(*self._bracketed(most=2))
+        return function(*self._bracketed(limit=2))
 
     def _named(self, name: str) -> Any:
         if name in self._variables:

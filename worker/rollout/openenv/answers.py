@@ -23,9 +23,9 @@ class Lost(Exception):
 class Full(Exception):
     """The server accepts no additional session."""
 
-    def __init__(self, most: int | None) -> None:
+    def __init__(self, limit: int | None) -> None:
         super().__init__("the server takes no further session")
-        self.most = most
+        self.limit = limit
         """Number of sessions that the server accepts at a time, if it says so."""
 
 
@@ -49,7 +49,7 @@ def read_answer(message: str | bytes) -> Observed:
     if kind == "error":
         raise _error(data)
     if kind != "observation":
-        raise Lost(f"it answered with type {_shown(kind)}, expected observation")
+        raise Lost(f"it answered with type {_excerpt(kind)}, expected observation")
     observation, done = data.get("observation"), data.get("done")
     if not isinstance(observation, dict):
         raise Lost(f"its observation is {_kind(observation)}, expected an object")
@@ -77,7 +77,7 @@ def _error(data: dict[str, Any]) -> Exception:
         return Full(max_sessions if type(max_sessions) is int and max_sessions > 0 else None)
     if code in SURVIVED:
         return Refused(text)
-    return Lost(f"it answered with the error {_shown(code)}: {_shown(text)}")
+    return Lost(f"it answered with the error {_excerpt(code)}: {_excerpt(text)}")
 
 
 def _reward(raw_reward: Any) -> float | None:
@@ -99,7 +99,7 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     return repr(value)[:SHOWN_CHARACTERS]
 
 

@@ -117,7 +117,7 @@ class OpenEnvEpisodes(TurnTaking):
         except Lost:
             return prompt  # its episodes are lost too, and report why
         begun.session.close()
-        first = in_prompt(begun.text, self.encoder, most=self.max_observation_tokens)
+        first = in_prompt(begun.text, self.encoder, limit=self.max_observation_tokens)
         tools = prompt.tools if self.acts.is_text else (*prompt.tools, act_schema(self.schema))
         return replace(
             prompt,

@@ -24,12 +24,12 @@ def rendered(observation: dict[str, Any], field: str) -> str:
     return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
 
 
-def in_prompt(text: str, encoder: ObservationEncoder, *, most: int) -> str:
+def in_prompt(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
     """Return a first observation as part of a prompt, cut like any other.
 
     Names of control tokens are removed, because a prompt, unlike an observation, would encode them as such.
     """
-    told = encoder.answer(text, most=most)
+    told = encoder.answer(text, limit=limit)
     plain = str(encoder.tokenizer.decode(told.ids))
     while encoder.word is not None and encoder.word.search(plain):
         plain = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain)

@@ -121,7 +121,7 @@ class EnvironmentServer:
             if isinstance(outcome, Lost):
                 raise self.failed(str(outcome))
             if isinstance(outcome, Full):
-                self.limit = min(self.limit, outcome.most or len(begun))
+                self.limit = min(self.limit, outcome.limit or len(begun))
 
     def _first(self) -> Begun:
         """Begin two episodes with the same seed in turn, which must begin alike, and return one."""
@@ -176,7 +176,7 @@ class EnvironmentServer:
             asyncio.timeout(3 * CONNECT_SECONDS),
             httpx2.AsyncClient(headers=self._headers, timeout=CONNECT_SECONDS, trust_env=False) as client,
         ):
-            status, _, content = await read_answer(client, "GET", self._url + path, most_bytes=MAX_BYTES)
+            status, _, content = await read_answer(client, "GET", self._url + path, max_bytes=MAX_BYTES)
         return status, content
 
 

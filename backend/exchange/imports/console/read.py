@@ -60,8 +60,8 @@ _COUNTERS = (
 class ConsoleText:
     """Rows of metrics of each form that a text may have; the best form is taken in the end."""
 
-    def __init__(self, most_values: int) -> None:
-        self.forms = {form: Rows(most_values) for form in ORIGINS}
+    def __init__(self, max_values: int) -> None:
+        self.forms = {form: Rows(max_values) for form in ORIGINS}
         self.facts = Facts()
         self.total: int | None = None
         self.epochs: float | None = None
@@ -276,7 +276,7 @@ def _is_header(cells: list[str]) -> bool:
 
 def read_console(file: LogFile) -> list[Log]:
     """A log for each training of the text. Raises BadLog for a text without metrics."""
-    text = ConsoleText(file.most_values)
+    text = ConsoleText(file.max_values)
     text.read(pieces(file.content))
     return logs_of_text(text)
 

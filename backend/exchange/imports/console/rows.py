@@ -35,8 +35,8 @@ class Clue(NamedTuple):
 class Rows:
     """The rows of one form."""
 
-    def __init__(self, most: int) -> None:
-        self.table = Table(most)
+    def __init__(self, limit: int) -> None:
+        self.table = Table(limit)
         self.clues: list[Clue] = []
         self.lines = 0
         """Lines of the text that the rows take."""

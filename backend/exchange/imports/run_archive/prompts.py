@@ -71,16 +71,16 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
     whole_columns = (*TALLY_PLACE, *TALLY_COUNTS)
     texts: dict[str, list[str]] = {name: [] for name in TALLY_TEXTS}
     numbers: dict[str, list[Floats]] = {name: [np.empty(0)] for name in (*whole_columns, "reward")}
-    for cells in read_cells(file, (*whole_columns, "reward"), TALLY_TEXTS, most=MAX_TALLIES):
+    for cells in read_cells(file, (*whole_columns, "reward"), TALLY_TEXTS, limit=MAX_TALLIES):
         for name in whole_columns:
             _check_whole(cells, name)
         for name in TALLY_TEXTS:
             texts[name] += [_interned(text) for text in cells.texts[name]]
         if not all(map(KIND.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
-        if strangers := set(cells.numbers["attempt"].tolist()) - attempts:
+        if unexpected := set(cells.numbers["attempt"].tolist()) - attempts:
             raise BadLog(
-                f"is damaged: {TALLIES} has attempt {strangers.pop():.0f}, which the run does not have"
+                f"is damaged: {TALLIES} has attempt {unexpected.pop():.0f}, which the run does not have"
             )
         marks = cells.numbers["marks"].astype(np.int64)
         if (marks >= 1 << len(MARKS)).any() or (marks & BIT["stored"]).any():
@@ -94,10 +94,10 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
 
 def _check_whole(cells: Cells, name: str) -> None:
     values = cells.numbers[name]
-    most = MAX_OF_CELL.get(name, 2**31 - 1)
-    is_right = (values >= 0) & (values <= most) & (values == np.floor(values))
+    limit = MAX_OF_CELL.get(name, 2**31 - 1)
+    is_right = (values >= 0) & (values <= limit) & (values == np.floor(values))
     if not (cells.is_there[name].all() and is_right.all()):
-        raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {most:,} as {name}")
+        raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {limit:,} as {name}")
 
 
 def _interned(content: bytes | None) -> str:
@@ -113,7 +113,7 @@ def read_prompts(file: LogFile, run_id: str) -> list[dict[str, Any]]:
     texts = (*PROMPT_TEXTS, *PROMPT_EXACT, *map(exact_name, PROMPT_EXACT))
     prompts: list[dict[str, Any]] = []
     size = 0
-    for cells in read_cells(file, (), texts, most=MAX_PROMPTS):
+    for cells in read_cells(file, (), texts, limit=MAX_PROMPTS):
         for row in range(cells.rows):
             try:
                 plain = {name: clean_text(utf8(cells.texts[name][row])) for name in PROMPT_TEXTS}

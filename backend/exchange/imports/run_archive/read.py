@@ -43,7 +43,7 @@ from backend.exchange.imports.lines import parse, text_lines
 from backend.exchange.imports.log_file import ARCHIVE_SECONDS, ImportSandbox, LogFile, no_sense
 from backend.exchange.imports.run_archive.prompts import Tallies, read_labels, read_prompts, read_tallies
 from backend.exchange.imports.run_archive.rollouts import read_rollouts
-from backend.exchange.imports.table import BadLog, Floats, Ints, shown
+from backend.exchange.imports.table import BadLog, Floats, Ints, excerpt
 from backend.metrics.store import NAME
 from backend.rollouts.store import PackedGroups
 from backend.runs.origin import ORIGINS
@@ -82,7 +82,7 @@ class ArchivedEvent(NamedTuple):
     data: dict[str, Any]
 
 
-class BesideRollouts(NamedTuple):
+class RolloutExtras(NamedTuple):
     """Counts, prompts and labels of an archive, beside its completions."""
 
     tallies: Tallies
@@ -97,7 +97,7 @@ class ReadArchive(NamedTuple):
     run: ArchivedRun
     series: dict[str, Curve]
     rollouts: list[PackedGroups]
-    beside: BesideRollouts
+    extras: RolloutExtras
     events: list[ArchivedEvent]
     checkpoints: dict[str, dict[str, FileExtent]]
     """Positions of the files of each checkpoint, whose digests are verified."""
@@ -132,7 +132,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
             for name in (TALLIES, PROMPTS, LABELS)
         )
         count = sum(len(groups.rollouts) for groups in packed)
-        beside = BesideRollouts(
+        extras = RolloutExtras(
             read_tallies(tallies, attempts),
             read_prompts(prompts, run_id),
             read_labels(labels.content, count),
@@ -140,7 +140,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
     checkpoints = _checkpoints(file, places, manifest, run)
-    return ReadArchive(run, series, packed, beside, events, checkpoints, manifest.missing)
+    return ReadArchive(run, series, packed, extras, events, checkpoints, manifest.missing)
 
 
 def _places(file: LogFile) -> dict[str, FileExtent]:
@@ -155,15 +155,15 @@ def _places(file: LogFile) -> dict[str, FileExtent]:
         raise BadLog(f"holds {other_entries} entries that no archive of a run has, such as links")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadLog(f"holds {shown(twice)} twice")
+        raise BadLog(f"holds {excerpt(twice)} twice")
     if any(min(member.offset, member.size) < 0 for member in members):
         raise no_sense()
     return {member.name: FileExtent(member.offset, member.size) for member in members}
 
 
-def _content(file: IO[bytes], extent: FileExtent, most: int, name: str) -> bytes:
-    if extent.size > most:
-        raise BadLog(f"is damaged: {name} has {extent.size:,} bytes; expected at most {most:,}")
+def _content(file: IO[bytes], extent: FileExtent, limit: int, name: str) -> bytes:
+    if extent.size > limit:
+        raise BadLog(f"is damaged: {name} has {extent.size:,} bytes; expected at most {limit:,}")
     file.seek(extent.offset)
     return file.read(extent.size)
 
@@ -202,14 +202,14 @@ def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manif
     """Every file is there, named as an archive names it, and what was saved; and no other one."""
     for name in manifest.files:
         if name not in TABLES and not CHECKPOINT_FILE.fullmatch(name):
-            raise BadLog(f"names a file that no archive of a run has: {shown(name)}")
+            raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
     if missing := sorted({*TABLES, *manifest.files} - places.keys()):
-        raise BadLog(f"is incomplete: {shown(missing[0])} is missing")
-    if strangers := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
-        raise BadLog(f"holds a file that its manifest does not name: {shown(strangers[0])}")
+        raise BadLog(f"is incomplete: {excerpt(missing[0])} is missing")
+    if unexpected := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
+        raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected[0])}")
     for name, expected in manifest.files.items():
         if _described(file, places[name]) != expected:
-            raise BadLog(f"is damaged: {shown(name)} is not the file that was archived")
+            raise BadLog(f"is damaged: {excerpt(name)} is not the file that was archived")
 
 
 def _described(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
@@ -246,7 +246,7 @@ def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
     if problem := unstorable(content):
         raise BadLog(f"is damaged: {RUN}, {problem[0]} {problem[1]}")
     if run.origin not in ("", *ORIGINS):
-        raise BadLog(f"is of a run of {shown(run.origin)}, which this version does not know")
+        raise BadLog(f"is of a run of {excerpt(run.origin)}, which this version does not know")
     numbers = [attempt.number for attempt in run.attempts]
     if numbers != sorted(set(numbers)):
         raise BadLog(f"is damaged: {RUN} has attempts out of order")
@@ -264,7 +264,7 @@ def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
 def _series(file: LogFile) -> dict[str, Curve]:
     """Steps and values of each metric."""
     pieces_by_metric: dict[str, list[Curve]] = {}
-    for cells in read_cells(file, ("step", "value"), ("metric",), most=MAX_VALUES):
+    for cells in read_cells(file, ("step", "value"), ("metric",), limit=MAX_VALUES):
         steps, values = cells.numbers["step"], cells.numbers["value"]
         if not (cells.is_there["step"].all() and cells.is_there["value"].all() and _are_steps(steps)):
             raise BadLog(f"is damaged: {METRICS} has a row without a step or a value")
@@ -281,7 +281,7 @@ def _series(file: LogFile) -> dict[str, Curve]:
 def _joined(name: str, pieces: list[Curve]) -> Curve:
     steps, values = (np.concatenate(column) for column in zip(*pieces, strict=True))
     if (np.diff(steps) <= 0).any():
-        raise BadLog(f"is damaged: the steps of {shown(name)} do not rise")
+        raise BadLog(f"is damaged: the steps of {excerpt(name)} do not rise")
     return steps, values
 
 
@@ -292,7 +292,7 @@ def _are_steps(steps: Floats) -> bool:
 def _metric(name: bytes) -> str:
     text = redact(name.decode(errors="replace"))
     if not NAME.fullmatch(text):
-        raise BadLog(f"has a metric of the name {shown(text)}")
+        raise BadLog(f"has a metric of the name {excerpt(text)}")
     return text
 
 

@@ -75,7 +75,7 @@ def _notes(archive: ReadArchive, completions: int) -> list[str]:
         )
     elif not run.origin:
         notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
-    if labels := len(archive.beside.labels):
+    if labels := len(archive.extras.labels):
         notes.append(f"{labels:,} label{'s are' if labels > 1 else ' is'} restored.")
     notes += [f"Missing in the archive: {clean_text(sentence)}" for sentence in archive.missing[:MAX_NAMED]]
     if (unnamed := len(archive.missing) - MAX_NAMED) > 0:

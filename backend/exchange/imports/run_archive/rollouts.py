@@ -106,7 +106,7 @@ def read_rollouts(
     """All rollouts as rows for the database; raises BadLog. `attempts` are those of the run."""
     packer, own_tokens = _Packer(run_id, attempts), _Tokens(tokens)
     row, texts = 0, [*TEXTS, *EXACT, *map(exact_name, EXACT)]
-    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, most=MAX_COMPLETIONS):
+    for cells in read_cells(rollouts, (*NUMBERS, *VALUES), texts, limit=MAX_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
                 group, completion, at = _completion(cells, cell_row, own_tokens.of(row))
@@ -167,10 +167,10 @@ def _completion(
     return group, completion, (numbers["step"], numbers["attempt"], numbers["position"])
 
 
-def whole_number(cells: Cells, name: str, cell_row: int, *, most: int = 2**31 - 1) -> int:
-    """A number of the table from 0 to `most`; raises ValueError."""
+def whole_number(cells: Cells, name: str, cell_row: int, *, limit: int = 2**31 - 1) -> int:
+    """A number of the table from 0 to `limit`; raises ValueError."""
     value = cells.numbers[name][cell_row]
-    if not cells.is_there[name][cell_row] or not 0 <= value <= most or value != int(value):
+    if not cells.is_there[name][cell_row] or not 0 <= value <= limit or value != int(value):
         raise ValueError(f"has no whole number as {name}")
     return int(value)
 
@@ -222,7 +222,7 @@ class _Tokens:
     def _read(self) -> Iterator[tuple[int, Tokens]]:
         """(row of the completion, some of its tokens)."""
         numbers = ("rollout", "id", *(VALUE + name for name in self._names))
-        for cells in read_cells(self._file, numbers, ("token", "token_exact"), most=MAX_TOKENS):
+        for cells in read_cells(self._file, numbers, ("token", "token_exact"), limit=MAX_TOKENS):
             rows, ids = cells.numbers["rollout"], cells.numbers["id"]
             is_right = cells.is_there["rollout"].all() and cells.is_there["id"].all()
             if not is_right or not (np.abs(rows) < 2**31).all() or not (np.abs(ids) < 2**31).all():

@@ -220,15 +220,15 @@ def _store(
 
 def _store_rollouts(session: Session, archive: ReadArchive, run_id: str) -> None:
     """Prompts before the groups, whose own ones then stay away, and labels behind their completions."""
-    beside = archive.beside
-    write_groups(session, PackedGroups(prompts=beside.prompts))
-    for rows in beside.tallies.rows(run_id):
+    extras = archive.extras
+    write_groups(session, PackedGroups(prompts=extras.prompts))
+    for rows in extras.tallies.rows(run_id):
         write_groups(session, PackedGroups(tallies=rows))
     for packed in archive.rollouts:
         write_groups(session, packed)
-    if beside.labels:
+    if extras.labels:
         ids = [ids for packed in archive.rollouts for ids in packed.rollouts]
-        session.execute(insert(RolloutLabel), label_rows(beside.labels, ids, run_id))
+        session.execute(insert(RolloutLabel), label_rows(extras.labels, ids, run_id))
 
 
 def _config(run: ArchivedRun, experiment: str, names: Names) -> dict[str, Any]:

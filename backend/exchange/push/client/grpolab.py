@@ -723,9 +723,9 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
             _say(f"{field}: expected at most {NAME_CHARACTERS} characters, got {len(text)}: it is cut")
         if field in head:
             storable[field] = text[:NAME_CHARACTERS]
-    for field, (least, most) in _WHOLE.items():
-        if field in head and (number := _whole_number(head[field], least, most)) is None:
-            expected = f"expected a whole number from {least} to {most}, got {head[field]!r:.40}"
+    for field, (minimum, maximum) in _WHOLE.items():
+        if field in head and (number := _whole_number(head[field], minimum, maximum)) is None:
+            expected = f"expected a whole number from {minimum} to {maximum}, got {head[field]!r:.40}"
             _say(f"{field}: {expected}: it is left out")
             del storable[field]
         elif field in head:
@@ -737,12 +737,12 @@ def _storable(head: dict[str, Any]) -> dict[str, Any]:
     return storable
 
 
-def _whole_number(value: Any, least: int, most: int) -> int | None:
+def _whole_number(value: Any, minimum: int, maximum: int) -> int | None:
     try:
         number = operator.index(value)
     except TypeError:
         return None
-    return number if least <= number <= most else None
+    return number if minimum <= number <= maximum else None
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

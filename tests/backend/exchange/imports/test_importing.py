@@ -287,10 +287,10 @@ def test_a_secret_in_a_name_or_a_text_of_a_log_is_not_stored(client):
         answer = send(client, content)
         assert (answer.status_code, secret in answer.text) == (201, False), answer.text
         run = answer.json()["run"]
-        shown = [client.get(f"/api/v1/runs/{run}{path}").text for path in ("", "/events", "/metrics.csv")]
-        shown.append(client.get("/api/v1/rollouts", params={"run": run}).text)
-        assert not [text for text in shown if secret in text]
-        assert "secret" in shown[0]
+        answers = [client.get(f"/api/v1/runs/{run}{path}").text for path in ("", "/events", "/metrics.csv")]
+        answers.append(client.get("/api/v1/rollouts", params={"run": run}).text)
+        assert not [text for text in answers if secret in text]
+        assert "secret" in answers[0]
 
 
 def test_columns_with_different_secrets_in_their_names_stay_apart(client):

@@ -107,8 +107,8 @@ def test_completions_of_verl_are_rollouts_with_their_prompt_and_answer(client):
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 3}).json()["items"]
     assert (group["prompt"], group["answer"], group["reward_mean"]) == ("1+1=", "2", 0.5)
     assert [completion["reward"] for completion in group["completions"]] == [1.0, 0.0]
-    shown = client.get(f"/api/v1/runs/{run}").json()
-    assert shown["summary"]["last"]["reward/accuracy"] == 0.5
+    item = client.get(f"/api/v1/runs/{run}").json()
+    assert item["summary"]["last"]["reward/accuracy"] == 0.5
 
 
 def test_completions_are_added_to_an_imported_run_and_replaced(client):
@@ -117,9 +117,9 @@ def test_completions_are_added_to_an_imported_run_and_replaced(client):
         answer = send(client, DUMP, file="3.jsonl", into=run)
         assert (answer.status_code, answer.json()["run"]) == (201, run)
     assert completions(client) == 2
-    shown = client.get(f"/api/v1/runs/{run}").json()
-    last = shown["summary"]["last"]
-    assert (shown["last_step"], last["reward/mean"], last["text/structure_answerless"]) == (3, 0.5, 1.0)
+    item = client.get(f"/api/v1/runs/{run}").json()
+    last = item["summary"]["last"]
+    assert (item["last_step"], last["reward/mean"], last["text/structure_answerless"]) == (3, 0.5, 1.0)
     with client.app.state.lab.sessions() as session:
         messages = session.scalars(select(Event.message).order_by(Event.id)).all()
     assert messages[-1] == "2 completions imported from 3.jsonl"
@@ -197,8 +197,8 @@ def test_the_command_imports_runs_and_completions(request, settings, monkeypatch
     two.write_text(TWO)
     dump.write_text(DUMP)
     assert main(["import", str(two), "--run", "b"]) == 0
-    shown = capsys.readouterr().out
-    assert "a (2 rows, 0 completions) not chosen" in shown
-    run = shown.rpartition("run b (")[2].partition(")")[0]
+    output = capsys.readouterr().out
+    assert "a (2 rows, 0 completions) not chosen" in output
+    run = output.rpartition("run b (")[2].partition(")")[0]
     assert main(["import", str(dump), "--into", run]) == 0
     assert "2 completions of 1 prompts are stored as rollouts." in capsys.readouterr().out
