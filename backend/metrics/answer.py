@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from backend.config.metrics import has_interval, interval_of
 from backend.http.paging import split_list
 from backend.metrics.axes import is_metric
+from backend.metrics.ending import ends_of
 from backend.metrics.grouping import CONFIG, groups_of
 from backend.metrics.means import PLACES, Picture, average, places_over
 from backend.metrics.reading import read_curves
@@ -33,11 +34,13 @@ def answer_of(
     *,
     group_by: str,
     band: SpreadKind,
+    ends: bool,
 ) -> dict[str, Any]:
     """Curves of runs, or means of groups of them, as `SeriesAnswer`; `missing` names what does not exist."""
     present = [run for run in run_ids if run in row_by_run]
-    ends = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
-    curves = read_shown(session, row_by_run, present, [*names, *ends], view, is_grouped=bool(group_by))
+    intervals = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
+    is_whole = bool(group_by) or ends
+    curves = read_shown(session, row_by_run, present, [*names, *intervals], view, is_whole=is_whole)
     if group_by:
         keys = split_list(group_by)
         configs = configs_of(session, present) if any(key.startswith(CONFIG) for key in keys) else {}
@@ -46,6 +49,8 @@ def answer_of(
     else:
         keys_of_curves = [(run, name) for name in names for run in present if (run, name) in curves]
         items = singles(row_by_run, curves, keys_of_curves, view)
+    if ends:
+        items = [item | {"end": _end(item, curves)} for item in items]
     missing = [
         _missing(run, name, row_by_run) for run in run_ids for name in names if (run, name) not in curves
     ]
@@ -84,10 +89,10 @@ def read_shown(
     metrics: Sequence[str],
     view: View,
     *,
-    is_grouped: bool,
+    is_whole: bool,
 ) -> dict[tuple[str, str], Curve]:
-    """Return the curves, or such of their points as the view may show."""
-    outlined = None if is_grouped else view.outlined(row_by_run.values())
+    """Return the curves, `is_whole` or with such of their points as the view may show."""
+    outlined = None if is_whole else view.outlined(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
         is_fine(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
@@ -121,6 +126,11 @@ def _named(run: Row[Any], metric: str) -> dict[str, Any]:
     if run.steps and run.fork_step is not None:
         named["origin"] = {"run": run.parent_run, "step": run.fork_step}
     return named
+
+
+def _end(item: Mapping[str, Any], curves: Mapping[tuple[str, str], Curve]) -> dict[str, float | int | None]:
+    metric = item["metric"]
+    return ends_of(metric, [curves[run, metric] for run in item.get("runs") or [item["run"]]])
 
 
 def _interval(

@@ -39,6 +39,8 @@ COMPACT = (
     "seven digits."
 )
 
+ENDS = "With the end of each curve, read from all of its points and not smoothed, whatever the window."
+
 X = (
     "`step`, `wall` (seconds), `tokens`, `samples`, `flops`, or a metric: points whose step has no value of "
     "it are left out, and the others come in the order of its values."
@@ -66,6 +68,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     band: SpreadKind = "",
     after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps after this one.")] = None,
     compact: Annotated[bool, Query(description=COMPACT)] = False,  # noqa: FBT002 - a parameter of the address
+    ends: Annotated[bool, Query(description=ENDS)] = False,  # noqa: FBT002 - a parameter of the address
 ) -> Response:
     """Curves of metrics of runs, thinned without losing a spike, the first or the last point.
 
@@ -81,7 +84,9 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
 
     def make() -> dict[str, Any]:
         with _in_turn():
-            answer = answer_of(session, run_ids, names, row_by_run, view, group_by=group_by, band=band)
+            answer = answer_of(
+                session, run_ids, names, row_by_run, view, group_by=group_by, band=band, ends=ends
+            )
             short = {"series": [compacted(item, x) for item in answer["series"]]} if compact else {}
             return answer | short
 

@@ -23,6 +23,17 @@ class Origin(Documented):
     step: int
 
 
+class End(Documented):
+    """The end of a curve: the mean of the last 10 steps, or the last evaluation; its mean over a group."""
+
+    n: int
+    """Number of runs with a finite end."""
+    mean: float | None = None
+    low: float | None = None
+    """Lower end of the 95 % interval of the mean; null with fewer than two runs."""
+    high: float | None = None
+
+
 class SeriesItem(Documented):
     """One curve: of a run, or the mean of a group of runs."""
 
@@ -49,6 +60,8 @@ class SeriesItem(Documented):
     """Origin of a fork; null for any other run."""
     low: list[float | None] | None = None
     high: list[float | None] | None = None
+    end: End | None = None
+    """Only with `ends`."""
 
 
 class Missing(Documented):

@@ -233,6 +233,12 @@ declare namespace Api {
     deleted: string[];
     kept: KeptRun[];
   }
+  interface End {
+    n: number;
+    mean?: number | null;
+    low?: number | null;
+    high?: number | null;
+  }
   interface Ended {
     ended: string;
   }
@@ -914,6 +920,7 @@ declare namespace Api {
     origin?: Origin | null;
     low?: (number | null)[] | null;
     high?: (number | null)[] | null;
+    end?: End | null;
   }
   interface Session {
     role: Role;

@@ -38,7 +38,6 @@ declare namespace Plot {
     react(element: HTMLElement, data: Trace[], layout: Layout, config: object): Promise<Graph>;
     relayout(element: HTMLElement, change: Layout): Promise<Graph>;
     purge(element: HTMLElement): void;
-    downloadImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
     toImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
     Fx: { unhover(element: HTMLElement): void };
   }
@@ -46,6 +45,8 @@ declare namespace Plot {
 
 interface Window {
   Plotly: Plot.Library;
+  jspdf: { jsPDF: new (options: object) => { output(type: 'blob'): Blob } };
+  svg2pdf: { svg2pdf(element: Element, file: object, options: object): Promise<unknown> };
 }
 
 interface IntersectionObserverInit {

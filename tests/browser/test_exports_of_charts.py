@@ -3,13 +3,14 @@
 import csv
 import json
 import math
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
 from PIL import Image, ImageColor
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, running
+from tests.browser.service import HOSTILE, metrics_of, running
 
 pytestmark = pytest.mark.nightly
 
@@ -25,34 +26,77 @@ def service(tmp_path_factory):
         yield service
 
 
-def saved(page, panel, kind):
-    panel.hover()
-    panel.get_by_role("button", name="Download").click()
-    with page.expect_download(timeout=60_000) as download:
-        panel.get_by_role("button", name=kind).click()
-    return download.value.path()
-
-
-def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
+def opened(page, service):
     page.goto(f"/compare?runs={service.trained}&by=run&at=4&smoothing=0.6")
     panel = page.locator(".panel[data-metric='policy/entropy']").first
     expect(panel.locator(".values tbody tr, .trace").first).to_be_attached()
-    expect(panel.locator(".panel-foot")).to_contain_text("2 runs")
-    svg = saved(page, panel, "Image (SVG)").read_text()
+    return panel
+
+
+def downloaded(page, button):
+    with page.expect_download(timeout=60_000) as download:
+        button.click()
+    return download.value.path()
+
+
+def data_of(page, panel, kind):
+    panel.hover()
+    panel.get_by_role("button", name="Download").click()
+    return downloaded(page, panel.get_by_role("button", name=kind))
+
+
+def figure_of(page, kind):
+    """Save the figure that the dialog shows, in its present size."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name=kind, exact=True).click()
+    expect(dialog.locator("img")).to_be_visible()
+    return downloaded(page, dialog.get_by_role("button", name=f"Save {kind}"))
+
+
+def test_a_picture_is_drawn_for_paper_in_three_formats(page, service):
+    panel = opened(page, service)
+    panel.hover()
+    panel.get_by_role("button", name="Download").click()
+    panel.get_by_role("button", name="Picture").click()
+    svg = figure_of(page, "SVG").read_text()
     root = ET.fromstring(svg)  # noqa: S314 - our own file: it must be well-formed
+    assert root.attrib["width"] == "84mm"
     text = " ".join(root.itertext())
-    for phrase in ("policy/entropy (nats)", "step 4", "smoothed 0.6", "2 runs", "/compare?runs=", "=1+1"):
+    for phrase in ("policy/entropy (nats)", "step", "=1+1"):
         assert phrase in text
+    assert service.base not in text
     assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "foreignObject", "a"}
     assert not any(name.lower().startswith("on") for element in root.iter() for name in element.attrib)
-    saved_figure = json.loads(saved(page, panel, "Figure (Plotly JSON)").read_text())
+    image = Image.open(figure_of(page, "PNG")).convert("RGB")
+    assert image.width == round(84 / 25.4 * 300)
+    assert image.getpixel((0, 0)) == (255, 255, 255)
+    drawn = {colour for count, colour in image.getcolors(image.width * image.height) or [] if count > 50}
+    strokes = {element.attrib["stroke"] for element in root if element.tag.endswith("line")}
+    assert strokes
+    assert {ImageColor.getrgb(stroke) for stroke in strokes} <= drawn
+    pdf = figure_of(page, "PDF").read_bytes()
+    assert pdf.startswith(b"%PDF-")
+    assert re.search(rb"/MediaBox \[0 0 238\.1\d* ", pdf)
+    assert b"/JavaScript" not in pdf
+    rows = list(
+        csv.reader(downloaded(page, page.get_by_role("button", name="Data (CSV)")).read_text().splitlines())
+    )
+    assert {row[2] for row in rows[1:]} == {"policy/entropy"}
+
+
+def test_all_charts_of_a_page_are_one_figure_after_two_clicks(page, service):
+    opened(page, service)
+    page.get_by_role("button", name="Figure", exact=True).click()
+    root = ET.fromstring(figure_of(page, "SVG").read_text())  # noqa: S314 - our own file
+    assert root.attrib["width"] == "174mm"
+    assert len([element for element in root if element.tag.endswith("svg")]) == len(metrics_of(1))
+
+
+def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
+    panel = opened(page, service)
+    saved_figure = json.loads(data_of(page, panel, "Figure (Plotly JSON)").read_text())
     assert saved_figure["layout"]["title"]["text"] == "policy/entropy"
     assert sum(trace["showlegend"] for trace in saved_figure["data"]) == 2
-    rows = list(csv.reader(saved(page, panel, "Curves (CSV)").read_text().splitlines()))
+    rows = list(csv.reader(data_of(page, panel, "Curves (CSV)").read_text().splitlines()))
     assert {row[0][:2] for row in rows[1:]} == {"'=", "<i"}
     assert all(math.isfinite(float(row[5])) for row in rows[1:])
-    image = Image.open(saved(page, panel, "Image (PNG)")).convert("RGB")
-    drawn = {colour for count, colour in image.getcolors(image.width * image.height) or [] if count > 50}
-    for trace in saved_figure["data"]:
-        if trace["showlegend"]:
-            assert ImageColor.getrgb(trace["line"]["color"]) in drawn

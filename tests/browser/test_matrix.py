@@ -79,6 +79,18 @@ def test_what_is_copied_is_the_table(opened):
         )
 
 
+def test_the_values_of_a_chart_are_those_of_the_matrix(opened, service):
+    opened.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final&values=1")
+    values = opened.locator(f".panel[data-metric='{METRIC}'] .values")
+    expect(values).to_contain_text("at the end: last evaluation")
+    expect(values).to_contain_text("± 95 % CI")
+    for row, name in enumerate(("grpo", "dapo")):
+        line = values.locator("tbody tr").filter(has_text=name).first
+        mean, half = line.locator("td.number").all_inner_texts()[:2]
+        expect(cell(opened, row)).to_contain_text(mean)
+        expect(cell(opened, row)).to_contain_text(half)
+
+
 @pytest.mark.nightly
 def test_more_seeds_are_queued_from_the_cell(opened, service):
     before = len(service.get("/runs")["items"])

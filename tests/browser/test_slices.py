@@ -56,7 +56,7 @@ def test_runs_are_grouped_by_fields_that_are_found_by_typing(page, service):
 
 def test_curves_are_drawn_over_a_metric(page, service):
     opened(page, service)
-    page.get_by_label("over").select_option("policy/entropy")
+    page.get_by_label("x axis").select_option("policy/entropy")
     expect(page).to_have_url(re.compile(r"x=policy(/|%2F)entropy"))
     expect(page.locator(".panel[data-metric='reward/mean'] .scatterlayer .trace").first).to_be_attached()
     xs = page.locator(".panel[data-metric='reward/mean'] .js-plotly-plot").evaluate(
@@ -64,9 +64,9 @@ def test_curves_are_drawn_over_a_metric(page, service):
     )
     assert all(list(x) == sorted(x) for x in xs)
     page.reload()
-    expect(page.get_by_label("over")).to_have_value("policy/entropy")
-    page.get_by_role("group", name="x axis").get_by_role("button", name="tokens").click()
-    expect(page.get_by_label("over")).to_have_value("")
+    expect(page.get_by_label("x axis")).to_have_value("policy/entropy")
+    page.get_by_label("x axis").select_option("tokens")
+    expect(page).to_have_url(re.compile(r"x=tokens"))
 
 
 @pytest.mark.nightly

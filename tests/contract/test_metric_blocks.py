@@ -239,7 +239,7 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
         names = names_of(session, [run.id for run in runs])
-        outlined = read_shown(session, names, list(names), ["a", "early"], view, is_grouped=False)
+        outlined = read_shown(session, names, list(names), ["a", "early"], view, is_whole=False)
         full = read_curves(session, list(names), ["a", "early"], "step")
     assert outlined.keys() == full.keys()
     drawn, expected = (singles(names, curves, list(full), view) for curves in (outlined, full))

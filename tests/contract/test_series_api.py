@@ -63,6 +63,24 @@ def test_a_curve_runs_along_steps_time_or_tokens(client, trained, x, per_step):
     assert item["x"] == [per_step * step for step in range(1, 11)]
 
 
+def test_the_end_of_a_curve_is_that_of_the_matrix_however_the_curve_is_shown(client, trained):
+    losses = [
+        [values["loss/total"] for values in seeded_metrics(3000, seed=seed, spike_at=spike).values()]
+        for seed, spike in ((0, None), (1, 1777))
+    ]
+    ends = [np.mean(values[-10:]) for values in losses]
+    shown = {"smoothing": 0.9, "x_max": 100, "max_points": 10, "ends": True}
+    alone = series(client, trained, "loss/total", **shown)["series"]
+    assert [item["end"] for item in alone] == [
+        {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in ends
+    ]
+    (group,) = series(client, trained, "loss/total", group_by="variant", **shown)["series"]
+    query = {"runs": ",".join(run.id for run in trained), "metrics": "loss/total:final"}
+    (row,) = client.get("/api/v1/matrix", params=query).json()["rows"]
+    cell = row["cells"]["loss/total:final"]
+    assert group["end"] == {key: pytest.approx(cell[key]) for key in ("n", "mean", "low", "high")}
+
+
 def test_seeds_of_a_variant_become_one_curve_with_a_band(client, trained):
     answer = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
     (group,) = answer["series"]

@@ -1,6 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { limitsOf, outsideOf, rangeWithoutOutliers } from '../../frontend/src/charts/limits.js';
+import { limitsOf, outsideOf, rangeWithoutOutliers, withPossibleBand } from '../../frontend/src/charts/limits.js';
+import { possibleRange } from '../../frontend/src/lib/metrics.js';
 import { assertClose } from './assertions.js';
 import { figure, series } from './series.js';
 
@@ -19,9 +20,35 @@ test('a wide band does not hide the curves', () => {
   assert.deepEqual(layoutOf([item]).yaxis.autorangeoptions, { clipmin: -1, clipmax: 3 });
 });
 
-test('a band that is cut is told', () => {
-  const lines = [{ series: series({ low: [-900, 0, 1], high: [900, 2, 3] }) }];
-  assert.equal(outsideOf(lines, limitsOf(lines, { logY: false })).isBandCut, true);
+test('a band of the smallest and the largest run is shown whole', () => {
+  const item = series({ group: 'g', low: [-900, 0, 1], high: [900, 2, 3] });
+  assert.equal(layoutOf([item], { band: 'minmax' }).yaxis.autorangeoptions, undefined);
+});
+
+test('a band ends where no value can be, unless the curve itself goes on there', () => {
+  const shares = series({ values: [0.1, 0.5, 0.9], low: [-0.2, 0.3, null], high: [0.4, 0.7, 1.2] });
+  const bounded = withPossibleBand(shares, possibleRange({ name: 'eval/accuracy', unit: 'fraction' }));
+  assert.deepEqual(
+    [bounded.low, bounded.high],
+    [
+      [0, 0.3, null],
+      [0.4, 0.7, 1],
+    ],
+  );
+  assert.equal(withPossibleBand(shares, [0, 1]), bounded);
+  const percents = series({ values: [10, 50, 90], low: [-2, 30, 80], high: [40, 70, 100] });
+  assert.deepEqual(withPossibleBand(percents, [0, 1]), percents);
+});
+
+test('what a metric can be follows from its unit', () => {
+  for (const [name, unit, range] of [
+    ['eval/accuracy', 'fraction', [0, 1]],
+    ['length/mean', 'tokens', [0, Infinity]],
+    ['policy/entropy', 'nats', [0, Infinity]],
+    ['kl/k1', 'nats', [-Infinity, Infinity]],
+    ['critic/explained_variance', 'fraction', [-Infinity, Infinity]],
+  ])
+    assert.deepEqual(possibleRange({ name, unit }), range, name);
 });
 
 test('all panels of a run have one x range', () => {
@@ -84,7 +111,7 @@ test('the outlier toggle cuts the axis and counts what it hides', () => {
   assert.ok(layoutOf([spiky], { outliers: false }).yaxis.range[1] < 3);
   const lines = [{ series: spiky }];
   const limits = limitsOf(lines, { logY: false, outliers: false });
-  assert.deepEqual(outsideOf(lines, limits), { values: 1, isBandCut: false });
+  assert.equal(outsideOf(lines, limits), 1);
 });
 
 test('a range by hand is that of the axis', () => {

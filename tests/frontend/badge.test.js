@@ -3,33 +3,51 @@ import assert from 'node:assert/strict';
 import { badge } from '../../frontend/src/charts/badge.js';
 import { series } from './series.js';
 
-function texts(items, view = {}) {
-  const plain = { smoothing: 0, logX: false, logY: false, grouped: '', requestedRuns: items.length, most: 200 };
-  return badge(items, { ...plain, ...view }).map(({ text }) => text);
-}
+const view = (items, changes) => ({
+  smoothing: 0,
+  isSmoothedApart: false,
+  logX: false,
+  logY: false,
+  grouped: '',
+  band: '',
+  requestedRuns: items.length,
+  most: 200,
+  ...changes,
+});
+const texts = (items, changes) => badge(items, view(items, changes)).map(({ text }) => text);
+const unusual = (items, changes) =>
+  badge(items, view(items, changes))
+    .filter(({ isUsual }) => !isUsual)
+    .map(({ text }) => text);
 
-test('the badge says that all points are shown raw', () => {
+test('a chart of which all points are shown raw has nothing unusual', () => {
   assert.deepEqual(texts([series()]), ['1 run', 'all 3 points', 'unsmoothed']);
+  assert.deepEqual(unusual([series()]), []);
 });
 
 test('the badge counts what the picture leaves out', () => {
   const nan = series({ raw_points: 9000, non_finite: [{ step: 3, x: 3, value: 'NaN' }] });
-  assert.deepEqual(texts([nan], { smoothing: 0.6, logY: true, requestedRuns: 2 }), [
-    '1 run',
-    '4 of 9\u202f000 points',
-    'smoothed 0.6',
-    '1 not finite',
-    '1 ≤ 0 not drawable',
-    '1 run without data',
-  ]);
+  const changes = { smoothing: 0.6, logY: true, requestedRuns: 2 };
+  const left = ['1 not finite', '1 ≤ 0 not drawable', '1 run without data'];
+  assert.deepEqual(texts([nan], changes), ['1 run', '4 of 9\u202f000 points', 'smoothed 0.6', ...left]);
+  assert.deepEqual(unusual([nan], changes), left);
 });
 
-test('the badge of means tells how many seeds', () => {
-  const group = series({ n: [3, 3, 2], raw_points: 8 });
-  assert.deepEqual(texts([group], { grouped: 'variant' }), [
-    '1 variant, n 2–3, faint where fewer',
+test('the badge of means tells how many seeds, and warns only where some are missing', () => {
+  const fewer = series({ n: [3, 3, 2], raw_points: 8 });
+  const grouped = { grouped: 'variant', band: 'minmax' };
+  assert.deepEqual(texts([fewer], grouped), [
+    '1 variant',
+    'band: min to max',
+    'n 2–3, faint where fewer',
     'means at 3 points from 8 values',
     'unsmoothed',
   ]);
-  assert.match(texts([group, group], { grouped: 'group' })[0], /^2 groups, /);
+  assert.deepEqual(unusual([fewer], grouped), ['n 2–3, faint where fewer']);
+  assert.deepEqual(unusual([series({ n: [3, 3, 3] }), series({ n: [3, 3, 3] })], grouped), []);
+  assert.deepEqual(unusual([series({ n: [3, 3, 3] }), series({ n: [2, 2, 2] })], grouped), ['n 2–3']);
+});
+
+test('a chart that is smoothed otherwise than the page says so', () => {
+  assert.deepEqual(unusual([series()], { smoothing: 0.9, isSmoothedApart: true }), ['smoothed 0.9']);
 });

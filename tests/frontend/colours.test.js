@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { looksTogether, PALETTES, slotsOfGroups } from '../../frontend/src/lib/colours.js';
+import { looksTogether, PALETTES, shadedLooks, shadesOf, slotsOfGroups } from '../../frontend/src/lib/colours.js';
 
 // Machado, Oliveira and Fernandes 2009, severity 1.
 const EYES = {
@@ -93,4 +93,28 @@ test('lines have a contrast of three to one', () => {
       const [dark, light] = [luminance(colour), luminance(background)].sort((a, b) => a - b);
       assert.ok((light + 0.05) / (dark + 0.05) >= 3, `${colour} on ${background}`);
     }
+});
+
+test('shades of a colour have a contrast of three to one and stay apart', () => {
+  for (const [theme, background] of Object.entries(BACKGROUNDS))
+    for (const colour of PALETTES[theme]) {
+      const shades = shadesOf(colour, 3, theme);
+      for (const shade of shades) {
+        const [dark, light] = [luminance(shade), luminance(background)].sort((a, b) => a - b);
+        assert.ok((light + 0.05) / (dark + 0.05) >= 3, `${shade} of ${colour} on ${background}`);
+      }
+      const seen = shades.map((shade) => oklab(linear(shade)));
+      assert.ok(distance(seen[0], seen[2]) > 0.1, `${theme} ${colour}: ${shades}`);
+    }
+});
+
+test('runs of one group have shades of its colour and its dash', () => {
+  const look = { colour: PALETTES.light[0], dash: 'dash', print: PALETTES.light[0] };
+  const looks = shadedLooks([{ look, keys: ['a', 'b'] }], 'light');
+  assert.deepEqual(
+    [...looks.values()].map(({ dash }) => dash),
+    ['dash', 'dash'],
+  );
+  assert.notEqual(looks.get('a').colour, looks.get('b').colour);
+  assert.deepEqual(shadedLooks([{ look, keys: ['a'] }], 'light').get('a'), look);
 });

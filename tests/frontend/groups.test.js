@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { bandOf, fairShare, groupsOf } from '../../frontend/src/lib/runs/groups.js';
+import { bandOf, fairShare, groupsOf, titlesOf } from '../../frontend/src/lib/runs/groups.js';
 import { marksOf } from '../../frontend/src/lib/runs/marks.js';
 
 const run = (id, experiment, { lr = 0.1, seed = 0, step = null } = {}) => ({
@@ -26,11 +26,30 @@ test('runs of one variant with other configs stand apart', () => {
   ]);
 });
 
-test('the experiments tell groups of one variant apart', () => {
-  assert.deepEqual(named(run('a', 'one'), run('b', 'two', { lr: 0.2 })), [
-    ['grpo · one', ['a']],
-    ['grpo · two', ['b']],
+test('the field that decides names groups of other experiments, too', () => {
+  assert.deepEqual(names([run('a', 'one'), run('b', 'two', { lr: 0.2 })]), ['grpo · lr 0.1', 'grpo · lr 0.2']);
+  assert.deepEqual(names(withoutConfigs([run('a', 'one'), run('b', 'two', { lr: 0.2 })])), [
+    'grpo · one',
+    'grpo · two',
   ]);
+});
+
+test('two forks that differ tenfold in one field are named by it, whatever else differs before', () => {
+  const fork = (id, lr, [low, high, steps]) => ({
+    ...run(id, 'one', { lr, step: 10 }),
+    config_hash: id.repeat(64),
+    config: { steps, clip: { low, high }, optimizer: { lr }, seed: 0 },
+  });
+  const runs = [fork('a', 3e-3, [0.2, 0.2, 40]), fork('b', 3e-4, [0.2, 0.2, 40]), fork('c', 3e-4, [0.1, 0.3, 20])];
+  assert.deepEqual(names(runs), ['grpo · low 0.2, lr 0.003', 'grpo · low 0.2, lr 0.0003', 'grpo · low 0.1, lr 0.0003']);
+});
+
+test('a single run is called by what tells its group apart', () => {
+  const groups = groupsOf([
+    { ...run('a', 'one'), name: 'puma' },
+    { ...run('b', 'one', { lr: 0.2 }), name: 'kagu' },
+  ]);
+  assert.deepEqual([...titlesOf(groups).values()], ['puma · grpo · lr 0.1', 'kagu · grpo · lr 0.2']);
 });
 
 test('without configs their hashes tell groups apart', () => {
@@ -66,10 +85,10 @@ test('what can be drawn is shared fairly among groups', () => {
   assert.deepEqual(fairShare(groups, 3), ['a', 'x', 'b']);
 });
 
-test('an interval is drawn by itself only where there are three seeds', () => {
+test('an interval is drawn by itself only where there are ten seeds', () => {
   for (const [seeds, band] of [
-    [[3, 3], 'ci95'],
-    [[3, 2], 'minmax'],
+    [[10, 12], 'ci95'],
+    [[10, 9], 'minmax'],
     [[1], 'minmax'],
   ]) {
     const groups = seeds.map((count) => ({ runs: Array(count).fill({}) }));

@@ -1,7 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { countText, readLines } from '../../frontend/src/lib/reading.js';
-import { only } from './assertions.js';
+import { countText, halfOf, readLines } from '../../frontend/src/lib/reading.js';
+import { assertClose, only } from './assertions.js';
 
 const LOOK = { colour: '#112233', dash: 'solid' };
 
@@ -86,6 +86,17 @@ test('smoothing changes no recorded value and is marked', () => {
 test('a mean says how many of its runs count', () => {
   const mean = series([1, 2], { run: null, group: 'g', runs: ['a', 'b', 'c'], n: [3, 2], gaps: [] });
   assert.equal(countText(readLines([line(mean)], 1).rows[0]), '2 of 3');
+});
+
+test('without a position a value is the end of the line, as the service has read it', () => {
+  const end = { n: 2, mean: 0.6, low: 0.5, high: 0.7 };
+  const mean = series([0.1, 0.9], { run: null, group: 'g', runs: ['a', 'b', 'c'], n: [3, 2], gaps: [], end });
+  const row = only(readLines([line(mean)], Infinity).rows);
+  assert.deepEqual([row.recorded.value, row.recorded.step, countText(row)], [0.6, 1, '2 of 3']);
+  assertClose([halfOf(row.recorded)], [0.1]);
+  const lost = series([1, 'NaN'], { end: { n: 0 } });
+  assert.equal(only(readLines([line(lost)], Infinity).rows).recorded.value, 'NaN');
+  assert.equal(only(readLines([line(series([1, 2]))], Infinity).rows).recorded, null);
 });
 
 function _randomNumbers(seed) {

@@ -56,7 +56,8 @@ def test_a_hostile_name_is_no_formula_in_the_table(in_node, name):
         const lines = [{ series: { run: name, name, metric: 'm', ...point }, name, role: 'main' }];
         const table = r.tableOf(r.readLines(lines, 0, name),
             { metric: 'm', unit: null, xKind: 'step', smoothing: 0 });
-        return [r.tableAsCsv(table), r.tableAsText(table), r.curvesAsCsv(lines, 'm', 'step')]; }"""
+        const curves = r.curvesAsCsv([{ lines, metric: 'm' }], 'step');
+        return [r.tableAsCsv(table), r.tableAsText(table), curves]; }"""
     files = in_node("lib/reading.js", call, name)
     for text, sign in zip(files, ",\t,", strict=True):
         cells = [cell for row in csv.reader(io.StringIO(text), delimiter=sign) for cell in row]

@@ -10,15 +10,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from backend.config.metrics import Better
+from backend.metrics.ending import LAST_STEPS, or_nan
 from backend.metrics.series import Curve, Floats
 
 Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to", "seconds_to"]
 READINGS: tuple[str, ...] = get_args(Reading)
 THRESHOLDS = ("steps_to", "tokens_to", "seconds_to")
 """Readings that need a threshold, and of which less is better whatever the metric's direction."""
-
-LAST_STEPS = 10
-"""Steps over which a metric of training is averaged; of an evaluation the last one counts."""
 
 SPARKLINE_POINTS = 40
 
@@ -40,15 +38,6 @@ class Column:
     def better(self, direction: Better) -> Better:
         """Direction of improvement of the number."""
         return "down" if self.reading in THRESHOLDS else direction
-
-
-def final(curve: Curve, *, is_evaluation: bool) -> float | None:
-    """Return the mean of the curve's last 10 steps, or the last evaluation; NaN if one is not finite."""
-    if not len(curve):
-        return None
-    if is_evaluation:
-        return float(curve.values[-1])
-    return _mean(curve.values[curve.steps > curve.steps[-1] - LAST_STEPS])
 
 
 def best(curve: Curve, direction: Better) -> float | None:
@@ -76,7 +65,7 @@ def area(curve: Curve, last_step: int) -> float | None:
         return float(curve.values[0])
     x = curve.steps.astype(float)
     with np.errstate(all="ignore"):
-        return _or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
+        return or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
 
 
 def reached(
@@ -116,12 +105,3 @@ def _running_mean(values: Floats) -> Floats:
         with np.errstate(all="ignore"):
             means[LAST_STEPS - 1 :] = windows.mean(axis=1)
     return means
-
-
-def _mean(values: Floats) -> float:
-    with np.errstate(all="ignore"):
-        return _or_nan(float(np.mean(values)))
-
-
-def _or_nan(value: float) -> float:
-    return value if np.isfinite(value) else float("nan")

@@ -16,11 +16,11 @@ from backend.experiments.matrix.readings import (
     Column,
     area,
     best,
-    final,
     reached,
     sparkline,
     until,
 )
+from backend.metrics.ending import end_of, is_evaluation
 from backend.metrics.reading import read_points
 from backend.metrics.series import Curve, Floats, Points
 from backend.metrics.statistics import LARGEST, spread
@@ -189,7 +189,6 @@ class _Reader:
         if curve is None:
             return None
         direction = direction_of(column.metric)
-        is_evaluation = column.metric.startswith("eval/")
         match column.reading:
             case "best":
                 return best(curve, direction)
@@ -199,13 +198,13 @@ class _Reader:
                 along = self._along(run, curve, TOKENS)
                 if along is None or self._tokens is None:
                     return None
-                return final(until(*along, self._tokens), is_evaluation=is_evaluation)
+                return end_of(column.metric, until(*along, self._tokens))
             case "steps_to":
                 return _reached(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
                 along = self._along(run, curve, AXES[column.reading])
                 return along and _reached(*along, column)
-        return final(curve, is_evaluation=is_evaluation)
+        return end_of(column.metric, curve)
 
     def unrecorded(self, run: Run, column: Column) -> str:
         """Return the first metric that the column reads and the run does not record; empty if it records
@@ -246,7 +245,7 @@ def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
         x,
         column.threshold or 0.0,
         direction_of(column.metric),
-        is_evaluation=column.metric.startswith("eval/"),
+        is_evaluation=is_evaluation(column.metric),
     )
 
 

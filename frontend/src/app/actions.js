@@ -96,9 +96,12 @@ export async function renameRun(id, name, onChange) {
 export const fileName = (text) => text.replace(/[^A-Za-z0-9_.-]+/g, '-').replace(/^[-.]+/, '') || 'file';
 
 /** Offers a text as a file. @param {string} text @param {string} filename @param {string} type */
-export function download(text, filename, type = 'text/csv') {
+export const download = (text, filename, type = 'text/csv') => downloadBlob(new Blob([text], { type }), filename);
+
+/** Offers a file. @param {Blob} blob @param {string} filename */
+export function downloadBlob(blob, filename) {
   const link = Object.assign(document.createElement('a'), {
-    href: URL.createObjectURL(new Blob([text], { type })),
+    href: URL.createObjectURL(blob),
     download: fileName(filename),
   });
   link.click();

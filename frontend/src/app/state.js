@@ -2,7 +2,7 @@
 import { computed, effect, signal, useEffect } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
-import { looksTogether, slotsOfGroups } from '../lib/colours.js';
+import { looksTogether, shadedLooks, slotsOfGroups } from '../lib/colours.js';
 
 /** @typedef {import('../data/api.js').ApiError} ApiError */
 
@@ -32,17 +32,6 @@ effect(() => {
 });
 
 /**
- * Looks of runs that are drawn together. A colour belongs to its run; the dashes tell those of one colour apart.
- * @param {Pick<Api.RunItem, 'id' | 'colour'>[]} runs
- * @returns {Map<string, import('../lib/colours.js').Look>}
- */
-export const runLooks = (runs) =>
-  looksTogether(
-    [...runs].sort((a, b) => (a.id < b.id ? -1 : 1)).map(({ id, colour }) => ({ key: id, slot: colour })),
-    theme.value,
-  );
-
-/**
  * Looks of groups: each has the colour that its first run has on all pages, unless another group has it.
  * @param {{name: string, runs: Pick<Api.RunItem, 'colour'>[]}[]} groups
  */
@@ -54,8 +43,21 @@ export function groupLooks(groups) {
   );
 }
 
+/**
+ * Looks of single runs: those of a group are shades of its colour, so that they look related.
+ * @param {{name: string, runs: Pick<Api.RunItem, 'id' | 'colour'>[]}[]} groups
+ */
+export function relatedLooks(groups) {
+  const looks = groupLooks(groups);
+  const shaded = groups.map(({ name, runs }) => ({
+    look: /** @type {import('../lib/colours.js').Look} */ (looks.get(name)),
+    keys: runs.map(({ id }) => id),
+  }));
+  return shadedLooks(shaded, theme.value);
+}
+
 /** Look of one run by itself. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
-export const runLook = (run) => [...runLooks([run]).values()][0];
+export const runLook = (run) => [...groupLooks([{ name: '', runs: [run] }]).values()][0];
 
 /** @type {import('../../vendor/signals.js').Signal<{items: Api.WorkerSlot[], error: ApiError | null,
  *   loaded: boolean}>} */

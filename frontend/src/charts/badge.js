@@ -1,15 +1,32 @@
 /** What a panel shows and what it does not: the numbers behind "can I trust this picture?". Pure. */
+import { lookup } from '../lib/lookup.js';
 import { formatCount, formatValue, plural } from '../lib/text/format.js';
 
 /**
- * @param {import('./figure.js').Series[]} series
- * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: '' | 'variant' | 'group', requestedRuns: number,
- *   most: number, outside?: {values: number, isBandCut: boolean}, healthy?: (number | null)[] | null}} view
- *   `grouped`: what a line is the mean of; `requestedRuns`: runs that were asked for, `most`: how many are drawn at most
- *   `outside`: what lies beyond the y axis; `healthy`: the shaded band
- * @returns {{text: string, isWarning: boolean, title?: string}[]}
+ * `isUsual`: true of most charts, so that it is not said under each of them.
+ * @typedef {{text: string, isUsual: boolean, isWarning: boolean, title?: string}} Note
  */
-export function badge(series, { smoothing, logX, logY, grouped, requestedRuns, most, outside, healthy }) {
+
+/** What a band shows, by its word in the address. @type {Record<string, string>} */
+export const BAND_NAMES = {
+  minmax: 'min to max',
+  ci95: '95 % interval of the mean',
+  std: 'standard deviation',
+  stderr: 'standard error',
+};
+
+/**
+ * @param {import('./figure.js').Series[]} series
+ * @param {{smoothing: number, isSmoothedApart: boolean, logX: boolean, logY: boolean,
+ *   grouped: '' | 'variant' | 'group', band: string, requestedRuns: number, most: number, outside?: number,
+ *   healthy?: (number | null)[] | null}} view
+ *   `isSmoothedApart`: otherwise than the page; `grouped`: what a line is the mean of; `band`: what is drawn around it;
+ *   `requestedRuns`: runs that were asked for, `most`: how many are drawn at most; `outside`: values beyond the y axis;
+ *   `healthy`: the shaded band
+ * @returns {Note[]}
+ */
+export function badge(series, view) {
+  const { smoothing, isSmoothedApart, logX, logY, grouped, band, requestedRuns, most, outside, healthy } = view;
   // Non-finite values of a mean belong to single runs and are not points of its line.
   const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
@@ -17,24 +34,33 @@ export function badge(series, { smoothing, logX, logY, grouped, requestedRuns, m
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
   const expectedRuns = Math.min(requestedRuns, most);
+  const [fewest, mostSeeds] = seedsOf(series);
   return [
-    note(grouped ? `${plural(series.length, grouped)}${seeds(series)}` : plural(series.length, 'run')),
-    note(pointsText(shown, raw, grouped !== '')),
-    note(smoothing ? `smoothed ${smoothing}` : 'unsmoothed', smoothing > 0),
-    ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
-    ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),
-    ...(noLogX ? [note(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`, true)] : []),
-    ...(outside?.values ? [note(`${plural(outside.values, 'point')} outside the y range`, true)] : []),
-    ...(outside?.isBandCut ? [note("band cut at the panel's edge", true)] : []),
-    ...(healthy ? [{ ...note(healthyText(healthy)), title: 'Runs that learn usually stay in the green band' }] : []),
-    ...(requestedRuns > most ? [note(`showing ${formatCount(most)} of ${plural(requestedRuns, 'run')}`, true)] : []),
+    usual(plural(series.length, grouped || 'run')),
+    ...(grouped && lookup(BAND_NAMES, band) ? [usual(`band: ${lookup(BAND_NAMES, band)}`)] : []),
+    ...(grouped && mostSeeds ? [fewest === mostSeeds ? usual(`n ${mostSeeds}`) : unusual(fewerText(series))] : []),
+    usual(pointsText(shown, raw, grouped !== '')),
+    isSmoothedApart
+      ? unusual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed')
+      : usual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed'),
+    ...(notFinite ? [warning(`${formatCount(notFinite)} not finite`)] : []),
+    ...(noLog ? [warning(`${formatCount(noLog)} ≤ 0 not drawable`)] : []),
+    ...(noLogX ? [warning(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`)] : []),
+    ...(outside ? [warning(`${plural(outside, 'point')} outside the y range`)] : []),
+    ...(healthy ? [usual(healthyText(healthy))] : []),
+    ...(requestedRuns > most ? [warning(`showing ${formatCount(most)} of ${plural(requestedRuns, 'run')}`)] : []),
     ...(!grouped && series.length < expectedRuns
-      ? [note(`${plural(expectedRuns - series.length, 'run')} without data`)]
+      ? [unusual(`${plural(expectedRuns - series.length, 'run')} without data`)]
       : []),
   ];
 }
 
-const note = (/** @type {string} */ text, isWarning = false) => ({ text, isWarning });
+/** @param {string} text @returns {Note} */
+const usual = (text) => ({ text, isUsual: true, isWarning: false });
+/** @param {string} text @returns {Note} */
+const unusual = (text) => ({ text, isUsual: false, isWarning: false });
+/** @param {string} text @returns {Note} */
+const warning = (text) => ({ text, isUsual: false, isWarning: true });
 /** @template T @param {T[]} items @param {(item: T) => number} of */
 const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
 
@@ -52,9 +78,20 @@ function pointsText(shown, raw, grouped) {
   return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
 }
 
-function seeds(/** @type {import('./figure.js').Series[]} */ series) {
-  const counts = series.flatMap(({ n }) => n ?? []);
-  if (!counts.length) return '';
-  const [low, high] = [Math.min(...counts), Math.max(...counts)];
-  return low === high ? `, n ${high}` : `, n ${low}–${high}, faint where fewer`;
+/** The least and the largest number of runs in a mean, over the points of one series. */
+function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
+  return n?.length ? [Math.min(...n), Math.max(...n)] : [];
+}
+
+/** The same over all series; 0 without means. @param {import('./figure.js').Series[]} series */
+function seedsOf(series) {
+  const counts = series.flatMap(seedsWithin);
+  return counts.length ? [Math.min(...counts), Math.max(...counts)] : [0, 0];
+}
+
+/** @param {import('./figure.js').Series[]} series */
+function fewerText(series) {
+  const [fewest, most] = seedsOf(series);
+  const isFewerWithin = series.map(seedsWithin).some(([low, high]) => low < high);
+  return `n ${fewest}–${most}${isFewerWithin ? ', faint where fewer' : ''}`;
 }

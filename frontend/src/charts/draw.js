@@ -300,14 +300,6 @@ function leave(/** @type {Mounted} */ panel) {
  * @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing
  */
 
-/** Saves a figure as a picture. @param {Standing} figure @param {'png' | 'svg'} format @param {string} filename */
-export async function savePicture({ data, layout }, format, filename) {
-  const Plotly = await loadPlotly();
-  const { width, height } = layout;
-  const scale = format === 'png' ? 2 : 1;
-  await Plotly.downloadImage({ data, layout, config: CONFIG }, { format, scale, width, height, filename });
-}
-
 /** A figure as the source of an SVG. @param {Standing} figure @returns {Promise<string>} */
 export async function pictureOf({ data, layout }) {
   const Plotly = await loadPlotly();

@@ -29,10 +29,14 @@ const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 
 /** Cuts a long text, e.g. a link, into lines. @param {string} text */
 const wrapped = (text) => text.match(new RegExp(`.{1,${PER_LINE}}`, 'gsu')) ?? [];
 
-/** A line's entry in the legend: its name, its value, the difference to the baseline, n. @param {Row} row */
-function entryOf(row) {
+/**
+ * A line's entry in the legend: its name, and where values were read its value, the difference to the baseline, n.
+ * @param {Row} row @param {string} position
+ */
+function entryOf(row, position) {
   const { name, recorded, delta, isBaseline } = row;
   const n = countText(row);
+  if (!position) return shortened(name, MAX_NAME);
   return [
     shortened(name, MAX_NAME),
     recorded ? formatValue(recorded.value) : 'no value',
@@ -53,7 +57,7 @@ export function exportOf({ data, layout, healthy, unit }, about) {
   const { theme, rows, mostEntries = 40 } = about;
   const main = rows.filter(({ role }) => role === 'main').slice(0, mostEntries);
   const left = rows.filter(({ role }) => role === 'main').length - main.length;
-  const entries = new Map(main.map((row, rank) => [row.key, { name: plain(entryOf(row)), rank }]));
+  const entries = new Map(main.map((row, rank) => [row.key, { name: plain(entryOf(row, about.position)), rank }]));
   const notes = [...about.notes, ...(left ? [`legend: the first ${main.length} of ${main.length + left} lines`] : [])];
   const foot = [...wrapped(notes.join(' · ')), ...wrapped(about.link)];
   const bottom = 70 + main.length * LINE + (main.length ? LINE : 0) + foot.length * SMALL;

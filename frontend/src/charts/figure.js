@@ -18,9 +18,10 @@ import { lookup } from '../lib/lookup.js';
  *   'raw seed' is read and not drawn
  * @typedef {{metric: string, xKind: import('../lib/series.js').XKind, logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
- *   yRange?: [number, number] | null, outliers?: boolean, unit?: string | null, titled?: boolean,
+ *   yRange?: [number, number] | null, outliers?: boolean, band?: string, unit?: string | null, titled?: boolean,
  *   marks?: {step: number, text: string}[], onsets?: import('../lib/runs/verdicts.js').Onset[]}} View `marks`: events
- *   of the one run that is drawn; `outliers`: false leaves them out of the y range; `titled`: axes have titles
+ *   of the one run that is drawn; `outliers`: false leaves them out of the y range; `band`: its kind;
+ *   `titled`: axes have titles
  */
 
 /** @typedef {ReturnType<typeof xUnit>} Unit of the x axis */

@@ -44,11 +44,12 @@ export function rangeWithoutOutliers(values) {
 }
 
 /**
- * A constant stands in the middle of a scale from 0, so that a small learning rate can be read. Wide bands may stretch
- * the y axis beyond the curves by half: the band of two seeds would hide everything else.
+ * A constant stands in the middle of a scale from 0, so that a small learning rate can be read. A band from the
+ * smallest to the largest run is shown whole. Other bands may stretch the y axis beyond the curves by half: the interval
+ * of two seeds would hide everything else.
  * @param {Line[]} all @param {View} view @returns {Limits}
  */
-export function limitsOf(all, { logY, yRange, outliers }) {
+export function limitsOf(all, { logY, yRange, outliers, band }) {
   const lines = drawn(all);
   if (yRange && (!logY || yRange[0] > 0)) return { range: yRange, clip: null, isFlat: false };
   const values = () => lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
@@ -62,7 +63,8 @@ export function limitsOf(all, { logY, yRange, outliers }) {
   const flat = logY ? null : flatValue(lines);
   if (flat !== null)
     return { range: flat === 0 ? null : [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], clip: null, isFlat: true };
-  if (logY || !lines.some(({ series: { low } }) => low?.length)) return { range: null, clip: null, isFlat: false };
+  const isIntervalDrawn = band !== 'minmax' && lines.some(({ series: { low } }) => low?.length);
+  if (logY || !isIntervalDrawn) return { range: null, clip: null, isFlat: false };
   const [from, to] = values().reduce(
     ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
     [Infinity, -Infinity],
@@ -98,18 +100,32 @@ export function yAxisOf({ range, clip, isFlat }, logY) {
   return clip ? { autorangeoptions: { clipmin: clip[0], clipmax: clip[1] } } : {};
 }
 
+/** How many values of some lines lie outside of a chosen range. @param {Line[]} lines @param {Limits} limits */
+export function outsideOf(lines, { range }) {
+  if (!range) return 0;
+  const isOut = (/** @type {number} */ value) => value < range[0] || value > range[1];
+  return lines
+    .filter(({ role = 'main' }) => role === 'main')
+    .reduce((count, { series: { values } }) => count + values.filter(isOut).length, 0);
+}
+
+/** @type {WeakMap<object, Map<string, any>>} */
+const possible = new WeakMap();
+
 /**
- * What of some lines lies outside: values beyond a chosen range, and whether a band is cut at the panel's edge.
- * @param {Line[]} lines @param {Limits} limits @returns {{values: number, isBandCut: boolean}}
+ * A mean whose band ends where no value of its metric can be: an interval of few accuracies reaches below 0. A curve
+ * with impossible values, such as percents under the name of a fraction, keeps its band.
+ * @template {import('./figure.js').Series} S @param {S} series @param {[number, number]} range @returns {S}
  */
-export function outsideOf(lines, { range, clip }) {
-  const main = lines.filter(({ role = 'main' }) => role === 'main').map(({ series }) => series);
-  const edges = range ?? clip;
-  if (!edges) return { values: 0, isBandCut: false };
-  const [from, to] = edges;
-  const isOut = (/** @type {number | null} */ value) => typeof value === 'number' && (value < from || value > to);
-  return {
-    values: range ? main.reduce((count, { values }) => count + values.filter(isOut).length, 0) : 0,
-    isBandCut: main.some(({ low, high }) => low?.some(isOut) || high?.some(isOut)),
-  };
+export function withPossibleBand(series, [least, most]) {
+  const { low, high, values } = series;
+  if (!low || !high || !(Number.isFinite(least) || Number.isFinite(most))) return series;
+  if (values.some((value) => value < least || value > most)) return series;
+  const inside = (/** @type {number | null} */ value) =>
+    value === null ? null : Math.min(most, Math.max(least, value));
+  const made = possible.get(series) ?? new Map();
+  possible.set(series, made);
+  const key = `${least} ${most}`;
+  if (!made.has(key)) made.set(key, { ...series, low: low.map(inside), high: high.map(inside) });
+  return made.get(key);
 }

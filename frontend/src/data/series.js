@@ -12,7 +12,7 @@ import { expanded } from '../lib/series.js';
 /** How curves are asked for. `band` and `groupBy` are '' for single runs; `together`: which runs share a mean, for the
  *   service forms the groups and has to be called again if a run has moved to another group.
  * @typedef {{x: import('../lib/series.js').XKind, smoothing: number, groupBy: string, band: string, zoom: [number,
- *   number] | null, points?: number, together?: string}} Shape
+ *   number] | null, points?: number, together?: string, ends?: boolean}} Shape `ends`: with the end of each
  */
 
 export const MAX_RUNS = 200;
@@ -72,7 +72,7 @@ async function send(names, runs, shape, metrics) {
 }
 
 /** @param {string[]} metrics @param {string[]} runs @param {Shape} shape */
-const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500 }) => ({
+const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500, ends }) => ({
   runs,
   metrics,
   x,
@@ -83,6 +83,7 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
   x_min: zoom?.[0],
   x_max: zoom?.[1],
   compact: true,
+  ends: ends || undefined,
 });
 
 /**

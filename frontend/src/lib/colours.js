@@ -1,11 +1,11 @@
 /**
  * Colours of runs and variants. Ten colours, chosen so that any two stay apart for normal, deutan and protan eyes
  * (a test measures it) with at least 3:1 against their background. Where more than ten are drawn together, the
- * dash tells those of one colour apart.
+ * dash tells those of one colour apart. Runs of one group that are drawn singly have shades of its colour.
  */
 
 /** @typedef {'solid'|'dash'|'dot'|'dashdot'} Dash */
-/** @typedef {{colour: string, dash: Dash}} Look */
+/** @typedef {{colour: string, dash: Dash, print: string}} Look `print`: the colour on white paper */
 
 const LIGHT = [
   '#397ffc',
@@ -47,10 +47,77 @@ export function looksTogether(items, theme) {
       const paletteIndex = slot % LIGHT.length;
       const turn = seen.get(paletteIndex) ?? 0;
       seen.set(paletteIndex, turn + 1);
-      return [key, { colour: PALETTES[theme][paletteIndex], dash: DASHES[turn % DASHES.length] }];
+      const dash = DASHES[turn % DASHES.length];
+      return [key, { colour: PALETTES[theme][paletteIndex], dash, print: LIGHT[paletteIndex] }];
     }),
   );
 }
+
+/** What lines are drawn on: `--surface` in styles/base.css. */
+const GROUNDS = { light: '#ffffff', dark: '#14181e' };
+const LEAST_CONTRAST = 3;
+/** How far the outermost shades lie from their colour, as a share of the way to black and to white. */
+const REACH = { black: 0.38, white: 0.3 };
+
+const channels = (/** @type {string} */ colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+
+/** @param {string} colour @param {number} target a channel: 0 is black, 255 white @param {number} share 0-1 */
+const mixed = (colour, target, share) =>
+  `#${channels(colour)
+    .map((channel) =>
+      Math.round(channel + (target - channel) * share)
+        .toString(16)
+        .padStart(2, '0'),
+    )
+    .join('')}`;
+
+/** Relative luminance, as WCAG defines it. @param {string} colour */
+function luminance(colour) {
+  const [red, green, blue] = channels(colour)
+    .map((channel) => channel / 255)
+    .map((share) => (share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** Contrast of two colours, as WCAG defines it. @param {string} a @param {string} b */
+export function contrast(a, b) {
+  const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+/**
+ * Shades of a colour, from its dark to its light end, that all have a contrast of 3:1 on the theme's ground.
+ * @param {string} colour @param {number} count @param {'light'|'dark'} theme @returns {string[]}
+ */
+export function shadesOf(colour, count, theme) {
+  if (count === 1) return [colour];
+  const end = (/** @type {number} */ target, /** @type {number} */ reach) => {
+    let share = reach;
+    while (share > 0 && contrast(mixed(colour, target, share), GROUNDS[theme]) < LEAST_CONTRAST)
+      share = Math.max(0, share - 0.01);
+    return share;
+  };
+  const [darkest, lightest] = [-end(0, REACH.black), end(255, REACH.white)];
+  return Array.from({ length: count }, (_, i) => {
+    const at = darkest + ((lightest - darkest) * i) / (count - 1);
+    return mixed(colour, at < 0 ? 0 : 255, Math.abs(at));
+  });
+}
+
+/**
+ * Looks of single runs: those of a group have shades of its colour, and its dash.
+ * @param {{look: Look, keys: string[]}[]} groups @param {'light'|'dark'} theme @returns {Map<string, Look>}
+ */
+export const shadedLooks = (groups, theme) =>
+  new Map(
+    groups.flatMap(({ look, keys }) => {
+      const shades = shadesOf(look.colour, keys.length, theme);
+      const prints = shadesOf(look.print, keys.length, 'light');
+      return keys.map(
+        (key, i) => /** @type {[string, Look]} */ ([key, { ...look, colour: shades[i], print: prints[i] }]),
+      );
+    }),
+  );
 
 /**
  * A slot of the palette for each group: that of its first run unless a group before it has that one, else a free one.

@@ -64,3 +64,25 @@ export function matching(metrics, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return metrics.filter((metric) => words.every((word) => metric.toLowerCase().includes(word)));
 }
+
+/** Units of what cannot be below 0. */
+const COUNTED = new Set(
+  (
+    'answers batches bytes bytes/s calls completions FLOP/s lengths money prompts ratio requests scores seconds starts ' +
+    'tokens tokens/s turns updates values versions watts'
+  ).split(' '),
+);
+/** Metrics without such a unit that cannot be below 0 either. */
+const NON_NEGATIVE = /\/(std|grad_norm|update_norm|lr|entropy|k2|k3)$/;
+/** A fraction of a variance is below 0 where a prediction is worse than the mean. */
+const SIGNED = new Set(['critic/explained_variance']);
+
+/**
+ * The values that a metric of the catalog can have.
+ * @param {{name: string, unit: string} | undefined} about its entry @returns {[number, number]}
+ */
+export function possibleRange(about) {
+  if (!about || SIGNED.has(about.name)) return [-Infinity, Infinity];
+  if (['fraction', 'probability'].includes(about.unit)) return [0, 1];
+  return [COUNTED.has(about.unit) || NON_NEGATIVE.test(about.name) ? 0 : -Infinity, Infinity];
+}

@@ -4,6 +4,7 @@
  */
 import { csv, csvCell } from './text/csv.js';
 import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
+import { isSparse } from './metrics.js';
 import { isMetricAxis, xUnitOf } from './series.js';
 import { lookup } from './lookup.js';
 
@@ -45,6 +46,20 @@ export function readAt(series, x) {
   return !finite || gap.x > finite.x || (gap.x === finite.x && gap.step > finite.step) ? gap : finite;
 }
 
+/**
+ * The end of a curve that was asked for with its end; null where it has none.
+ * @param {Series} series @returns {Recorded | null}
+ */
+function endOf({ end, x, steps, runs, non_finite: nonFinite }) {
+  if (!end) return null;
+  const [lastX, lastStep] = [x.at(-1), steps.at(-1)].map((last) => last ?? nonFinite.at(-1)?.step ?? 0);
+  const interval = { low: end.low, high: end.high };
+  return { value: end.mean ?? 'NaN', x: lastX, step: lastStep, n: runs ? end.n : undefined, ...interval };
+}
+
+/** @param {Series} series @param {number} x @returns {Recorded | null} */
+const readUpTo = (series, x) => (x === Infinity ? endOf(series) : readAt(series, x));
+
 /** @param {Series} series @param {number} at @returns {Recorded} */
 const pointAt = ({ values, x, steps, n, low, high }, at) => ({
   value: values[at],
@@ -69,8 +84,8 @@ function newestGap({ gaps, non_finite: nonFinite }, x) {
 /**
  * Reads all lines of a panel at one x, sorted by value: the largest first, then what is not finite, then lines
  * without a value.
- * @param {Line[]} lines @param {number} x Infinity reads the last values @param {string | null} [baseline] key of the
- *   baseline
+ * @param {Line[]} lines @param {number} x Infinity reads the ends, of lines that were asked for with them
+ * @param {string | null} [baseline] key of the baseline
  * @returns {Reading}
  */
 export function readLines(lines, x, baseline = null) {
@@ -78,9 +93,9 @@ export function readLines(lines, x, baseline = null) {
   const isSmoothed = raw.size > 0;
   const shown = lines.filter((line) => !isRaw(line));
   const readings = shown.map((line) => {
-    const smoothed = isSmoothed ? readAt(line.series, x) : null;
+    const smoothed = isSmoothed ? readUpTo(line.series, x) : null;
     const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
-    return { line, smoothed, recorded: series ? readAt(series, x) : null };
+    return { line, smoothed, recorded: series ? readUpTo(series, x) : null };
   });
   const base = readings.find(({ line }) => baseline !== null && keyOf(line) === baseline);
   const rows = readings.map(({ line, smoothed, recorded }) => ({
@@ -130,11 +145,18 @@ export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : 
 
 /** A position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
 export function positionText(kind, x) {
-  if (!Number.isFinite(x)) return 'last values';
+  if (!Number.isFinite(x)) return 'at the end';
   if (kind === 'step') return `step ${grouped(x)}`;
   if (isMetricAxis(kind)) return `${kind} ${formatValue(x)}`;
   return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${xUnitOf(kind)}`;
 }
+
+/** What a value at the end is; the matrix has the same. @param {string} metric */
+export const endMeaning = (metric) => (isSparse(metric) ? 'last evaluation' : 'mean of the last 10 steps');
+
+/** Half the width of a mean's 95 % interval; null without one. @param {Recorded | null} recorded */
+export const halfOf = (recorded) =>
+  typeof recorded?.low === 'number' && typeof recorded.high === 'number' ? (recorded.high - recorded.low) / 2 : null;
 
 /** Where a line without a value stands, in words. */
 export const NO_VALUE = 'no value yet';
@@ -145,9 +167,12 @@ export const NO_VALUE = 'no value yet';
  * @returns {{head: string[], rows: unknown[][]}}
  */
 export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind, smoothing }) {
+  const isEnd = !Number.isFinite(x);
+  const hasHalf = isEnd && rows.some(({ recorded }) => halfOf(recorded) !== null);
   const head = [
     'line',
     unit ? `${metric} (${unit})` : metric,
+    ...(hasHalf ? ['half of the 95 % interval'] : []),
     ...(isSmoothed ? [`smoothed ${smoothing}`] : []),
     ...(baseline === null ? [] : [`difference to ${baseline}`]),
     'n',
@@ -156,12 +181,13 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
     'read at',
     'note',
   ];
-  const position = Number.isFinite(x) ? `${xKind} ${x}` : 'last value';
+  const position = isEnd ? `at the end: ${endMeaning(metric)}` : `${xKind} ${x}`;
   return {
     head,
     rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
       name,
       recorded?.value ?? '',
+      ...(hasHalf ? [halfOf(recorded) ?? ''] : []),
       ...(isSmoothed ? [smoothed?.value ?? ''] : []),
       ...(baseline === null ? [] : [delta ?? '']),
       recorded?.n ?? '',
@@ -188,11 +214,12 @@ export const tableAsText = ({ head, rows }) =>
 
 /**
  * The points of all lines that are drawn, one row each, for a file.
- * @param {Line[]} lines @param {string} metric @param {string} xKind
+ * @param {{lines: Line[], metric: string}[]} panels @param {string} xKind
  */
-export function curvesAsCsv(lines, metric, xKind) {
+export function curvesAsCsv(panels, xKind) {
   const head = ['line', 'kind', 'metric', 'step', xKind === 'step' ? 'x' : xKind, 'value', 'n', 'low', 'high'];
-  const rows = lines.flatMap(({ series, name, role = 'main' }) => {
+  const lines = panels.flatMap((panel) => panel.lines.map((line) => ({ ...line, metric: panel.metric })));
+  const rows = lines.flatMap(({ series, name, metric, role = 'main' }) => {
     const kind = role === 'main' ? (series.runs ? 'mean' : 'run') : role;
     const gaps = series.gaps ?? series.non_finite;
     const points = [

@@ -3,15 +3,15 @@ import { html, useEffect, useMemo, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
-import { aboutMetric, groupLooks, runLooks, say, useJumpToPanels } from '../app/state.js';
+import { aboutMetric, groupLooks, relatedLooks, say, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, number, text } from '../lib/url.js';
+import { chosenSections } from '../lib/metric_choice.js';
 import { bySection, matching } from '../lib/metrics.js';
-import { chosenSections } from '../lib/runs/summary.js';
 import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { keysOf } from '../lib/runs/grouping.js';
-import { bandOf, baselineKey, fairShare, groupOf, groupsOf } from '../lib/runs/groups.js';
+import { bandOf, baselineKey, drawnGroups, fairShare, groupOf, groupsOf, titlesOf } from '../lib/runs/groups.js';
 import { MAX_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
 import { onsetsOf } from '../lib/runs/verdicts.js';
@@ -149,8 +149,8 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
   const by = isGrouped ? keysOf(view.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
   const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
-  const looks = isGrouped ? groupLooks(groups) : runLooks(runs.filter(({ id }) => drawn.includes(id)));
-  const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
+  const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawn));
+  const names = useMemo(() => namesOf(groups), [runs.map(runTitle).join('|'), groups]);
   const configs = useMemo(() => onePerConfig(runs.filter(({ id }) => drawn.includes(id))), [runs, drawn]);
   const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), configs));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
@@ -168,6 +168,7 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
     onsets: view.onsets,
     at: view.at,
     values: view.values,
+    counts: view.counts,
     outliers: view.outliers,
     tune: view.tune,
     order: view.order,
@@ -205,7 +206,7 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
         groups=${groups}
         runs=${runs}
         onsets=${onsets.length > 0}
-      />
+      >
       <${Cut} runs=${ids.length} groups=${groups} drawn=${drawn} />
       <${Legend}
         looks=${looks}
@@ -234,11 +235,12 @@ function Comparison({ runs, experiment, view, change, onRuns }) {
           : html`<${Empty} title=${emptyTitle(available, view.q)}>
             ${
               available.length
-                ? 'Select sections above, or search for a metric.'
+                ? 'Choose some in the list of metrics, or search.'
                 : 'Curves appear after the first training step.'
             }
           <//>`
       }
+      <//>
     `,
     results: () => html`
       <${Matrix}
@@ -351,13 +353,13 @@ function Cut({ runs, groups, drawn }) {
 
 /**
  * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
- * @param {Api.RunItem[]} runs @param {Group[]} groups @returns {Map<string, string>}
+ * @param {Group[]} groups @returns {Map<string, string>}
  */
-function namesOf(runs, groups) {
+function namesOf(groups) {
   /** @type {[string, string][]} */
   const pairs = [
     ...groups.map(({ name }) => /** @type {[string, string]} */ ([name, name])),
-    ...runs.map((run) => /** @type {[string, string]} */ ([run.id, runTitle(run)])),
+    ...titlesOf(groups),
     ...groups.flatMap(({ name, runs: inside }) =>
       inside.map(({ id }) => /** @type {[string, string]} */ ([`group:${id}`, name])),
     ),

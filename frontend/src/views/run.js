@@ -8,7 +8,7 @@ import { useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { metricsOf } from '../lib/runs/fields.js';
 import { isForeign } from '../lib/runs/origin.js';
-import { choice, flag, text } from '../lib/url.js';
+import { choice, flag, list, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
 import { TabPanel, Tabs } from '../components/shared/tabs.js';
@@ -33,7 +33,8 @@ const TABS = [
 ];
 const SPEC = {
   tab: choice(TABS.map(({ value }) => value)),
-  metrics: text(),
+  q: text(),
+  metrics: list(['all']),
   panel: text(),
   full: flag(),
   across: flag(),

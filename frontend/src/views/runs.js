@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useRuns, useUnlistedRuns } from '../data/run_list.js';
 import { get } from '../data/api.js';
-import { mayChange, runLooks, sayError, useJumpToPanels } from '../app/state.js';
+import { mayChange, relatedLooks, sayError, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
@@ -78,6 +78,9 @@ const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, 
 /** Whether an error is one of the query. @param {import('../data/api.js').ApiError | null} error */
 const isOfQuery = (error) => Boolean(error?.errors.some(({ path }) => path === 'query'));
 
+/** What stands for a run that is not loaded yet. @param {string} id @returns {any} */
+const unloaded = (id) => ({ id, colour: 0, variant: '', config_hash: id });
+
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
 const flipped = (set, id) => {
   const next = new Set(set);
@@ -99,7 +102,7 @@ export function View() {
   const shown = view.show ? view.show.filter((id) => !unlisted.missing.includes(id)) : ids.slice(0, MAX_SHOWN_AT_FIRST);
   const allRuns = [...runs.items, ...unlisted.runs];
   const byId = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
-  const looks = runLooks(shown.map((id) => byId.get(id) ?? { id, colour: 0 }));
+  const looks = relatedLooks(groupsOf(shown.map((id) => byId.get(id) ?? unloaded(id))));
   const names = useMemo(
     () => new Map(allRuns.map((run) => [run.id, runTitle(run)])),
     [runs.items, unlisted.runs.length],

@@ -1,104 +1,69 @@
 /** Controls and legend of Compare. */
 import { html, useState } from '../../dom.js';
-import { bySection } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
-import { bandOf } from '../../lib/runs/groups.js';
+import { lookup } from '../../lib/lookup.js';
+import { SEEDS_OF_INTERVAL, bandOf, seedsText } from '../../lib/runs/groups.js';
+import { BAND_NAMES } from '../../charts/badge.js';
 import { highlight } from '../../charts/crosshair.js';
 import { GroupBy } from './group_by.js';
-import { CurveControls } from '../curves/controls.js';
-import { Segments, Select, Swatch } from '../shared/marks.js';
-
-const BANDS = [
-  { value: 'ci95', label: '95 % interval' },
-  { value: 'std', label: 'standard deviation' },
-  { value: 'stderr', label: 'standard error' },
-  { value: 'minmax', label: 'min to max' },
-  { value: 'none', label: 'none' },
-];
+import { CurveToolbar, MetricSearch, Switch } from '../curves/controls.js';
+import { MetricTreeMenu, WithMetricTree } from '../curves/metric_tree.js';
+import { Select, Swatch } from '../shared/marks.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
 const bandOptions = (/** @type {Group[]} */ groups) => [
-  { value: 'auto', label: `auto: ${BANDS.find(({ value }) => value === bandOf('auto', groups))?.label}` },
-  ...BANDS,
+  { value: 'auto', label: `auto: ${lookup(BAND_NAMES, bandOf('auto', groups))}` },
+  ...Object.entries(BAND_NAMES).map(([value, label]) => ({ value, label })),
+  { value: 'none', label: 'none' },
 ];
 
 /**
- * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
- *   groups: Group[], runs: Api.RunItem[], onsets: boolean}} props `onsets`: whether there are any
+ * The toolbar, and below it the charts with the tree of their metrics.
+ * @param {{view: import('../../views/compare.js').CompareView, change: (changes: object) => void,
+ *   available: string[], groups: Group[], runs: Api.RunItem[], onsets: boolean, children?: any}} props `onsets`:
+ *   whether there are any
  */
-export function CompareControls({ view, change, available, groups, runs, onsets }) {
+export function CompareControls({ view, change, available, groups, runs, onsets, children }) {
   const isGrouped = view.by !== 'run';
-  return html`<div class="compare-controls">
-    <div class="toolbar">
-      <${Segments}
-        label="Lines"
-        value=${isGrouped ? 'variant' : 'run'}
-        options=${[{ value: 'variant', label: 'means' }, { value: 'run', label: 'individual runs' }]}
-        onChange=${(by) => change({ by, hide: [] })}
-      />
-      ${
-        isGrouped &&
-        html`
-          <${GroupBy} by=${view.by} runs=${runs} onChange=${(by) => change({ by, hide: [], baseline: '' })} />
-          <${Select}
-            label="band"
-            value=${view.band}
-            options=${bandOptions(groups)}
-            onChange=${(band) => change({ band })}
-          />
-          <button
-            class="button-quiet"
-            aria-pressed=${view.seeds}
-            onClick=${() => change({ seeds: !view.seeds })}
-          >
-            seeds
-          </button>
-        `
-      }
-      <${CurveControls} view=${view} change=${change} available=${available} onsets=${onsets} />
-    </div>
-    <${Sections} view=${view} change=${change} available=${available} />
-  </div>`;
+  const tree = { available, chosen: view.metrics, q: view.q, change };
+  return html`
+    <${CurveToolbar}
+      view=${view}
+      change=${change}
+      available=${available}
+      onsets=${onsets}
+      first=${html`
+        <${MetricTreeMenu} ...${tree} />
+        <${MetricSearch} q=${view.q} onChange=${(/** @type {string} */ q) => change({ q })} />
+        <${GroupBy} by=${view.by} runs=${runs} onChange=${(/** @type {string} */ by) => change({ by, hide: [], baseline: '' })} />
+      `}
+      display=${isGrouped && html`<${BandRows} view=${view} change=${change} groups=${groups} />`}
+    />
+    <${WithMetricTree} ...${tree}>${children}<//>
+  `;
 }
 
-function Sections({ view, change, available }) {
-  const options = [
-    { name: 'key', count: 0 },
-    ...bySection(available).map(({ section, metrics }) => ({ name: section, count: metrics.length })),
-  ];
-  const toggle = (name) =>
-    change({
-      q: '',
-      metrics: view.metrics.includes(name) ? view.metrics.filter((old) => old !== name) : [...view.metrics, name],
-    });
-  return html`<div class="chips" role="group" aria-label="Metrics by section">
-    <input
-      class="field"
-      type="search"
-      aria-label="Search metrics"
-      placeholder="Search metrics"
-      value=${view.q}
-      onInput=${(event) => change({ q: event.target.value })}
-    />
-    ${options.map(
-      ({ name, count }) => html`<button
-        key=${name}
-        class="chip"
-        aria-pressed=${!view.q && view.metrics.includes(name)}
-        onClick=${() => toggle(name)}
-      >
-        ${name === 'key' ? 'key metrics' : name}
-        ${
-          count > 0 &&
-          html`
-            ${' '}
-            <span class="faint">${count}</span>
-          `
-        }
-      </button>`,
-    )}
-  </div>`;
+/** @param {{view: import('../../views/compare.js').CompareView, change: (changes: object) => void, groups: Group[]}} props */
+function BandRows({ view, change, groups }) {
+  const name = lookup(BAND_NAMES, bandOf(view.band, groups));
+  return html`
+    <div class="display-band">
+      <${Select}
+        label="band"
+        value=${view.band}
+        options=${bandOptions(groups)}
+        onChange=${(/** @type {string} */ band) => change({ band })}
+      />
+      <p class="faint">
+        ${name ? `Drawn: ${name}, n ${seedsText(groups)}.` : 'No band is drawn.'}${' '}
+        Auto takes the interval from ${SEEDS_OF_INTERVAL} seeds on.
+      </p>
+    </div>
+    <${Switch} on=${view.seeds} onChange=${() => change({ seeds: !view.seeds })} title="The runs behind each mean (d)">
+      single seeds
+    <//>
+  `;
 }
 
 const MAX_ENTRIES = 40;

@@ -2,6 +2,7 @@
 import { html, useMemo } from '../../dom.js';
 import { fieldsThatDiffer, keysOf } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
+import { Segments } from '../shared/marks.js';
 import { FieldChooser } from './chooser.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -15,12 +16,24 @@ const TITLES = {
 };
 const titleOf = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
 
-/** @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props */
+/**
+ * What a line is: the mean of the runs that agree in some fields, or one run.
+ * @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props
+ */
 export function GroupBy({ by, runs, onChange }) {
+  const isGrouped = by !== 'run';
   const keys = keysOf(by);
-  const label = html`<span>by <b>${keys.map(titleOf).join(', ')}</b></span>`;
-  return html`<${Menu} quiet label=${label} title="Group runs by">
-    <${Choice} keys=${keys} runs=${runs} onChange=${onChange} />
+  const label = isGrouped
+    ? html`<span>mean by <b>${keys.map(titleOf).join(', ')}</b></span>`
+    : html`<b>single runs</b>`;
+  return html`<${Menu} label=${label} title="Group runs by">
+    <${Segments}
+      label="Lines"
+      value=${isGrouped ? 'variant' : 'run'}
+      options=${[{ value: 'variant', label: 'means' }, { value: 'run', label: 'single runs' }]}
+      onChange=${onChange}
+    />
+    ${isGrouped && html`<${Choice} keys=${keys} runs=${runs} onChange=${onChange} />`}
   <//>`;
 }
 

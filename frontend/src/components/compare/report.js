@@ -1,13 +1,12 @@
 /** A comparison as one file that opens anywhere: the choice of its contents, and the report that is built. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
-import { aboutMetric, say, sayError, theme as shade } from '../../app/state.js';
+import { say, sayError, theme as shade } from '../../app/state.js';
 import { ApiError, get } from '../../data/api.js';
 import { download } from '../../app/actions.js';
-import { fetchSeries } from '../../data/series.js';
 import { cursor } from '../../charts/cursor.js';
 import { pictureOf } from '../../charts/draw.js';
 import { chartTheme } from '../../charts/theme.js';
-import { positionText, readLines, tableOf } from '../../lib/reading.js';
+import { endMeaning, positionText, readLines, tableOf } from '../../lib/reading.js';
 import { reportHtml, sizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { groupOf } from '../../lib/runs/groups.js';
@@ -16,9 +15,7 @@ import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/for
 import { Dialog } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 import { standing } from '../curves/files.js';
-import { linesOf, shapeOf } from '../curves/lines.js';
-import { notesOf, shownOf } from '../curves/shown.js';
-import { viewOf } from '../curves/tuning.js';
+import { loadEnds, loadPanel } from '../curves/loaded.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 /** @typedef {import('../curves/panel.js').PanelView} PanelView */
@@ -48,20 +45,14 @@ function pointsFor({ metrics, runs, groups, view }) {
 }
 
 /** One chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
-async function chartOf({ view: page, runs, looks, names }, metric, points) {
-  const view = viewOf(page, metric);
-  const shape = shapeOf(view, points);
-  const [main, raw] = await Promise.all([
-    fetchSeries(metric, runs, shape),
-    view.smoothing > 0 ? fetchSeries(metric, runs, { ...shape, smoothing: 0, band: '' }) : [],
-  ]);
-  const lines = linesOf({ main, raw, seeds: [], rawSeeds: [] }, { ...view, seeds: false }, looks, names);
-  const about = aboutMetric(metric);
-  const shown = shownOf(metric, view, about);
-  const notes = notesOf(main, lines, shown, view, runs.length);
-  const figure = standing({ view, shown, lines, notes, about, link: '', mostEntries: MAX_ENTRIES });
+async function chartOf({ view: { seeds, ...pageView }, ...comparison }, metric, points) {
+  const page = { ...comparison, view: pageView };
+  const [panel, ends] = await Promise.all([loadPanel(metric, page, points), loadEnds(metric, page)]);
+  const { view, shown, lines } = panel;
+  const figure = standing({ ...panel, ends, link: '', mostEntries: MAX_ENTRIES });
   const cursorNow = cursor.peek();
-  const reading = readLines(lines, cursorNow?.isPinned ? cursorNow.x : Infinity, view.baseline || null);
+  const isPinned = cursorNow?.isPinned === true;
+  const reading = readLines(isPinned ? lines : ends, isPinned ? cursorNow.x : Infinity, view.baseline || null);
   const values = tableOf(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
   return { title: metric, picture: await pictureOf(figure), values };
 }
@@ -86,9 +77,7 @@ async function matrixOf({ groups, baseline, matrix: view }) {
   }
   return {
     title,
-    note: [`Mean ± half width of the 95 % interval over seeds; differences from ${baseline}.`, planText(matrix)]
-      .concat(matrix.notes)
-      .join(' '),
+    note: [`Differences from ${baseline}.`, planText(matrix)].concat(matrix.notes).join(' '),
     table: plainTable(namedRows(groups, matrix), matrix),
   };
 }
@@ -166,7 +155,9 @@ async function makeReport(comparison, wishes, isWanted) {
   const rollouts = await rolloutsOf(comparison, wishes);
   const theme = chartTheme(shade.peek());
   const cursorNow = cursor.peek();
-  const cursorText = positionText(view.x, cursorNow?.isPinned ? cursorNow.x : Infinity);
+  const cursorText = cursorNow?.isPinned
+    ? positionText(view.x, cursorNow.x)
+    : `at the end, ${endMeaning('')}, of eval/ metrics ${endMeaning('eval/')}`;
   /** @type {Awaited<ReturnType<typeof chartOf>>[]} */
   let charts = [];
   let drawn = 0;

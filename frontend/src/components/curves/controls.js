@@ -1,9 +1,12 @@
-/** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
-import { html } from '../../dom.js';
+/** How curves are drawn: one row of controls and one menu, with the same parameters on every page with panels. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
 import { flag, list, number, range, text } from '../../lib/url.js';
 import { isMetricAxis } from '../../lib/series.js';
+import { askedFigure } from './figure_dialog.js';
 import { tunings } from './tuning.js';
-import { Segments, Select } from '../shared/marks.js';
+import { Icon } from '../shared/icons.js';
+import { Menu } from '../shared/overlay.js';
+import { TypedSearch } from '../shared/typed_search.js';
 
 /** A kind of x axis or a metric. @returns {import('../../lib/url.js').Codec<string>} */
 function axis() {
@@ -19,6 +22,7 @@ export const CURVE_SPEC = {
   onsets: flag(true),
   at: number(/** @type {number | null} */ (null)),
   values: flag(),
+  counts: flag(),
   baseline: text(),
   outliers: flag(true),
   tune: tunings(),
@@ -27,12 +31,16 @@ export const CURVE_SPEC = {
 
 const X = [
   { value: 'step', label: 'step' },
-  { value: 'wall', label: 'time', title: 'Training time since the run first started' },
-  { value: 'tokens', label: 'tokens', title: 'Generated tokens' },
-  { value: 'samples', label: 'samples', title: 'Sampled completions, discarded groups included' },
-  { value: 'flops', label: 'FLOPs', title: 'Floating-point operations of sampling and learning' },
+  { value: 'wall', label: 'time' },
+  { value: 'tokens', label: 'tokens' },
+  { value: 'samples', label: 'samples' },
+  { value: 'flops', label: 'FLOPs' },
 ];
-export const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
+/** Stops of the slider: the closer to 1, the more a step changes. */
+export const SMOOTHING = [
+  0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99,
+];
+const SETTLED_MS = 150;
 
 /** @param {string[]} log @param {'x'|'y'} axis */
 const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
@@ -40,66 +48,19 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
 /** @typedef {import('../../lib/url.js').Values<typeof CURVE_SPEC>} CurveView */
 
 /**
- * @param {{view: CurveView, change: (changes: object) => void, available: string[], onsets?: boolean}} props
- *   `available`: metrics, each of which can be the x axis; `onsets`: whether there are any
+ * One row: what to draw, along what, how smooth; everything else is in the menu *Display*.
+ * @param {{view: CurveView, change: (changes: object) => void, available: string[], onsets?: boolean, first?: any,
+ *   display?: any, children?: any}} props `available`: metrics, each of which can be the x axis; `onsets`: whether
+ *   there are any; `first`: controls before these, `children` behind; `display`: further rows of the menu
  */
-export function CurveControls({ view, change, available, onsets = false }) {
-  const metrics = new Set([...available, ...(isMetricAxis(view.x) ? [view.x] : [])]);
-  const onAxis = (/** @type {string} */ x) => change({ x, zoom: null, at: null });
-  const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
-  return html`
-    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${onAxis} />
-    <span class="axis-metric">
-      <${Select}
-        label="over"
-        value=${isMetricAxis(view.x) ? view.x : ''}
-        options=${[{ value: '', label: 'a metric' }, ...metrics]}
-        onChange=${(metric) => onAxis(metric || 'step')}
-      />
-    </span>
-    <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}>
-      <${Select}
-        label="smoothing"
-        value=${String(view.smoothing)}
-        options=${steps.map((s) => ({ value: String(s), label: s ? String(s) : 'off' }))}
-        onChange=${(s) => change({ smoothing: Number(s) })}
-      />
-    </span>
-    <div class="segments" role="group" aria-label="Logarithmic axes">
-      <button aria-pressed=${view.log.includes('y')} onClick=${() => change({ log: toggled(view.log, 'y') })}>
-        log y
-      </button>
-      <button aria-pressed=${view.log.includes('x')} onClick=${() => change({ log: toggled(view.log, 'x') })}>
-        log x
-      </button>
-    </div>
-    <button
-      class="button-quiet"
-      aria-pressed=${view.outliers}
-      title="Let outliers stretch the y axes; without them each chart says how many points lie outside"
-      onClick=${() => change({ outliers: !view.outliers })}
-    >
-      outliers
-    </button>
-    <button
-      class="button-quiet"
-      aria-pressed=${view.values}
-      title="The values of all lines below each chart: at the cursor, else the last ones (t)"
-      onClick=${() => change({ values: !view.values })}
-    >
-      values
-    </button>
-    ${
-      onsets &&
-      html`<button
-        class="button-quiet"
-        aria-pressed=${view.onsets}
-        title="Where the diagnosis sees the goal begin to fall"
-        onClick=${() => change({ onsets: !view.onsets })}
-      >
-        onsets
-      </button>`
-    }
+export function CurveToolbar({ view, change, available, onsets = false, first, display, children }) {
+  return html`<div class="toolbar curve-toolbar" role="group" aria-label="Curves">
+    ${first}
+    <${XAxis} x=${view.x} available=${available} onChange=${(x) => change({ x, zoom: null, at: null })} />
+    <${SmoothingSlider} value=${view.smoothing} onChange=${(smoothing) => change({ smoothing })} />
+    <${Menu} label="Display" title="Band, log axes, outliers, values">
+      <${Display} view=${view} change=${change} onsets=${onsets}>${display}<//>
+    <//>
     ${
       view.zoom &&
       html`<button
@@ -111,7 +72,130 @@ export function CurveControls({ view, change, available, onsets = false }) {
         Reset zoom
       </button>`
     }
-  `;
+    ${children}
+    <span class="spacer"></span>
+    <button
+      class="button"
+      aria-label="Figure"
+      title="The charts below as a figure for a paper: PDF, SVG, PNG, CSV"
+      onClick=${() => {
+        askedFigure.value = '';
+      }}
+    >
+      <${Icon} name="download" /> <span class="figure-word">Figure</span>
+    </button>
+  </div>`;
+}
+
+/** @param {{q: string, onChange: (q: string) => void}} props */
+export const MetricSearch = ({ q, onChange }) => html`<label class="search metric-search">
+  <${Icon} name="search" />
+  <${TypedSearch} value=${q} onChange=${onChange} placeholder="Search metrics" />
+</label>`;
+
+/** @param {{x: string, available: string[], onChange: (x: string) => void}} props */
+function XAxis({ x, available, onChange }) {
+  const metrics = [...new Set([...available, ...(isMetricAxis(x) ? [x] : [])])];
+  const option = (/** @type {string} */ value, label = value) => html`<option
+    key=${value}
+    value=${value}
+    selected=${value === x}
+  >
+    ${label}
+  </option>`;
+  return html`<label class="select">
+    <span>x</span>
+    <select
+      aria-label="x axis"
+      title="Training steps, training time, generated tokens, sampled completions, floating-point operations, or a metric"
+      value=${x}
+      onChange=${(/** @type {any} */ event) => onChange(event.target.value)}
+    >
+      ${X.map(({ value, label }) => option(value, label))}
+      <optgroup label="over a metric">${metrics.map((metric) => option(metric))}</optgroup>
+    </select>
+  </label>`;
+}
+
+/**
+ * The value follows the slider at once, the curves when it rests.
+ * @param {{value: number, onChange: (smoothing: number) => void}} props
+ */
+export function SmoothingSlider({ value, onChange }) {
+  const [moved, setMoved] = useState(/** @type {number | null} */ (null));
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => {
+    if (moved === value) setMoved(null); // a later move waits for its own turn
+  }, [value, moved]);
+  const shown = moved ?? value;
+  const word = shown ? String(shown) : 'off';
+  const move = (/** @type {any} */ { target }) => {
+    const next = SMOOTHING[Number(target.value)];
+    setMoved(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => onChange(next), SETTLED_MS);
+  };
+  return html`<label class=${`smoothing${shown > 0 ? ' is-smoothed' : ''}`}>
+    <span>smoothing</span>
+    <input
+      type="range"
+      min="0"
+      max=${SMOOTHING.length - 1}
+      value=${nearestStop(shown)}
+      aria-valuetext=${word}
+      title="Exponential moving average of the recorded values"
+      onInput=${move}
+    />
+    <output>${word}</output>
+  </label>`;
+}
+
+/** The stop of a smoothing, which an address may have between two stops. @param {number} smoothing */
+const nearestStop = (smoothing) =>
+  SMOOTHING.reduce(
+    (best, stop, at) => (Math.abs(stop - smoothing) < Math.abs(SMOOTHING[best] - smoothing) ? at : best),
+    0,
+  );
+
+/** A row of the menu. @param {{on: boolean, onChange: () => void, title?: string, children?: any}} props */
+export const Switch = ({ on, onChange, title, children }) => html`<label class="menu-item" title=${title}>
+  <input type="checkbox" checked=${on} onChange=${onChange} /> ${children}
+</label>`;
+
+/** @param {{view: CurveView, change: (changes: object) => void, onsets: boolean, children?: any}} props */
+function Display({ view, change, onsets, children }) {
+  const flip = (/** @type {'outliers' | 'values' | 'counts' | 'onsets'} */ name) => () =>
+    change({ [name]: !view[name] });
+  const flipLog = (/** @type {'x' | 'y'} */ name) => () => change({ log: toggled(view.log, name) });
+  return html`<div class="display-menu">
+    ${children}
+    <${Switch} on=${view.log.includes('y')} onChange=${flipLog('y')}>logarithmic y axes<//>
+    <${Switch} on=${view.log.includes('x')} onChange=${flipLog('x')}>logarithmic x axes<//>
+    <${Switch}
+      on=${view.outliers}
+      onChange=${flip('outliers')}
+      title="Without, each chart says how many values lie outside"
+    >
+      outliers stretch the y axes
+    <//>
+    <${Switch} on=${view.values} onChange=${flip('values')} title="At the pinned position, else at the end (t)">
+      values below each chart
+    <//>
+    <${Switch}
+      on=${view.counts}
+      onChange=${flip('counts')}
+      title="Runs, seeds, points drawn of those recorded, smoothing, healthy range"
+    >
+      what each chart is made of
+    <//>
+    ${
+      onsets &&
+      html`<${Switch} on=${view.onsets} onChange=${flip('onsets')} title="Where the diagnosis sees the goal begin to fall">
+        onsets
+      <//>`
+    }
+  </div>`;
 }
 
 /** Keys that go with the controls. @param {CurveView} view @param {(changes: object) => void} change */

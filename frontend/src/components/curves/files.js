@@ -1,30 +1,33 @@
-/** A panel as files: pictures, its curves, its figure. */
+/** A panel as files: a picture, its curves, its figure. */
 import { theme as shade } from '../../app/state.js';
 import { cursor } from '../../charts/cursor.js';
-import { rangeSeen, savePicture } from '../../charts/draw.js';
+import { rangeSeen } from '../../charts/draw.js';
 import { exportOf } from '../../charts/export.js';
 import { figureOf } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
 import { download, fileName } from '../../app/actions.js';
 import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
+import { askedFigure } from './figure_dialog.js';
 
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
  *   lines: import('./lines.js').Line[], notes: {text: string}[], about: Api.MetricEntry | undefined,
- *   element?: HTMLElement | null, link?: string, mostEntries?: number}} Drawn `element`: panel on the page, whose range
- *   of y is kept
+ *   element?: HTMLElement | null, link?: string, mostEntries?: number,
+ *   ends?: import('./lines.js').Line[]}} Drawn `element`: panel on the page, whose range of y is kept; `ends`: the lines
+ *   with their ends, which are in the legend unless a cursor is pinned
  */
 
 /** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
-export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
+export function standing(drawn) {
+  const { view, shown, lines, notes, about, ends, element = null, link = location.href, mostEntries } = drawn;
   const cursorNow = cursor.peek();
   const x = cursorNow?.isPinned ? cursorNow.x : null;
   const theme = chartTheme(shade.peek());
-  const { rows } = readLines(lines, x ?? Infinity, view.baseline || null);
+  const { rows } = readLines(x === null && ends ? ends : lines, x ?? Infinity, view.baseline || null);
   return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,
     subtitle: about?.meaning ?? '',
-    position: positionText(view.x, x ?? Infinity),
+    position: x !== null || ends ? positionText(view.x, x ?? Infinity) : '',
     rows,
     notes: notes.map(({ text }) => text),
     link,
@@ -41,9 +44,16 @@ export function filesOf(drawn) {
   const { metric } = drawn.shown;
   const name = fileName(metric);
   return [
-    { label: 'Image (PNG)', run: () => savePicture(standing(drawn), 'png', name) },
-    { label: 'Image (SVG)', run: () => savePicture(standing(drawn), 'svg', name) },
-    { label: 'Curves (CSV)', run: () => download(curvesAsCsv(drawn.lines, metric, drawn.view.x), `${name}.csv`) },
+    {
+      label: 'Picture (PDF, SVG, PNG)',
+      run: () => {
+        askedFigure.value = metric;
+      },
+    },
+    {
+      label: 'Curves (CSV)',
+      run: () => download(curvesAsCsv([{ lines: drawn.lines, metric }], drawn.view.x), `${name}.csv`),
+    },
     {
       label: 'Figure (Plotly JSON)',
       run: () => download(JSON.stringify(standing(drawn)), `${name}.json`, 'application/json'),

@@ -1,6 +1,9 @@
 /** The lines of a panel: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
+import { aboutMetric } from '../../app/state.js';
 import { useSeries } from '../../data/series.js';
 import { keyOf } from '../../charts/figure.js';
+import { withPossibleBand } from '../../charts/limits.js';
+import { possibleRange } from '../../lib/metrics.js';
 
 /** @typedef {import('./panel.js').PanelView} PanelView */
 /** @typedef {Map<string, import('../../lib/colours.js').Look>} Looks */
@@ -26,6 +29,32 @@ function togetherIn(runs, names) {
   const groups = runs.map((run) => names.get(`group:${run}`));
   const firsts = new Map(groups.map((group, i) => /** @type {const} */ ([group, i])).reverse());
   return groups.map((group) => firsts.get(group)).join();
+}
+
+const FEWEST_POINTS = 10;
+
+/** How the ends of curves are asked for: whatever a panel shows of them. @param {PanelView} view */
+export const shapeOfEnds = ({ groupBy }) => ({
+  ...shapeOf({ x: 'step', smoothing: 0, groupBy, band: 'none', zoom: null, log: [] }, FEWEST_POINTS),
+  ends: true,
+});
+
+/**
+ * The lines of a panel with their ends, as the matrix has them.
+ * @param {string} metric @param {string[]} runs @param {PanelView} view @param {boolean} enabled @param {Looks} looks
+ * @param {Map<string, string>} names @returns {{loaded: boolean, lines: Line[]}}
+ */
+export function useEnds(metric, runs, view, enabled, looks, names) {
+  const shape = { ...shapeOfEnds(view), together: view.groupBy && togetherIn(runs, names) };
+  const main = useSeries(metric, runs, shape, enabled);
+  const seeds = useSeries(
+    metric,
+    runs,
+    shapeOfEnds({ ...view, groupBy: '' }),
+    enabled && Boolean(view.groupBy && view.seeds),
+  );
+  const series = { main: main.series, raw: [], seeds: seeds.series, rawSeeds: [] };
+  return { loaded: main.loaded, lines: linesOf(series, { ...view, smoothing: 0 }, looks, names) };
 }
 
 /**
@@ -72,15 +101,15 @@ export function linesOf({ main, raw, seeds, rawSeeds }, view, looks, names) {
   const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
   const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
   /**
-   * @param {Series[]} series @param {Line['role']} role
+   * @param {Series[]} items @param {Line['role']} role
    * @param {(item: Series) => string | undefined} [groupOf] key of its look
    */
-  const lines = (series, role, groupOf = keyHere) =>
-    series.flatMap((item) => {
+  const lines = (items, role, groupOf = keyHere) =>
+    items.flatMap((item) => {
       const look = looks.get(groupOf(item) ?? '');
-      return look
-        ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
-        : [];
+      if (!look) return [];
+      const series = withPossibleBand(item, possibleRange(aboutMetric(item.metric)));
+      return [{ series, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }];
     });
   return [
     ...lines(main, 'main'),

@@ -21,11 +21,11 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
 /**
  * @typedef {{x: import('../../lib/series.js').XKind, smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
- *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string,
+ *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, counts?: boolean, baseline?: string,
  *   outliers?: boolean, yRange?: [number, number] | null,
  *   tune?: import('./tuning.js').Tunings}} PanelView `log` holds 'x',
  *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows where goals began to fall; `values` shows the
- *   table below each panel; `baseline`: key of the line to compare with; `tune`: settings of
+ *   table below each panel, `counts` what it is made of; `baseline`: key of the line to compare with; `tune`: settings of
  *   single panels
  */
 
@@ -103,7 +103,7 @@ export function Panel({
     Boolean(main.error),
     look,
     shade,
-    JSON.stringify([{ ...view, values: null, baseline: null, tune: null, at: null }, marks, onsets]),
+    JSON.stringify([{ ...view, values: null, counts: null, baseline: null, tune: null, at: null }, marks, onsets]),
     about,
     ...useIdentity(all.map(({ series }) => series)),
   ]);
@@ -149,6 +149,7 @@ export function Panel({
             metric=${metric}
             tune=${pageView.tune}
             seen=${() => rangeSeen(element.current)}
+            notes=${notes}
             change=${onTune}
           />`
         }
@@ -182,7 +183,11 @@ export function Panel({
       </div>`
     }
     ${onTune && onMove && html`<${Corner} metric=${metric} tune=${pageView.tune} onTune=${onTune} />`}
-    <${Badge} main=${main} notes=${notes} warning=${warning} />
+    <${Badge}
+      main=${main}
+      notes=${tall || view.counts ? notes : notes.filter(({ isUsual }) => !isUsual)}
+      warning=${warning}
+    />
   </section>`;
 }
 
@@ -230,8 +235,13 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
 /** A failure in one sentence: what is wrong with the metric, else the title. @param {Error} error */
 const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
-/** @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof notesOf>, warning: string}} props */
+/**
+ * What is unusual about a chart; what is true of most charts stands in its menu, and below the enlarged one.
+ * @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof notesOf>, warning: string}} props
+ */
 function Badge({ main: { loaded, error, retry }, notes, warning }) {
+  const isStale = error && loaded;
+  if (!warning && !isStale && !(loaded && notes.length)) return null;
   return html`<footer class="panel-foot">
     ${
       warning &&
@@ -240,19 +250,14 @@ function Badge({ main: { loaded, error, retry }, notes, warning }) {
       </span>`
     }
     ${
-      error &&
-      loaded &&
+      isStale &&
       html`<span class="is-warning" title=${error.message}>
         refresh failed <button onClick=${retry}>try again</button>
       </span>`
     }
     ${
-      loaded
-        ? notes.map(
-            ({ text, isWarning, title }) =>
-              html`<span class=${isWarning ? 'is-warning' : undefined} title=${title}>${text}</span>`,
-          )
-        : html`<span>…</span>`
+      loaded &&
+      notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`)
     }
   </footer>`;
 }

@@ -5,6 +5,7 @@ import { aboutMetric } from '../../app/state.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { merged, moved, ordered } from './arrange.js';
+import { FigureOnDemand } from './figure_dialog.js';
 import { Panel } from './panel.js';
 import { pressPinned, usePinnedCursor } from './pinned.js';
 
@@ -79,6 +80,14 @@ export function Panels({
         ${panel(enlarged, { key: `${enlarged} enlarged`, tall: true })}
       <//>`
     }
+    <${FigureOnDemand}
+      metrics=${metrics}
+      runs=${runs}
+      view=${view}
+      looks=${looks}
+      names=${names}
+      onsets=${onsets}
+    />
   `;
 }
 

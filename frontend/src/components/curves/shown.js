@@ -3,6 +3,7 @@ import { badge } from '../../charts/badge.js';
 import { bandToShade } from '../../charts/layout.js';
 import { limitsOf, outsideOf } from '../../charts/limits.js';
 import { MAX_RUNS } from '../../data/series.js';
+import { tuningOf } from './tuning.js';
 
 /** @typedef {import('../../charts/figure.js').View} Shown */
 
@@ -21,6 +22,7 @@ export const shownOf = (metric, view, about) => ({
   healthy: about?.band,
   yRange: view.yRange,
   outliers: view.outliers,
+  band: view.groupBy ? view.band : '',
   unit: unitOf(about),
 });
 
@@ -35,6 +37,8 @@ const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? 
 export const notesOf = (series, lines, shown, view, requestedRuns) =>
   badge(series, {
     smoothing: view.smoothing,
+    isSmoothedApart: tuningOf(view.tune, shown.metric).smoothing !== undefined,
+    band: view.band,
     most: MAX_RUNS,
     logX: shown.logX,
     logY: shown.logY,

@@ -23,11 +23,12 @@ const LOG = [
 ];
 
 /**
- * Log y, smoothing and y range of one panel.
+ * Log y, smoothing and y range of one panel, and what it is made of.
  * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, seen: () => [number, number] | null,
- *   change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: the range of y now
+ *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: the
+ *   range of y now
  */
-export function SettingsMenu({ metric, tune, seen, change }) {
+export function SettingsMenu({ metric, tune, seen, notes, change }) {
   const tuning = tuningOf(tune, metric);
   const set = (/** @type {Tuning} */ changes) => change({ tune: tunedTo(tune, metric, changes) });
   const isTuned = Object.keys(tuning).length > 0;
@@ -60,6 +61,7 @@ export function SettingsMenu({ metric, tune, seen, change }) {
           As on the page
         </button>`
       }
+      <p class="panel-made-of quiet">${notes.map(({ text }) => text).join(' · ')}</p>
     </div>
   <//>`;
 }

@@ -7,6 +7,8 @@ import {
   NO_VALUE,
   countText,
   deltaText,
+  endMeaning,
+  halfOf,
   positionText,
   readLines,
   tableAsCsv,
@@ -17,7 +19,7 @@ import { formatValue, grouped, plural } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Icon } from '../shared/icons.js';
 import { Swatch } from '../shared/marks.js';
-import { useLines } from './lines.js';
+import { useEnds, useLines } from './lines.js';
 
 /** @typedef {import('./panel.js').PanelView} PanelView */
 /** @typedef {import('../../lib/reading.js').Reading} Reading */
@@ -40,7 +42,7 @@ function useSettled(value) {
 }
 
 /**
- * The table of a panel at the cursor; without one, of the last values.
+ * The table of a panel at the cursor; without one, of its ends.
  * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
  *   names: Map<string, string>, drawn: import('./lines.js').Line[], unit: string | null, enabled: boolean}} props
  *   `drawn`: the lines of the panel
@@ -56,8 +58,11 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   const near = { ...view, zoom };
   const exact = useLines(metric, runs, near, { enabled: needsExact, points: NEWEST }, looks, names);
   const isExact = needsExact && exact.main.loaded && exact.all.length > 0;
+  const ends = useEnds(metric, runs, view, enabled && at === null, looks, names);
+  const atCursor = isExact ? exact.all : drawn;
+  const lines = at === null && ends.loaded ? ends.lines : atCursor;
   return {
-    reading: readLines(isExact ? exact.all : drawn, x, view.baseline || null),
+    reading: readLines(lines, x, view.baseline || null),
     isPinned: at?.isPinned ?? false,
     isRecorded: isExact || !isThinned || !Number.isFinite(x),
   };
@@ -83,7 +88,7 @@ export function Values(props) {
   const name = `Values of ${metric}`;
   return html`<div class="values" role="group" aria-label=${name} onMouseLeave=${() => highlight(null)}>
     <div class="values-head">
-      <${Position} reading=${reading} view=${view} isPinned=${isPinned} isRecorded=${isRecorded} />
+      <${Position} reading=${reading} view=${view} metric=${metric} isPinned=${isPinned} isRecorded=${isRecorded} />
       <span class="spacer"></span>
       <button class="button-quiet" title="Copy these values" onClick=${() => copyText(tableAsText(table()), 'Values')}>
         <${Icon} name="copy" size=${12} /> Copy
@@ -127,7 +132,13 @@ export function ValuesUnderPointer(props) {
   const left = reading.rows.length - rows.length;
   return html`<div class="values is-floating" aria-hidden="true">
     <div class="values-head">
-      <${Position} reading=${reading} view=${props.view} isPinned=${false} isRecorded=${isRecorded} />
+      <${Position}
+        reading=${reading}
+        view=${props.view}
+        metric=${props.metric}
+        isPinned=${false}
+        isRecorded=${isRecorded}
+      />
     </div>
     <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
     ${left > 0 && html`<p class="faint">${plural(left, 'more line')}: click the chart to pin and see all</p>`}
@@ -136,11 +147,12 @@ export function ValuesUnderPointer(props) {
 
 /**
  * The position at which the values are read, with notes on it.
- * @param {{reading: Reading, view: PanelView, isPinned: boolean, isRecorded: boolean}} props
+ * @param {{reading: Reading, view: PanelView, metric: string, isPinned: boolean, isRecorded: boolean}} props
  */
-function Position({ reading: { x, baseline, isBaselineMissing }, view, isPinned, isRecorded }) {
+function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, isPinned, isRecorded }) {
   return html`<span>
     <b>${positionText(view.x, x)}</b>
+    ${x === Infinity && html`<span class="faint">: ${endMeaning(metric)}</span>`}
     ${isPinned && html`<span class="faint">${' '}pinned</span>`}
     ${
       !isRecorded &&
@@ -148,7 +160,7 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, isPinned,
         ${' '}drawn points
       </span>`
     }
-    ${baseline !== null && html`<span class="faint">${' '}Δ to ${baseline}</span>`}
+    ${baseline !== null && html`<span class="faint"> · Δ to ${baseline}</span>`}
     ${
       isBaselineMissing &&
       html`<span class="is-warning">
@@ -165,11 +177,13 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, isPinned,
 function Table({ reading, rows, view, pointed, onBaseline }) {
   const hasDelta = reading.baseline !== null;
   const hasCount = reading.rows.some(({ of }) => of !== null);
+  const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => halfOf(recorded) !== null);
   return html`<table class="values-table">
     <thead>
       <tr>
         <th>line</th>
         <th class="number">value</th>
+        ${hasHalf && html`<th class="number" title="Half the width of the 95 % interval of the mean">± 95 % CI</th>`}
         ${reading.isSmoothed && html`<th class="number is-smoothed">smoothed ${view.smoothing}</th>`}
         ${hasDelta && html`<th class="number">Δ</th>`}
         ${hasCount && html`<th class="number">n</th>`}
@@ -197,7 +211,8 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
                 : html`<span>${row.name}</span>`
             }
           </td>
-          <td class="number">${row.recorded ? formatValue(row.recorded.value) : html`<${None} row=${row} />`}</td>
+          <td class="number">${row.recorded ? formatValue(row.recorded.value) : html`<${None} row=${row} isEnd=${reading.x === Infinity} />`}</td>
+          ${hasHalf && html`<td class="number">${halfText(row)}</td>`}
           ${
             reading.isSmoothed &&
             html`<td class="number is-smoothed">${row.smoothed ? formatValue(row.smoothed.value) : ''}</td>`
@@ -211,8 +226,13 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
   </table>`;
 }
 
-const None = (/** @type {{row: Row}} */ { row }) =>
-  html`<span class="faint">${row.smoothed ? 'loading' : NO_VALUE}</span>`;
+const halfText = (/** @type {Row} */ { recorded }) => {
+  const half = halfOf(recorded);
+  return half === null ? '' : `± ${formatValue(half)}`;
+};
+
+const None = (/** @type {{row: Row, isEnd: boolean}} */ { row, isEnd }) =>
+  html`<span class="faint">${row.smoothed || isEnd ? 'loading' : NO_VALUE}</span>`;
 
 /** The step that was recorded, marked where it is before the cursor. @param {{row: Row, view: PanelView}} props */
 function Step({ row: { recorded, run, isOlder }, view }) {

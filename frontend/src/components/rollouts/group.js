@@ -99,7 +99,7 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
               facts.size > 1 &&
               html`
                 ${' '}
-                <span class="faint">± ${formatValue(facts.std)}</span>
+                <span class="faint">sd ${formatValue(facts.std)}</span>
               `
             }
           </dd>

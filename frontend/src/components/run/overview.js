@@ -1,10 +1,11 @@
 /** A run at a glance: key figures, key curves, its objective, its attempts. */
-import { html, useMemo } from '../../dom.js';
+import { html } from '../../dom.js';
 import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
 import { useGet, useLoad } from '../../data/resource.js';
-import { catalog, runLooks } from '../../app/state.js';
-import { KEY_METRICS, matching } from '../../lib/metrics.js';
+import { catalog, runLook } from '../../app/state.js';
+import { chosenSections } from '../../lib/metric_choice.js';
+import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
@@ -12,7 +13,8 @@ import { marksOf } from '../../lib/runs/marks.js';
 import { onsetsOf } from '../../lib/runs/verdicts.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatPercent, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
-import { CurveControls } from '../curves/controls.js';
+import { CurveToolbar, MetricSearch } from '../curves/controls.js';
+import { MetricTreeMenu, WithMetricTree } from '../curves/metric_tree.js';
 import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
 import { CheckReport } from '../shared/check_report.js';
@@ -26,8 +28,9 @@ import { lookup } from '../../lib/lookup.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
 /**
- * What the address of a run's page says about its curves: `metrics` filters them, `panel` is the enlarged one.
- * @typedef {import('../curves/controls.js').CurveView & {metrics: string, panel: string}} RunView
+ * What the address of a run's page says about its curves: `q` searches metrics, `metrics` are the chosen ones,
+ * `panel` is the enlarged one.
+ * @typedef {import('../curves/controls.js').CurveView & {q: string, metrics: string[], panel: string}} RunView
  */
 const SHOWN_OF_IMPORTED = 6;
 
@@ -41,7 +44,7 @@ export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 function lineOf(run, events) {
   return {
     runs: [run.id],
-    looks: runLooks([run]),
+    looks: new Map([[run.id, runLook(run)]]),
     names: new Map([[run.id, run.name]]),
     marks: marksOf(events),
     onsets: onsetsOf([run]),
@@ -301,39 +304,42 @@ const duration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: t
 export function Charts({ run, view, change }) {
   const line = lineOf(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);
-  const metrics = useMemo(() => matching(all, view.metrics), [all.join(), view.metrics]);
   if (!all.length)
     return run.finished_at
       ? html`<${Empty} title="No data">This run ended before it recorded a metric.<//>`
       : html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
+  const sections = view.q ? bySection(matching(all, view.q)) : chosenSections(all, view.metrics);
+  const metrics = sections.flatMap((section) => section.metrics);
+  const tree = { available: all, chosen: view.metrics, q: view.q, change };
   return html`
-    <div class="toolbar run-tools">
-      <input
-        class="field"
-        type="search"
-        aria-label="Metrics"
-        placeholder="Metrics"
-        value=${view.metrics}
-        onInput=${(event) => change({ metrics: event.target.value })}
-      />
-      <${CurveControls} view=${view} change=${change} available=${all} onsets=${line.onsets.length > 0} />
-    </div>
-    ${
-      metrics.length
-        ? html`<${Panels}
-          metrics=${metrics}
-          ...${line}
-          view=${view}
-          change=${change}
-          sections
-          enlarged=${view.panel}
-        />`
-        : html`<${Empty}
-          title=${`No metric contains “${view.metrics}”`}
-          action=${html`<button class="button" onClick=${() => change({ metrics: '' })}>
-            Show all ${all.length}
-          </button>`}
-        />`
-    }
+    <${CurveToolbar}
+      view=${view}
+      change=${change}
+      available=${all}
+      onsets=${line.onsets.length > 0}
+      first=${html`
+        <${MetricTreeMenu} ...${tree} />
+        <${MetricSearch} q=${view.q} onChange=${(/** @type {string} */ q) => change({ q })} />
+      `}
+    />
+    <${WithMetricTree} ...${tree}>
+      ${
+        metrics.length
+          ? html`<${Panels}
+            metrics=${metrics}
+            ...${line}
+            view=${view}
+            change=${change}
+            sections=${sections}
+            enlarged=${view.panel}
+          />`
+          : html`<${Empty}
+            title=${view.q ? `No metric contains “${view.q}”` : 'No metrics selected'}
+            action=${html`<button class="button" onClick=${() => change({ q: '', metrics: undefined })}>
+              Show all ${all.length}
+            </button>`}
+          />`
+      }
+    <//>
   `;
 }

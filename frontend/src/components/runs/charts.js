@@ -3,12 +3,11 @@ import { html } from '../../dom.js';
 import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
 import { metricsOf } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
-import { CurveControls } from '../curves/controls.js';
+import { CurveToolbar, MetricSearch } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
 import { Panels } from '../curves/panels.js';
 import { Segments } from '../shared/marks.js';
-import { TypedSearch } from '../shared/typed_search.js';
 
 /** @typedef {import('../../data/run_list.js').RunList} RunList */
 /** @typedef {ReturnType<typeof import('../../data/run_list.js').useUnlistedRuns>} UnlistedRuns */
@@ -36,8 +35,8 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
   const drawn = [...runs.items, ...unlisted.runs].filter(({ id }) => looks.has(id));
   const available = metricsOf(drawn);
   const metrics = chosenMetrics(available, view);
-  const { x, smoothing, log, zoom, at, values, baseline, outliers, tune, order } = view;
-  const curves = { x, smoothing, log, zoom, at, values, baseline, outliers, tune, order, ...GROUP_VIEW };
+  const { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order } = view;
+  const curves = { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order, ...GROUP_VIEW };
   if (runs.loaded && !runs.items.length && !shown.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
     <div class="runs-charts-head toolbar">
@@ -50,23 +49,19 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
       >
         <${Icon} name="chart" /> Compare shown
       </button>
-      <${CurveControls} view=${view} change=${change} available=${available} />
-      <span class="spacer"></span>
-      <${Segments}
-        label="Metrics"
-        value=${view.all ? 'all' : 'key'}
-        options=${[{ value: 'key', label: 'key' }, { value: 'all', label: `all ${available.length || ''}` }]}
-        onChange=${(value) => change({ all: value === 'all', metrics: '' })}
-      />
-      <label class="search">
-        <${Icon} name="search" />
-        <span class="visually-hidden">Filter metrics</span>
-        <${TypedSearch}
-          value=${view.metrics}
-          onChange=${(words) => change({ metrics: words })}
-          placeholder="Filter metrics"
+      <${CurveToolbar}
+        view=${view}
+        change=${change}
+        available=${available}
+        first=${html`<${MetricSearch} q=${view.metrics} onChange=${(/** @type {string} */ words) => change({ metrics: words })} />`}
+      >
+        <${Segments}
+          label="Metrics"
+          value=${view.all ? 'all' : 'key'}
+          options=${[{ value: 'key', label: 'key' }, { value: 'all', label: `all ${available.length || ''}` }]}
+          onChange=${(/** @type {string} */ value) => change({ all: value === 'all', metrics: '' })}
         />
-      </label>
+      <//>
     </div>
     ${
       view.metrics && !metrics.length

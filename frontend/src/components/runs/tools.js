@@ -220,7 +220,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
 }
 
 /**
- * Head of a group: how many, and mean ± standard deviation of the number columns.
+ * Head of a group: how many, and mean and standard deviation (sd) of the number columns.
  * @param {{group: {name: string, rows: Api.RunItem[]}, fields: string[]}} props
  */
 export function GroupRow({ group: { name, rows }, fields }) {
@@ -229,7 +229,7 @@ export function GroupRow({ group: { name, rows }, fields }) {
     .filter(({ number }) => number)
     .map(({ title, of }) => {
       const { n, mean, std } = spread(rows.map(of).filter((value) => typeof value === 'number'));
-      return n ? `${title} ${formatValue(mean)}${std === null ? '' : ` ± ${formatValue(std)}`}` : null;
+      return n ? `${title} ${formatValue(mean)}${std === null ? '' : ` (sd ${formatValue(std)})`}` : null;
     })
     .filter(Boolean);
   return html`

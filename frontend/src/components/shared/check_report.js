@@ -7,7 +7,7 @@ import { Heads, numbers } from './data_table.js';
 const ICONS = { good: 'check', warn: 'warn', bad: 'cross' };
 const LEVELS = { good: 'Good', warn: 'Warning', bad: 'Problem' };
 
-const USEFUL = 'With right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error';
+const USEFUL = 'With right and wrong completions: mean of 1 - p^G - (1-p)^G, with its standard error (se)';
 const SILENT = 'Pass rate below p* = 1 - 2^(-1/G): most groups of such a prompt are all wrong';
 
 /**
@@ -49,7 +49,7 @@ export function CheckReport({ report, onApply }) {
 
 /** A share with its standard error. @param {number | null} share @param {number | null} error */
 const withError = (share, error) =>
-  `${formatPercent(share)}${typeof error === 'number' ? ` ± ${formatPercent(error)}` : ''}`;
+  `${formatPercent(share)}${typeof error === 'number' ? ` (se ${formatPercent(error)})` : ''}`;
 
 /** @param {{references: Api.ReferenceCheck}} props */
 function References({ references: { wrong, examples } }) {

@@ -1,12 +1,15 @@
 /** Which runs share a mean: those of one variant whose configs agree but for the seed, or those that agree in chosen
  * fields; as the service groups their curves (backend/metrics/grouping.py). Pure. */
 import { formatField, groupDifferences } from './config.js';
+import { runTitle } from './fields.js';
 import { identityOf, keysOf, labelOf } from './grouping.js';
 
 /** @typedef {{variant: string, runs: Api.RunItem[]}} Bundle */
 /** @typedef {Bundle & {name: string}} Group `name` tells it from all others */
 
 const MAX_FIELDS = 2;
+/** Sections of a config that leave alone what is learned: other fields name a group first. */
+const ASIDE = /^(checkpointing|evaluation|recording|resources|steps|stop_rules)(\.|$)/;
 
 /**
  * Runs as groups, in the order of launching; by variant, those of another config stand apart, and so do forks of
@@ -57,12 +60,13 @@ function named(groups) {
   return groups.map((group) => ({ name: names.get(group) ?? group.variant, ...group }));
 }
 
+/** The config fields that decide come first; an experiment's name says nothing of what was set differently. */
 function namesAmong(/** @type {Bundle[]} */ groups) {
   if (groups.length === 1) return [groups[0].variant];
   const [fields, origins] = [fieldsOf(groups), groups.map(originOf)];
   const hashes = groups.map(({ runs: [run] }) => run.config_hash.slice(0, 6));
   const withOrigin = (/** @type {string[]} */ texts) => texts.map((text, i) => text && `${text} · ${origins[i]}`);
-  const marks = [groups.map(experimentOf), fields, origins, withOrigin(fields), hashes, withOrigin(hashes)].find(
+  const marks = [fields, origins, withOrigin(fields), groups.map(experimentOf), hashes, withOrigin(hashes)].find(
     (texts) => texts.every(Boolean) && new Set(texts).size === groups.length,
   );
   return groups.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : `${withOrigin(hashes)[i]} · ${i + 1}`}`);
@@ -78,18 +82,50 @@ function experimentOf(/** @type {Bundle} */ { runs }) {
   return names.size === 1 ? [...names][0] : '';
 }
 
-/** The first fields that differ, as `lr 0.001, steps 20`, where the configs are loaded. */
+/** The fields that tell the groups apart, as `lr 0.001, eps_low 0.2`, where the configs are loaded. */
 function fieldsOf(/** @type {Bundle[]} */ groups) {
   const rows = groupDifferences(
     groups.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })),
   );
-  const text = (/** @type {number} */ i) =>
-    rows
-      .slice(0, MAX_FIELDS)
-      .map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`)
-      .join(', ');
-  return groups.map((_, i) => text(i));
+  const fields = decidingFields(
+    rows.map(({ path, cells }) => ({
+      path,
+      texts: cells.map(([value]) => `${path.split('.').at(-1)} ${formatField(value)}`),
+    })),
+  );
+  return groups.map((_, i) => fields.map(({ texts }) => texts[i]).join(', '));
 }
+
+/**
+ * Of the fields that differ, one after the other the one that tells most groups apart; what is learned goes first.
+ * @param {{path: string, texts: string[]}[]} fields
+ */
+function decidingFields(fields) {
+  const left = [...fields].sort((a, b) => Number(ASIDE.test(a.path)) - Number(ASIDE.test(b.path)));
+  /** @type {typeof fields} */
+  const chosen = [];
+  const distinct = (/** @type {typeof fields} */ rows) =>
+    new Set((rows[0]?.texts ?? []).map((_, i) => JSON.stringify(rows.map(({ texts }) => texts[i])))).size;
+  while (left.length && (chosen.length < MAX_FIELDS || distinct(chosen) < chosen[0].texts.length)) {
+    const counts = left.map((field) => distinct([...chosen, field]));
+    const best = Math.max(...counts);
+    if (chosen.length >= MAX_FIELDS && best === distinct(chosen)) break;
+    chosen.push(...left.splice(counts.indexOf(best), 1));
+  }
+  return chosen;
+}
+
+/**
+ * Titles of single runs: what tells apart the groups of a variant stands behind a run's own title.
+ * @param {Group[]} groups by variant @returns {Map<string, string>}
+ */
+export const titlesOf = (groups) =>
+  new Map(
+    groups.flatMap(({ name, variant, runs }) => {
+      const mark = name.startsWith(`${variant} · `) ? name.slice(variant.length) : '';
+      return runs.map((run) => /** @type {[string, string]} */ ([run.id, `${runTitle(run)}${mark}`]));
+    }),
+  );
 
 /**
  * At most `most` runs to be drawn, taken from the groups in turn so that none is left out for another's sake.
@@ -105,20 +141,34 @@ export function fairShare(groups, most) {
   return ids;
 }
 
-/**
- * Seeds from which on an interval for the mean says more than the values themselves (of two it spans 12.7 standard
- * errors).
- */
-const ENOUGH_SEEDS = 3;
+/** Groups with only those of their runs that are drawn. @param {Group[]} groups @param {string[]} drawn ids of runs */
+export function drawnGroups(groups, drawn) {
+  const ids = new Set(drawn);
+  return groups
+    .map((group) => ({ ...group, runs: group.runs.filter(({ id }) => ids.has(id)) }))
+    .filter(({ runs }) => runs.length > 0);
+}
 
 /**
- * The band to draw: the chosen one, else the interval if there are enough seeds.
- * @param {string} band
- * @param {Group[]} groups
+ * Seeds from which on the 95 % interval of a mean is the more readable band: of three seeds it is 2.5 standard
+ * deviations to each side, wider than the seeds themselves; of ten 0.7.
+ */
+export const SEEDS_OF_INTERVAL = 10;
+
+/**
+ * The band to draw: the chosen one, else from the smallest to the largest run, and with many seeds the interval.
+ * @param {string} band @param {Group[]} groups
  */
 export function bandOf(band, groups) {
   if (band !== 'auto') return band;
-  return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';
+  return Math.min(...groups.map(({ runs }) => runs.length)) >= SEEDS_OF_INTERVAL ? 'ci95' : 'minmax';
+}
+
+/** How many seeds the bands of some groups are made of: `3`, or `2–5`. @param {Group[]} groups */
+export function seedsText(groups) {
+  const counts = groups.map(({ runs }) => runs.length);
+  const [least, most] = [Math.min(...counts), Math.max(...counts)];
+  return least === most ? `${most}` : `${least}–${most}`;
 }
 
 /** The group of a name, or of a run in it. @param {string} nameOrRun @param {Group[]} groups */

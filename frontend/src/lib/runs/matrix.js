@@ -11,7 +11,7 @@ import { lookup } from '../lookup.js';
  * @type {Record<Api.MatrixColumn['reading'], {label: string, title: string}>}
  */
 export const READINGS = {
-  final: { label: 'at the end', title: 'Mean of the last 10 steps; the last evaluation' },
+  final: { label: 'at the end', title: 'Mean of the last 10 steps; of eval/ metrics the last evaluation' },
   best: { label: 'best', title: 'Largest or smallest value, by the direction of the metric' },
   equal_tokens: { label: 'at equal tokens', title: 'At the largest number of tokens that every run has reached' },
   auc: { label: 'mean height', title: 'Area under the curve over its width, up to the last step of every run' },
@@ -218,13 +218,15 @@ export function asLatex(rows, { columns }) {
   ].join('\n');
 }
 
-/** How the data may be looked at, in a sentence. @param {Api.Matrix} matrix */
+/** What the numbers are, and how the data may be looked at. @param {Api.Matrix} matrix */
 export const planText = ({ looks, planned, tests }) => {
   const corrected = tests ? ` Differences are corrected over ${plural(tests, 'test')} (Holm).` : '';
-  return looks === 'planned'
-    ? `Plan: ${plural(planned ?? 0, 'seed')} per variant, one look at the end (Student's t).${corrected}`
-    : `No plan: intervals of differences are always-valid, look as often as you like. They assume that differences ` +
-        `are not skewed to one side; those of lengths and times may be.${corrected}`;
+  const plan =
+    looks === 'planned'
+      ? `Plan: ${plural(planned ?? 0, 'seed')} per variant, one look at the end (Student's t).`
+      : `No plan: intervals of differences are always-valid, look as often as you like. They assume that differences ` +
+        `are not skewed to one side; those of lengths and times may be.`;
+  return `Mean over seeds ± half of its 95 % interval (CI). ${plan}${corrected}`;
 };
 
 /** Tokens of a column at equal tokens, for its title. @param {Api.MatrixColumn} column @param {Api.Matrix} matrix */

@@ -10,11 +10,6 @@ from backend.experiments.matrix.readings import Column, best, reached, sparkline
 from backend.metrics.series import Curve
 
 
-def final(values, *, is_evaluation):
-    """Return the end of a curve, which may have none."""
-    return readings.final(values, is_evaluation=is_evaluation)
-
-
 def area(values, last_step):
     """Return the mean height of a curve, which may have none."""
     return readings.area(values, last_step)
@@ -23,20 +18,6 @@ def area(values, last_step):
 def curve(values, *, every=1):
     steps = np.arange(1, len(values) + 1) * every
     return Curve(steps, steps.astype(float), np.array(values, float))
-
-
-def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
-    rising = curve(range(1, 31))
-    assert final(rising, is_evaluation=False) == pytest.approx(25.5)
-    assert final(rising, is_evaluation=True) == 30
-    assert final(curve([1, 2, 3], every=25), is_evaluation=False) == 3
-    assert final(curve([]), is_evaluation=False) is None
-
-
-def test_a_value_at_the_end_that_is_not_finite_is_none_of_a_number():
-    assert math.isnan(final(curve([1, math.nan]), is_evaluation=False))
-    assert math.isnan(final(curve([math.inf, 1]), is_evaluation=False))
-    assert final(curve([math.nan, *range(1, 11)]), is_evaluation=False) == 5.5
 
 
 def test_the_best_goes_by_the_direction():

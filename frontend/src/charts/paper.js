@@ -1,0 +1,157 @@
+/** A panel as a figure of a paper: a size in print, one font, no ground but the paper's. Pure. */
+
+import { lookup } from '../lib/lookup.js';
+import { plain, unescaped } from './parts.js';
+
+/** @typedef {import('./mounted.js').Figure} Figure */
+/**
+ * @typedef {{format: 'pdf' | 'svg' | 'png', width: number, unit: 'mm' | 'in', font: number, family: string,
+ *   ground: 'white' | 'transparent', columns: number, legend: boolean}} Paper `width`: of the whole figure;
+ *   `font`: in points
+ */
+
+/** Pixels of an inch in SVG and CSS, millimetres and points of an inch. */
+export const PER_INCH = 96;
+const MM_PER_INCH = 25.4;
+export const POINTS_PER_INCH = 72;
+
+/** Limits of what can be typed: a figure fits on a poster. */
+export const WIDTHS = { mm: { least: 20, most: 1200 }, in: { least: 0.8, most: 48 } };
+export const FONTS = { least: 4, most: 48 };
+
+/** @type {Paper} */
+export const ONE_COLUMN = {
+  format: 'pdf',
+  width: 84,
+  unit: 'mm',
+  font: 8,
+  family: 'Helvetica',
+  ground: 'white',
+  columns: 1,
+  legend: true,
+};
+
+/** Whether a figure of this size can be drawn. @param {Paper} paper */
+export const isDrawable = ({ width, unit, font }) =>
+  width >= WIDTHS[unit].least && width <= WIDTHS[unit].most && font >= FONTS.least && font <= FONTS.most;
+
+/** @param {Paper} paper */
+export const widthInPixels = ({ width, unit }) => (unit === 'mm' ? width / MM_PER_INCH : width) * PER_INCH;
+
+/** @param {Paper} paper */
+export const fontInPixels = ({ font }) => (font / POINTS_PER_INCH) * PER_INCH;
+
+/** Fonts that every reader of PDF has, and what stands in for them in a browser. @type {Record<string, string>} */
+export const FAMILIES = {
+  Helvetica: 'Helvetica, Arial, "Liberation Sans", sans-serif',
+  Times: 'Times, "Times New Roman", "Liberation Serif", serif',
+};
+
+/** Colours on paper, by the names of charts/theme.js. */
+export const PAPER_THEME = {
+  grid: '#e4e4e4',
+  axis: '#404040',
+  label: '#202020',
+  ink: '#000000',
+  raised: '#ffffff',
+  bad: '#b3261e',
+  good: '#1c7443',
+  background: '#ffffff',
+};
+
+const HEIGHT_OF_WIDTH = 0.68;
+const FINER = 0.7;
+/** Width of a usual letter, as a share of the font's size. */
+const GLYPH = 0.54;
+
+/** @param {string} text @param {number} most characters */
+export const shortened = (text, most) => {
+  const characters = [...text];
+  return characters.length > most ? `${characters.slice(0, Math.max(1, most - 1)).join('')}…` : text;
+};
+
+/**
+ * The figure of one panel with the size that it has in print, its metric above it. Margins grow with the labels of
+ * the ticks.
+ * @param {Figure} figure @param {Paper} paper @param {number} width in pixels
+ * @param {[number, number] | null} yRange of the visible axis, in its own units
+ * @returns {{data: Plot.Trace[], layout: Plot.Layout}}
+ */
+export function paperFigure({ data, layout }, paper, width, yRange) {
+  const size = fontInPixels(paper);
+  const font = { family: lookup(FAMILIES, paper.family), size, color: PAPER_THEME.label };
+  const axis = (/** @type {Plot.Layout} */ shown) => ({
+    ...shown,
+    automargin: true,
+    ticks: 'outside',
+    ticklen: size / 3,
+    tickfont: font,
+    ticklabeloverflow: 'allow',
+    showline: true,
+    title: { ...shown.title, font, standoff: size / 2 },
+  });
+  return {
+    data: data.map(thinner),
+    layout: {
+      ...layout,
+      width,
+      height: Math.round(width * HEIGHT_OF_WIDTH),
+      autosize: false,
+      margin: { l: size * 3, r: size * 1.5, t: size * 2.4, b: size * 3, pad: 0 },
+      font,
+      title: {
+        text: plain(
+          shortened(unescaped(layout.yaxis.title?.text ?? ''), Math.floor((width - 2 * size) / (size * GLYPH))),
+        ),
+        font: { ...font, color: PAPER_THEME.ink },
+        x: 0,
+        xref: 'container',
+        xanchor: 'left',
+        y: 1,
+        yref: 'container',
+        yanchor: 'top',
+        pad: { t: size / 2, l: size },
+      },
+      paper_bgcolor: 'rgba(0,0,0,0)',
+      plot_bgcolor: 'rgba(0,0,0,0)',
+      showlegend: false,
+      xaxis: axis(layout.xaxis),
+      yaxis: { ...axis(layout.yaxis), title: { text: '' }, ...(yRange ? { range: yRange, autorange: false } : {}) },
+    },
+  };
+}
+
+/** Lines and marks in print are finer than on a screen. @param {Plot.Trace} trace @returns {Plot.Trace} */
+const thinner = (trace) => ({
+  ...trace,
+  line: { ...trace.line, width: trace.line?.width * FINER },
+  ...(typeof trace.marker?.size === 'number'
+    ? {
+        marker: { ...trace.marker, size: trace.marker.size * FINER, line: { width: trace.marker.line?.width * FINER } },
+      }
+    : {}),
+});
+
+/**
+ * Places entries of a legend in rows, each as wide as its name and mark.
+ * @param {number[]} widths @param {number} most @returns {{x: number, row: number}[]}
+ */
+export function legendPlaces(widths, most) {
+  let [x, row] = [0, 0];
+  return widths.map((width) => {
+    if (x > 0 && x + width > most) [x, row] = [0, row + 1];
+    const place = { x, row };
+    x += width;
+    return place;
+  });
+}
+
+/** Characters of Windows code page 1252 beyond Latin-1, which the built-in fonts of PDF have as well. */
+const BEYOND_LATIN = '€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ';
+
+/** A text as the built-in fonts of PDF can write it: a minus as a dash, narrow spaces as usual ones. @param {string} text */
+export const inPdf = (text) => text.replaceAll('\u2212', '\u2013').replace(/[\u2009\u202f]/g, ' ');
+
+/** Whether the built-in fonts of PDF have all characters of a text. @param {string} text */
+export const isInPdfFonts = (text) =>
+  [...text].every((character) => /[\x20-\x7e\xa0-\xff]/.test(character) || BEYOND_LATIN.includes(character));

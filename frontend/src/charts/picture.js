@@ -1,0 +1,209 @@
+/** Figures of panels on one page, and that page as SVG, PNG and PDF. */
+import { parseXml } from '../lib/trusted.js';
+import { lookup } from '../lib/lookup.js';
+import { visible } from '../lib/text/visible.js';
+import { pictureOf } from './draw.js';
+import {
+  FAMILIES,
+  PER_INCH,
+  POINTS_PER_INCH,
+  fontInPixels,
+  inPdf,
+  isInPdfFonts,
+  legendPlaces,
+  paperFigure,
+  widthInPixels,
+} from './paper.js';
+
+/**
+ * @typedef {import('./paper.js').Paper} Paper
+ * @typedef {{figure: import('./mounted.js').Figure, yRange: [number, number] | null}} Drawing
+ * @typedef {{name: string, look: import('../lib/colours.js').Look}} Entry of the legend
+ */
+
+const SVG = 'http://www.w3.org/2000/svg';
+const MAX_NAME = 60;
+/** Dots of an inch in a PNG, as journals ask for. */
+const DPI = 300;
+/** How many times finer than the screen a text is painted that a PDF cannot write. */
+const FINE = 6;
+const DASHES = { solid: '', dash: '6 3', dot: '2 2', dashdot: '6 2 2 2' };
+
+/** @param {string} name @param {Record<string, unknown>} attributes */
+function element(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  return made;
+}
+
+/**
+ * All drawings in columns, with one legend below them.
+ * @param {Drawing[]} drawings @param {Entry[]} entries @param {Paper} paper @returns {Promise<SVGSVGElement>}
+ */
+export async function pageOf(drawings, entries, paper) {
+  const width = widthInPixels(paper);
+  const columns = Math.min(paper.columns, drawings.length);
+  const each = width / columns;
+  const page = /** @type {SVGSVGElement} */ (element('svg', { xmlns: SVG }));
+  let height = 0;
+  for (const [at, { figure, yRange }] of drawings.entries()) {
+    const sized = paperFigure(figure, paper, each, yRange);
+    const panel = await panelOf(sized);
+    const top = Math.floor(at / columns) * sized.layout.height;
+    panel.setAttribute('x', String((at % columns) * each));
+    panel.setAttribute('y', String(top));
+    page.append(panel);
+    height = top + sized.layout.height;
+  }
+  if (paper.legend) height += addLegend(page, entries, paper, { width, top: height });
+  for (const [name, value] of Object.entries({
+    width: `${paper.width}${paper.unit}`,
+    height: `${(paper.width * height) / width}${paper.unit}`,
+    viewBox: `0 0 ${width} ${height}`,
+  }))
+    page.setAttribute(name, value);
+  if (paper.ground === 'white') page.prepend(element('rect', { width, height, fill: '#ffffff' }));
+  return page;
+}
+
+/** @param {{data: Plot.Trace[], layout: Plot.Layout}} figure */
+async function panelOf(figure) {
+  const panel = /** @type {any} */ (document.importNode(parseXml(await pictureOf(figure)).documentElement, true));
+  panel.removeAttribute('style'); // a ground of its own
+  for (const drag of panel.querySelectorAll('.drag, .nsewdrag, .hoverlayer, .zoomlayer')) drag.remove();
+  return panel;
+}
+
+/**
+ * @param {SVGElement} page @param {Entry[]} entries @param {Paper} paper @param {{width: number, top: number}} place
+ * @returns {number} its height
+ */
+function addLegend(page, entries, paper, { width, top }) {
+  const size = fontInPixels(paper);
+  const mark = size * 2.2;
+  const room = width - 2 * size;
+  const context = /** @type {CanvasRenderingContext2D} */ (document.createElement('canvas').getContext('2d'));
+  context.font = `${size}px ${lookup(FAMILIES, paper.family)}`;
+  const names = entries.map(({ name }) => fitting(visible(name), room - mark - size, context));
+  const widths = names.map((name) => mark + context.measureText(name).width + size * 1.6);
+  const places = legendPlaces(widths, room);
+  places.forEach(({ x, row }, i) => {
+    const [left, middle] = [size + x, top + size * (1 + 1.5 * row)];
+    const { look } = entries[i];
+    const line = { x1: left, x2: left + size * 1.8, y1: middle, y2: middle };
+    const style = { stroke: look.print, 'stroke-width': 1.3, 'stroke-dasharray': DASHES[look.dash] || 'none' };
+    page.append(element('line', { ...line, ...style }));
+    const label = element('text', {
+      x: left + mark,
+      y: middle + size * 0.35,
+      'font-family': lookup(FAMILIES, paper.family),
+      'font-size': `${size}px`,
+      fill: '#202020',
+    });
+    label.textContent = names[i];
+    page.append(label);
+  });
+  return places.length ? size * (1.5 * ((places.at(-1)?.row ?? 0) + 1) + 1) : 0;
+}
+
+/** A name cut to a width. @param {string} name @param {number} room @param {CanvasRenderingContext2D} context */
+function fitting(name, room, context) {
+  const characters = [...name];
+  let count = Math.min(MAX_NAME, characters.length);
+  const text = () => (count < characters.length ? `${characters.slice(0, count).join('')}…` : name);
+  while (count > 1 && context.measureText(text()).width > room) count -= 1;
+  return text();
+}
+
+/** @param {Element} page */
+const sourceOf = (page) => new XMLSerializer().serializeToString(page);
+
+/** A page as the source of an image, which cannot run anything. @param {Element} page */
+export const svgBlob = (page) => new Blob([sourceOf(page)], { type: 'image/svg+xml' });
+
+/** @param {SVGSVGElement} page @returns {{width: number, height: number}} in pixels of the screen */
+function sizeOf(page) {
+  const [, , width, height] = String(page.getAttribute('viewBox')).split(' ').map(Number);
+  return { width, height };
+}
+
+/** A page as pixels. @param {SVGSVGElement} page @param {number} [scale] @returns {Promise<HTMLCanvasElement>} */
+async function canvasOf(page, scale = DPI / PER_INCH) {
+  const { width, height } = sizeOf(page);
+  const address = URL.createObjectURL(svgBlob(page));
+  try {
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const canvas = document.createElement('canvas');
+    canvas.width = Math.max(1, Math.round(width * scale));
+    canvas.height = Math.max(1, Math.round(height * scale));
+    canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
+    return canvas;
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+/** @param {SVGSVGElement} page @returns {Promise<Blob>} */
+async function pngBlob(page) {
+  const canvas = await canvasOf(page);
+  return new Promise((resolve, reject) =>
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('The picture is too large for this browser')))),
+  );
+}
+
+/** @param {SVGSVGElement} page @returns {Promise<Blob>} */
+async function pdfBlob(page) {
+  await import('../../vendor/jspdf.min.js');
+  await import('../../vendor/svg2pdf.min.js'); // adds itself to the former
+  const { width, height } = sizeOf(page);
+  const [wide, high] = [width, height].map((pixels) => (pixels / PER_INCH) * POINTS_PER_INCH);
+  const file = new window.jspdf.jsPDF({
+    unit: 'pt',
+    format: [wide, high],
+    orientation: wide > high ? 'landscape' : 'portrait',
+    compress: true,
+  });
+  const stage = Object.assign(document.createElement('div'), { className: 'picture-stage' });
+  const copy = /** @type {SVGSVGElement} */ (page.cloneNode(true));
+  stage.append(copy);
+  document.body.append(stage); // texts are measured on the page
+  try {
+    await paintForeignTexts(copy);
+    await window.svg2pdf.svg2pdf(copy, file, { x: 0, y: 0, width: wide, height: high });
+  } finally {
+    stage.remove();
+  }
+  return file.output('blob');
+}
+
+/**
+ * Puts a picture in the place of each text that the built-in fonts of PDF cannot write, such as Arabic: a browser can.
+ * @param {SVGSVGElement} page
+ */
+async function paintForeignTexts(page) {
+  for (const text of page.querySelectorAll('text')) {
+    for (const node of [...text.childNodes, ...[...text.children].flatMap((child) => [...child.childNodes])])
+      if (node.nodeType === Node.TEXT_NODE) node.nodeValue = inPdf(node.nodeValue ?? '');
+    if (isInPdfFonts(text.textContent ?? '')) continue;
+    const { x, y, width, height } = text.getBBox();
+    const clone = /** @type {Element} */ (text.cloneNode(true));
+    clone.removeAttribute('transform');
+    const alone = /** @type {SVGSVGElement} */ (
+      element('svg', { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` })
+    );
+    alone.append(clone);
+    const canvas = await canvasOf(alone, FINE);
+    const picture = element('image', { x, y, width, height, href: canvas.toDataURL('image/png') });
+    const transform = text.getAttribute('transform');
+    if (transform) picture.setAttribute('transform', transform);
+    text.replaceWith(picture);
+  }
+}
+
+/** A page as a file. @param {SVGSVGElement} page @param {Paper['format']} format @returns {Promise<Blob>} */
+export async function fileOf(page, format) {
+  if (format === 'pdf') return pdfBlob(page);
+  return format === 'png' ? pngBlob(page) : svgBlob(page);
+}

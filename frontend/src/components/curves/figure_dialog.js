@@ -1,0 +1,284 @@
+/** Charts as a figure of a paper: the choice of its size and font, a preview, the files. */
+import { html, signal, useEffect, useRef, useState } from '../../dom.js';
+import { say, sayError } from '../../app/state.js';
+import { downloadBlob, fileName } from '../../app/actions.js';
+import { rangeSeen } from '../../charts/draw.js';
+import { figureOf, keyOf } from '../../charts/figure.js';
+import { FONTS, ONE_COLUMN, PAPER_THEME, WIDTHS, isDrawable } from '../../charts/paper.js';
+import { fileOf, pageOf, svgBlob } from '../../charts/picture.js';
+import { curvesAsCsv } from '../../lib/reading.js';
+import { Segments, Select } from '../shared/marks.js';
+import { Dialog } from '../shared/overlay.js';
+import { loadPanel } from './loaded.js';
+
+/**
+ * @typedef {import('../../charts/paper.js').Paper} Paper
+ * @typedef {Awaited<ReturnType<typeof loadPanel>>} Loaded
+ * @typedef {{view: import('./panel.js').PanelView, runs: string[], looks: import('./lines.js').Looks,
+ *   names: Map<string, string>, onsets?: import('../../lib/runs/verdicts.js').Onset[]}} Page
+ */
+
+/** The metric whose figure was asked for; '' for all that are shown. */
+export const askedFigure = signal(/** @type {string | null} */ (null));
+
+const MAX_PANELS = 24;
+const POINTS = 1000;
+const SETTLED_MS = 250;
+/** Widths of usual columns, in millimetres. */
+const COLUMNS = [
+  { value: '84', label: 'one column, 84 mm' },
+  { value: '120', label: 'one and a half, 120 mm' },
+  { value: '174', label: 'two columns, 174 mm' },
+];
+const FAMILIES = [
+  { value: 'Helvetica', label: 'sans serif (Helvetica)' },
+  { value: 'Times', label: 'serif (Times)' },
+];
+
+/** The dialog while a figure is asked for. @param {Page & {metrics: string[]}} props */
+export function FigureOnDemand(props) {
+  const metric = askedFigure.value;
+  useEffect(
+    () => () => {
+      askedFigure.value = null;
+    },
+    [],
+  );
+  return metric !== null && html`<${FigureDialog} ...${props} metric=${metric} />`;
+}
+
+/** @param {Page & {metrics: string[], metric: string}} props */
+function FigureDialog({ metrics, metric, ...page }) {
+  const [isOne, setOne] = useState(metric !== '');
+  const [paper, setPaper] = useState(
+    /** @type {Paper} */ ({ ...ONE_COLUMN, columns: isOne ? 1 : 3, width: isOne ? 84 : 174 }),
+  );
+  const chosen = isOne ? [metric || metrics[0]] : metrics.slice(0, MAX_PANELS);
+  const set = (/** @type {Partial<Paper>} */ changes) => setPaper({ ...paper, ...changes });
+  const { drawn, error } = useDrawn(chosen, paper, page);
+  const [isSaving, setSaving] = useState(false);
+  const close = () => {
+    askedFigure.value = null;
+  };
+  const name = chosen.length === 1 ? fileName(chosen[0]) : 'figure';
+  const save = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    if (!drawn) return;
+    setSaving(true);
+    try {
+      downloadBlob(await fileOf(drawn.page, paper.format), `${name}.${paper.format}`);
+      say(`${name}.${paper.format} saved`);
+    } catch (failure) {
+      sayError(failure);
+    }
+    setSaving(false);
+  };
+  const saveData = () =>
+    drawn && downloadBlob(new Blob([curvesAsCsv(drawn.panels, page.view.x)], { type: 'text/csv' }), `${name}.csv`);
+  return html`<${Dialog} title="Figure" wide onClose=${close}>
+    <form class="figure-form" onSubmit=${save}>
+      <div class="figure-choices">
+        <${Segments}
+          label="Format"
+          value=${paper.format}
+          options=${['pdf', 'svg', 'png'].map((value) => ({ value, label: value.toUpperCase() }))}
+          onChange=${(/** @type {Paper['format']} */ format) => set({ format })}
+        />
+        ${
+          metrics.length > 1 &&
+          html`<${Select}
+            label="charts"
+            value=${isOne ? 'one' : 'all'}
+            options=${[
+              { value: 'one', label: metric || metrics[0] },
+              { value: 'all', label: `all ${Math.min(metrics.length, MAX_PANELS)} shown` },
+            ]}
+            onChange=${(/** @type {string} */ value) => {
+              setOne(value === 'one');
+              set(value === 'one' ? { columns: 1, width: 84, unit: 'mm' } : { columns: 3, width: 174, unit: 'mm' });
+            }}
+          />`
+        }
+        <${Size} paper=${paper} set=${set} />
+        ${
+          !isOne &&
+          html`<${Select}
+            label="charts in a row"
+            value=${String(paper.columns)}
+            options=${['1', '2', '3', '4']}
+            onChange=${(/** @type {string} */ columns) => set({ columns: Number(columns) })}
+          />`
+        }
+        <${Select}
+          label="font"
+          value=${paper.family}
+          options=${FAMILIES}
+          onChange=${(/** @type {string} */ family) => set({ family })}
+        />
+        <${Select}
+          label="ground"
+          value=${paper.ground}
+          options=${['white', 'transparent']}
+          onChange=${(/** @type {Paper['ground']} */ ground) => set({ ground })}
+        />
+        <label class="check">
+          <input type="checkbox" checked=${paper.legend} onChange=${() => set({ legend: !paper.legend })} /> legend
+        </label>
+      </div>
+      <${Preview} page=${drawn?.page} error=${error} />
+      <p class="faint">
+        ${drawn && captionOf(drawn.panels)}
+        ${metrics.length > MAX_PANELS && !isOne && ` The first ${MAX_PANELS} of ${metrics.length} charts.`}
+      </p>
+      <footer>
+        <button type="button" class="button" disabled=${!drawn} onClick=${saveData}>Data (CSV)</button>
+        <span class="spacer"></span>
+        <button type="button" class="button" onClick=${close}>Close</button>
+        <button class="button button-primary" disabled=${!drawn || isSaving} autofocus>
+          ${isSaving ? 'Saving' : `Save ${paper.format.toUpperCase()}`}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}
+
+/** What a caption should say of the lines. @param {Loaded[]} panels */
+function captionOf(panels) {
+  const texts = panels.map(({ notes }) => notes.map(({ text }) => text));
+  const shared = texts[0].filter((text) => texts.every((other) => other.includes(text)));
+  return shared.length ? `For the caption: ${shared.join(', ')}.` : '';
+}
+
+/** @param {{paper: Paper, set: (changes: Partial<Paper>) => void}} props */
+function Size({ paper, set }) {
+  const usual = paper.unit === 'mm' && COLUMNS.some(({ value }) => value === String(paper.width));
+  const limits = WIDTHS[paper.unit];
+  return html`
+    <${Select}
+      label="width"
+      value=${usual ? String(paper.width) : ''}
+      options=${[...COLUMNS, { value: '', label: 'other' }]}
+      onChange=${(/** @type {string} */ width) => (width ? set({ width: Number(width), unit: 'mm' }) : set({ width: 100 }))}
+    />
+    <span class="figure-width">
+      <input
+        class="field"
+        type="number"
+        aria-label="Width"
+        step="any"
+        min=${limits.least}
+        max=${limits.most}
+        value=${paper.width}
+        onInput=${(/** @type {any} */ event) => set({ width: event.target.valueAsNumber })}
+      />
+      <${Segments}
+        label="Unit"
+        value=${paper.unit}
+        options=${[{ value: 'mm', label: 'mm' }, { value: 'in', label: 'in' }]}
+        onChange=${(/** @type {'mm' | 'in'} */ unit) =>
+          unit !== paper.unit &&
+          set({ unit, width: Number((unit === 'in' ? paper.width / 25.4 : paper.width * 25.4).toFixed(2)) })}
+      />
+    </span>
+    <label class="select">
+      <span>font size</span>
+      <input
+        class="field"
+        type="number"
+        step="any"
+        min=${FONTS.least}
+        max=${FONTS.most}
+        value=${paper.font}
+        onInput=${(/** @type {any} */ event) => set({ font: event.target.valueAsNumber })}
+      />
+      <span>pt</span>
+    </label>
+  `;
+}
+
+/**
+ * The page of a figure, drawn anew a moment after a choice.
+ * @param {string[]} metrics @param {Paper} paper @param {Page} page
+ * @returns {{drawn: {page: SVGSVGElement, panels: Loaded[]} | null, error: Error | null}}
+ */
+function useDrawn(metrics, paper, page) {
+  const [state, setState] = useState(
+    /** @type {{drawn: {page: SVGSVGElement, panels: Loaded[]} | null, error: Error | null}} */ ({
+      drawn: null,
+      error: null,
+    }),
+  );
+  const panels = useRef({ key: '', loading: /** @type {Promise<Loaded[]>} */ (Promise.resolve([])) });
+  const key = JSON.stringify([metrics, page.runs, page.view]);
+  const { format, ...look } = paper;
+  useEffect(() => {
+    let isWanted = isDrawable(paper);
+    const timer = setTimeout(async () => {
+      if (!isWanted) return;
+      try {
+        if (panels.current.key !== key)
+          panels.current = {
+            key,
+            loading: Promise.all(metrics.map((metric) => loadPanel(metric, inPrint(page), POINTS))),
+          };
+        const loaded = await panels.current.loading;
+        const drawn = await pageOf(
+          loaded.map((panel) => drawingOf(panel, page)),
+          legendOf(loaded),
+          paper,
+        );
+        if (isWanted) setState({ drawn: { page: drawn, panels: loaded }, error: null });
+      } catch (error) {
+        panels.current.key = '';
+        if (isWanted) setState({ drawn: null, error: /** @type {Error} */ (error) });
+      }
+    }, SETTLED_MS);
+    return () => {
+      isWanted = false;
+      clearTimeout(timer);
+    };
+  }, [key, JSON.stringify(look)]);
+  return state;
+}
+
+/** The page with its colours on paper. @param {Page} page */
+const inPrint = (page) => ({
+  ...page,
+  looks: new Map([...page.looks].map(([key, look]) => [key, { ...look, colour: look.print }])),
+});
+
+/** @param {Loaded} panel @param {Page} page @returns {import('../../charts/picture.js').Drawing} */
+function drawingOf({ metric, view, shown, lines }, { onsets }) {
+  const seen = document.querySelector(`.panel[data-metric=${CSS.escape(metric)}] .panel-plot`);
+  const isAsSeen = view.yRange || view.outliers === false;
+  return {
+    figure: figureOf(lines, {
+      ...shown,
+      theme: PAPER_THEME,
+      titled: true,
+      onsets: view.onsets === false ? [] : onsets,
+    }),
+    yRange: isAsSeen ? rangeSeen(/** @type {HTMLElement | null} */ (seen)) : null,
+  };
+}
+
+/** Each line of the charts once. @param {Loaded[]} panels @returns {import('../../charts/picture.js').Entry[]} */
+function legendOf(panels) {
+  const lines = panels.flatMap((panel) => panel.lines).filter(({ role = 'main' }) => role === 'main');
+  return [...new Map(lines.map((line) => [line.key ?? keyOf(line.series), line])).values()];
+}
+
+/** @param {{page: SVGSVGElement | undefined, error: Error | null}} props */
+function Preview({ page, error }) {
+  const [address, setAddress] = useState('');
+  useEffect(() => {
+    if (!page) return undefined;
+    const url = URL.createObjectURL(svgBlob(page));
+    setAddress(url);
+    return () => URL.revokeObjectURL(url);
+  }, [page]);
+  if (error) return html`<p class="is-warning" role="alert">${error.message}</p>`;
+  return html`<div class="figure-preview">
+    ${address ? html`<img src=${address} alt="Preview of the figure" />` : html`<span class="faint">Drawing</span>`}
+  </div>`;
+}

@@ -1,0 +1,2 @@
+/** The script sets `window.jspdf`. */
+export {};

@@ -1,0 +1,2 @@
+/** The script sets `window.svg2pdf`. */
+export {};
