@@ -71,8 +71,7 @@ def unusual_values(config: RunConfig) -> list[str]:
     return [
         f"Unusual: {suspect.words}. If the run breaks, this is the first suspect."
         for suspect in sorted(suspects, key=lambda suspect: -suspect.size)
-        if suspect.size >= LARGE
-        and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
+        if suspect.size >= LARGE and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
     ]
 
 
