@@ -68,6 +68,9 @@ const TABS = [
   { value: 'trial', label: 'Trial', title: 'Verdict on the remedies', kind: 'trial' },
 ];
 
+/** The arm of a trial with which its remedies are compared. */
+const CONTROL_ARM = 'no change';
+
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
 /** @typedef {import('../lib/runs/groups.js').Group} Group */
 /** @param {{experiment_id?: string}} props without an experiment the address names the runs, or a query does */
@@ -141,13 +144,15 @@ function useTabs(experiment, asked) {
  *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the one whose
  *   runs they are; empty for other runs; `onRuns`: there are further runs
  */
-function Comparison({ runs, experiment, view, change, onRuns }) {
-  const { tabs, at, createdAt } = useTabs(experiment, view.tab);
+function Comparison({ runs, experiment, view: asked, change, onRuns }) {
+  const { tabs, at, createdAt } = useTabs(experiment, asked.tab);
   useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
-  const isGrouped = view.by !== 'run';
-  const by = isGrouped ? keysOf(view.by).join() : 'variant';
+  const isGrouped = asked.by !== 'run';
+  const by = isGrouped ? keysOf(asked.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
+  const control = groups.some(({ name }) => name === CONTROL_ARM) ? CONTROL_ARM : '';
+  const view = { ...asked, baseline: asked.baseline || control };
   const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawn));
   const names = useMemo(() => namesOf(groups), [runs.map(runTitle).join('|'), groups]);
