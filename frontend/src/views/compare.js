@@ -11,7 +11,7 @@ import { chosenSections } from '../lib/metric_choice.js';
 import { bySection, matching } from '../lib/metrics.js';
 import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { keysOf } from '../lib/runs/grouping.js';
-import { bandOf, baselineKey, drawnGroups, fairShare, groupOf, groupsOf, titlesOf } from '../lib/runs/groups.js';
+import { bandOf, baselineKey, drawnGroups, fairShare, groupOf, groupsOf, namesOf } from '../lib/runs/groups.js';
 import { MAX_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
 import { onsetsOf } from '../lib/runs/verdicts.js';
@@ -354,20 +354,4 @@ function Cut({ runs, groups, drawn }) {
     }
     ${' '}The other tabs include all runs.
   </p>`;
-}
-
-/**
- * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
- * @param {Group[]} groups @returns {Map<string, string>}
- */
-function namesOf(groups) {
-  /** @type {[string, string][]} */
-  const pairs = [
-    ...groups.map(({ name }) => /** @type {[string, string]} */ ([name, name])),
-    ...titlesOf(groups),
-    ...groups.flatMap(({ name, runs: inside }) =>
-      inside.map(({ id }) => /** @type {[string, string]} */ ([`group:${id}`, name])),
-    ),
-  ];
-  return new Map(pairs);
 }
