@@ -337,7 +337,9 @@ export function FilesTab({ run }) {
                     ${' '}<${ModelLink} run=${run} step=${item.step} />
                   </td>
                   <td class="run-files">
-                    <div>
+                    <details>
+                      <summary>${plural(item.files.length, 'file')}</summary>
+                      <div>
                       ${item.files.map(
                         (file) => html`<${FileLink}
                         key=${file.name}
@@ -346,6 +348,7 @@ export function FilesTab({ run }) {
                         checkpoint=${item.name} />`,
                       )}
                     </div>
+                    </details>
                   </td>
                 </tr>`,
               )}
