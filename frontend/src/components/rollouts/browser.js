@@ -229,7 +229,6 @@ function Step({ groups, steps, step, view, change }) {
       view.colour !== 'none' &&
       html`<div class="rollout-legend">
         <${Readout} />
-        <span class="spacer"></span>
         <${ColourLegend} by=${view.colour} />
         <${LossSums} sums=${sums.data} group=${chosen[at]?.id} />
       </div>`

@@ -155,6 +155,7 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
       ${shown.map(
         ({ completion, index }) => html`<${RolloutCard}
         key=${completion.id}
+        group=${group}
         completion=${completion}
         index=${index}
         by=${by}
