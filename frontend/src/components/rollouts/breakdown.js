@@ -42,7 +42,8 @@ export function Breakdown({ run }) {
   const before = readWindow(view.before) ?? usual?.before;
   const after = readWindow(view.after) ?? usual?.after;
   const isReady = Boolean(metric && before && after);
-  const path = /** @type {const} */ (`/runs/${encodeURIComponent(run.id)}/breakdown`);
+  /** @type {string} */
+  const path = `/runs/${encodeURIComponent(run.id)}/breakdown`;
   const windows = before && after ? { metric, before: writeWindow(before), after: writeWindow(after) } : undefined;
   const byPrompt = useGet(isReady && !chosen ? path : null, { ...windows, by: 'prompt' });
   const isSpread = !chosen && byPrompt.data !== undefined && !isExplainedByPrompts(byPrompt.data);
