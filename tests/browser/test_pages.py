@@ -218,6 +218,8 @@ def test_the_tabs_of_a_run_show_what_was_recorded(page, service):
         page.get_by_role("tab", name=tab).click()
         if tab == "Config":
             page.get_by_label("Only changes from the defaults").uncheck()
+        if tab == "Files":
+            page.get_by_role("tabpanel").locator("summary").first.click()
         expect(page.get_by_role("tabpanel")).to_contain_text(text, use_inner_text=True)
 
 

@@ -34,9 +34,11 @@ test('the onset of a single run is a band with a word', () => {
   assert.equal(band.hovertext, '&lt;b&gt;r&lt;/b&gt;, collapsed');
 });
 
-test('a mean shows the onsets of its runs along steps only', () => {
+test('a mean shows the onsets of its runs as one band, along steps only', () => {
   const mean = series({ run: null, group: 'g', runs: ['r', 's'] });
-  const onsets = [onset(), onset({ run: 's' }), onset({ run: 'gone' })];
-  assert.equal(onsetTraces([mean], { onsets }).length, 2);
+  const onsets = [onset(), onset({ run: 's', from: 4, to: 6 }), onset({ run: 'gone', to: 9 })];
+  const band = only(onsetTraces([mean], { onsets }));
+  assert.deepEqual([band.x[0], band.x[2]], [1, 6]);
+  assert.match(band.hovertext, /2 runs fell, onsets between steps 1 and 6/);
   assert.deepEqual(onsetTraces([mean], { onsets: [onset()], xKind: 'wall' }), []);
 });

@@ -158,10 +158,10 @@ class SlotPool:
         """
         if self._seat is not None:
             devices = self._seat.room() if free == len(self._worker_slots) else 0
-            return {"room": devices, "most": devices, "nodes": self._seat.nodes}
+            return {"room": devices, "max_devices": devices, "nodes": self._seat.nodes}
         if self._worker_slots[0].slot.gpu:
-            return {"room": free, "most": len(self._worker_slots)}
-        return {"room": CPU_RANKS, "most": CPU_RANKS}
+            return {"room": free, "max_devices": len(self._worker_slots)}
+        return {"room": CPU_RANKS, "max_devices": CPU_RANKS}
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
         """Claim a run in SQL; a claim whose transaction failed does not count."""

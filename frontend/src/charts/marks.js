@@ -38,19 +38,26 @@ const WORD_AT = 0.94;
 
 /**
  * A band from the last healthy to the first sick step of each run whose goal fell, in the colour of its line; that of a
- * single run has the colour of alarms, and a word.
+ * single run has the colour of alarms, and a word. Runs that share a mean share a band.
  * A mean along time or tokens has no place for a step of one of its runs.
  * @param {Line[]} lines @param {View} view @param {Unit} unit
  */
 export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
   const isOne = lines.length === 1 && onsets.length === 1;
-  return onsets.flatMap(({ run, from, to, text }) => {
-    const line = lines.find(({ series }) => series.run === run || series.runs?.includes(run));
-    if (!line || (xKind !== 'step' && !line.series.run)) return [];
-    const [left, right] = [from, to].map((step) => (xKind === 'step' ? step : xOfStep(line.series, step)));
+  return lines.flatMap((line) => {
+    const { series } = line;
+    if (xKind !== 'step' && !series.run) return [];
+    const inside = onsets.filter(({ run }) => series.run === run || series.runs?.includes(run));
+    if (!inside.length) return [];
+    const [from, to] = [Math.min(...inside.map((onset) => onset.from)), Math.max(...inside.map((onset) => onset.to))];
+    const [left, right] = [from, to].map((step) => (xKind === 'step' ? step : xOfStep(series, step)));
     if (typeof right !== 'number') return [];
     const first = typeof left === 'number' ? left : right;
     const colour = isOne ? theme.bad : line.look.colour;
+    const text =
+      inside.length === 1
+        ? inside[0].text
+        : `${line.name}: ${inside.length} runs fell, onsets between steps ${from} and ${to}`;
     return {
       type: 'scatter',
       mode: isOne ? 'lines+text' : 'lines',
@@ -63,9 +70,9 @@ export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
       hovertext: plain(text),
       textposition: 'middle right',
       textfont: { size: 11, color: colour },
-      line: { width: 1, color: colour },
-      fillcolor: withOpacity(colour, 0.16),
-      meta: { key: null, run, role: 'onset' },
+      line: { width: 1, color: withOpacity(colour, isOne ? 1 : 0.5) },
+      fillcolor: withOpacity(colour, isOne ? 0.16 : 0.08),
+      meta: { key: null, run: inside[0].run, role: 'onset' },
       hovertemplate: '%{hovertext}<extra></extra>',
     };
   });

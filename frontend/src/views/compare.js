@@ -11,7 +11,7 @@ import { chosenSections } from '../lib/metric_choice.js';
 import { bySection, matching } from '../lib/metrics.js';
 import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { keysOf } from '../lib/runs/grouping.js';
-import { bandOf, baselineKey, drawnGroups, fairShare, groupOf, groupsOf, titlesOf } from '../lib/runs/groups.js';
+import { bandOf, baselineKey, drawnGroups, fairShare, groupOf, groupsOf, namesOf } from '../lib/runs/groups.js';
 import { MAX_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
 import { onsetsOf } from '../lib/runs/verdicts.js';
@@ -67,6 +67,9 @@ const TABS = [
   { value: 'search', label: 'Search', title: 'Configurations that the search has tried', kind: 'search' },
   { value: 'trial', label: 'Trial', title: 'Verdict on the remedies', kind: 'trial' },
 ];
+
+/** The arm of a trial with which its remedies are compared. */
+const CONTROL_ARM = 'no change';
 
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
 /** @typedef {import('../lib/runs/groups.js').Group} Group */
@@ -141,13 +144,15 @@ function useTabs(experiment, asked) {
  *   change: (changes: object, options?: object) => void, onRuns: () => void}} props `experiment`: id of the one whose
  *   runs they are; empty for other runs; `onRuns`: there are further runs
  */
-function Comparison({ runs, experiment, view, change, onRuns }) {
-  const { tabs, at, createdAt } = useTabs(experiment, view.tab);
+function Comparison({ runs, experiment, view: asked, change, onRuns }) {
+  const { tabs, at, createdAt } = useTabs(experiment, asked.tab);
   useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
-  const isGrouped = view.by !== 'run';
-  const by = isGrouped ? keysOf(view.by).join() : 'variant';
+  const isGrouped = asked.by !== 'run';
+  const by = isGrouped ? keysOf(asked.by).join() : 'variant';
   const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
+  const control = groups.some(({ name }) => name === CONTROL_ARM) ? CONTROL_ARM : '';
+  const view = { ...asked, baseline: asked.baseline || control };
   const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawn));
   const names = useMemo(() => namesOf(groups), [runs.map(runTitle).join('|'), groups]);
@@ -349,20 +354,4 @@ function Cut({ runs, groups, drawn }) {
     }
     ${' '}The other tabs include all runs.
   </p>`;
-}
-
-/**
- * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
- * @param {Group[]} groups @returns {Map<string, string>}
- */
-function namesOf(groups) {
-  /** @type {[string, string][]} */
-  const pairs = [
-    ...groups.map(({ name }) => /** @type {[string, string]} */ ([name, name])),
-    ...titlesOf(groups),
-    ...groups.flatMap(({ name, runs: inside }) =>
-      inside.map(({ id }) => /** @type {[string, string]} */ ([`group:${id}`, name])),
-    ),
-  ];
-  return new Map(pairs);
 }

@@ -10,7 +10,7 @@ import { isAlive, runOn } from '../lib/service/workers.js';
 import { experimentAddress } from '../lib/runs/addresses.js';
 import { isEvaluation } from '../lib/runs/fields.js';
 import { waitingText } from '../lib/service/status.js';
-import { formatBytes, formatCount, formatPercent, plural } from '../lib/text/format.js';
+import { formatBytes, formatCount, formatPercent, formatRate, plural } from '../lib/text/format.js';
 import { Confirm } from '../components/shared/overlay.js';
 import { IconButton } from '../components/shared/icons.js';
 import { Progress, SandboxLayers, Status } from '../components/shared/marks.js';
@@ -284,8 +284,8 @@ const traffic = (into, out) =>
   into === undefined || out === undefined
     ? '–'
     : html`
-      <span title="in, per second">↓ ${formatBytes(into)}</span>${' '}
-      <span title="out, per second">↑ ${formatBytes(out)}</span>
+      <span title="in">↓ ${formatRate(into)}</span>${' '}
+      <span title="out">↑ ${formatRate(out)}</span>
     `;
 
 /** @param {{slot: Api.WorkerSlot, gpus: boolean}} props */

@@ -13,16 +13,16 @@ export const SeedLinks = ({ runs }) => html`<span class="cell-runs">
   ${runs.length > MAX_LINKS && html`<span class="faint">and ${plural(runs.length - MAX_LINKS, 'more run')}</span>`}
 </span>`;
 
-/** A run by its seed, with its status and, where its goal fell or never rose, the sign of its verdict. */
+/** A run by its seed, with the sign of its verdict; before it has one, of its status. */
 function SeedLink(/** @type {{run: Api.RunItem}} */ { run }) {
   const verdict = run.verdict ? verdictText(run) : '';
   const { icon, tone } = VERDICTS[run.verdict ?? 'inconclusive'];
   const name = [run.name, `seed ${run.seed}`, run.status, verdict].filter(Boolean).join(', ');
   return html`<a href=${`/run/${run.id}`} title=${name}>
-    <${Status} run=${run} bare />
     ${
-      ['warn', 'bad'].includes(tone) &&
-      html`<span class=${`verdict-${tone}`}><${Icon} name=${icon} size=${12} label=${verdict} /></span>`
+      run.verdict && run.status === 'finished'
+        ? html`<span class=${`verdict-${tone}`}><${Icon} name=${icon} size=${12} label=${verdict} /></span>`
+        : html`<${Status} run=${run} bare />`
     }
     ${run.seed}
   </a>`;

@@ -308,6 +308,9 @@ const TABS = [
   { value: 'link', label: 'Link' },
 ];
 
+/** The knobs of a sweep as comments: one config cannot hold them. @param {Form} form */
+const sweepText = ({ sweep }) => (sweep?.knobs.length ? toYaml({ sweep }).replace(/^(?=.)/gm, '# ') : '');
+
 /**
  * @param {{form: Form, verdicts: Verdict[], fulls: Api.Config[], defaults: Api.Config,
  *   requests: import('../../lib/launch/form.js').Request[]}} props
@@ -322,7 +325,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
   );
   const config = verdicts[index]?.valid?.config ?? fulls[index];
   const text = {
-    yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) : ''),
+    yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) + sweepText(form) : ''),
     command: () => requests.map((request) => commandOf(location.origin, request)).join('\n\n'),
     link: () => location.href,
   }[tab]();

@@ -16,6 +16,7 @@ import { Visible } from '../rollouts/text.js';
 import { Restoration, manifestOf } from './restorations.js';
 import { Evaluate } from './evaluate.js';
 import { ArchiveLinks, ModelLink } from './exports.js';
+import { ConfigTree } from './config_tree.js';
 import { ForkLink } from './fork_link.js';
 import { DataTable, numbers } from '../shared/data_table.js';
 
@@ -54,9 +55,11 @@ export function ConfigTab({ run, view, change }) {
     </div>
     ${
       config
-        ? html`<pre class="card code run-config" tabindex="0" aria-label="Config">
-          ${text === '{}\n' ? emptyText(run) : text}
-        </pre>`
+        ? html`<${ConfigTree}
+          config=${config}
+          defaults=${isForeign(run) ? {} : (schema.data?.defaults ?? {})}
+          empty=${emptyText(run)}
+        />`
         : html`<${Loaded} resource=${schema}>${() => null}<//>`
     }
   `;
@@ -334,7 +337,9 @@ export function FilesTab({ run }) {
                     ${' '}<${ModelLink} run=${run} step=${item.step} />
                   </td>
                   <td class="run-files">
-                    <div>
+                    <details>
+                      <summary>${plural(item.files.length, 'file')}</summary>
+                      <div>
                       ${item.files.map(
                         (file) => html`<${FileLink}
                         key=${file.name}
@@ -343,6 +348,7 @@ export function FilesTab({ run }) {
                         checkpoint=${item.name} />`,
                       )}
                     </div>
+                    </details>
                   </td>
                 </tr>`,
               )}

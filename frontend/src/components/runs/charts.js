@@ -1,7 +1,9 @@
 /** The curves next to the table of runs. */
 import { html } from '../../dom.js';
+import { groupLooks } from '../../app/state.js';
 import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
 import { metricsOf } from '../../lib/runs/fields.js';
+import { bandOf, groupsOf, namesOf } from '../../lib/runs/groups.js';
 import { formatCount } from '../../lib/text/format.js';
 import { CurveToolbar, MetricSearch } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
@@ -12,7 +14,8 @@ import { Segments } from '../shared/marks.js';
 /** @typedef {import('../../data/run_list.js').RunList} RunList */
 /** @typedef {ReturnType<typeof import('../../data/run_list.js').useUnlistedRuns>} UnlistedRuns */
 
-const GROUP_VIEW = { groupBy: '', band: '' };
+/** The key of grouping.js for a way to group the table; empty for one that a mean cannot have. @param {string} group */
+const meanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 'config.'));
 
 /**
  * Key metrics that exist; before any exists, the first four, so that the page has its shape.
@@ -36,9 +39,13 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
   const available = metricsOf(drawn);
   const metrics = chosenMetrics(available, view);
   const { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order } = view;
-  const curves = { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order, ...GROUP_VIEW };
+  const groupBy = meanKey(view.group);
+  const groups = groupBy ? groupsOf(drawn, groupBy) : [];
+  const means = { groupBy, band: groupBy ? bandOf('auto', groups) : '' };
+  const curves = { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order, ...means };
   if (runs.loaded && !runs.items.length && !shown.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
+    <h2 class="visually-hidden">Curves</h2>
     <div class="runs-charts-head toolbar">
       <${ShownMenu} runs=${runs} shown=${shown} unlisted=${unlisted} change=${change} />
       <button
@@ -71,8 +78,8 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
           runs=${shown}
           view=${curves}
           change=${change}
-          looks=${looks}
-          names=${names}
+          looks=${groupBy ? groupLooks(groups) : looks}
+          names=${groupBy ? namesOf(groups) : names}
           sections=${view.all || view.metrics ? bySection(metrics) : null}
           enlarged=${view.panel}
         />`

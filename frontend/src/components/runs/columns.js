@@ -58,8 +58,7 @@ const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) =>
 const eyeColumn = ({ looks, isShown, toggleShown }) => ({
   key: 'eye',
   width: '36px',
-  title: '',
-  label: 'In the charts',
+  title: html`<span class="visually-hidden">In the charts</span>`,
   cell: ({ id, name }) => html`<button
     class="eye"
     aria-pressed=${isShown(id)}

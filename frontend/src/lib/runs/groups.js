@@ -128,6 +128,22 @@ export const titlesOf = (groups) =>
   );
 
 /**
+ * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
+ * @param {Group[]} groups @returns {Map<string, string>}
+ */
+export function namesOf(groups) {
+  /** @type {[string, string][]} */
+  const pairs = [
+    ...groups.map(({ name }) => /** @type {[string, string]} */ ([name, name])),
+    ...titlesOf(groups),
+    ...groups.flatMap(({ name, runs: inside }) =>
+      inside.map(({ id }) => /** @type {[string, string]} */ ([`group:${id}`, name])),
+    ),
+  ];
+  return new Map(pairs);
+}
+
+/**
  * At most `most` runs to be drawn, taken from the groups in turn so that none is left out for another's sake.
  * @param {Group[]} groups @param {number} most @returns {string[]} ids
  */

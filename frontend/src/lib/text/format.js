@@ -79,8 +79,11 @@ export function formatBytes(bytes) {
   for (const [size, unit] of BYTES) {
     if (bytes >= size) return `${trimmed(bytes / size)} ${unit}`;
   }
-  return `${bytes} B`;
+  return `${Math.round(bytes)} B`;
 }
+
+/** Bytes per second. @param {number | null | undefined} rate */
+export const formatRate = (rate) => (typeof rate === 'number' ? `${formatBytes(rate)}/s` : NONE);
 
 /** A length of time in its two largest units: `2 h 05 min`. @param {number | null | undefined} seconds */
 export function formatDuration(seconds) {
