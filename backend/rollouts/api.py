@@ -62,6 +62,7 @@ Kind = Annotated[
         description="`train`, `eval` for the held-out set, or `eval/<suite>`.",
     ),
 ]
+PromptId = Annotated[str, Query(max_length=1000, description="The prompt's id.")]
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_PROBED = 16
 """Runs whose evaluations are shown side by side."""
@@ -77,7 +78,7 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     run: RunId,
     step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
     kind: Kind = "",
-    prompt: Annotated[str, Query(max_length=1000, description="The prompt's id.")] = "",
+    prompt: PromptId = "",
     min_reward: Number = None,
     max_reward: Number = None,
     flag: Annotated[str, Query(max_length=64)] = "",
@@ -106,10 +107,11 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
 
 
 @router.get("/steps", response_model=StepPage)
-def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
+def steps(session: ReadSession, lab: LabOf, run: RunId, prompt: PromptId = "") -> StreamingResponse:
     """The steps at which rollouts were kept, for a slider with the reward behind it."""
     must_exist(session, run)
-    return StreamingResponse(items_as_json(step_counts(lab.sessions, run)), media_type="application/json")
+    counts = step_counts(lab.sessions, run, prompt)
+    return StreamingResponse(items_as_json(counts), media_type="application/json")
 
 
 @router.get("/counts", response_model=CountPage)

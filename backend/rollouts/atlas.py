@@ -50,7 +50,7 @@ class PromptHistory(NamedTuple):
     last: float | None
     """Pass rate of the last window that has one."""
     drift: float | None
-    """Change of the pass rate from the first to the last window in which the prompt was sampled."""
+    """Change of the pass rate from the first to the last window that has one; None if only one has."""
     state: State
     """never or always solved; lost: solved before and not in its last window; learned: the reverse."""
 
@@ -70,7 +70,8 @@ def history_of(id_: str, right: Sequence[int], graded: Sequence[int], groups: in
         state = "lost"
     elif first == 0:
         state = "learned"
-    return PromptHistory(id_, sum(right), total, groups, windows, rate, first, last, last - first, state)
+    drift = last - first if len(rates) > 1 else None
+    return PromptHistory(id_, sum(right), total, groups, windows, rate, first, last, drift, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,8 +234,12 @@ def _length(completion: Completion) -> int:
     return max(completion.tokens, len(completion.text) // 4)
 
 
-def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
-    """Number and mean reward of the groups that are kept, of each step and kind; some thousand in memory."""
+def step_counts(sessions: Sessions, run_id: str, prompt_id: str = "") -> Iterator[dict[str, Any]]:
+    """Number and mean reward of the groups that are kept, of each step and kind; some thousand in memory.
+
+    With a prompt, of its groups alone.
+    """
+    of_prompt = [RolloutGroup.prompt_id == prompt_id] if prompt_id else []
     columns = (RolloutGroup.step, RolloutGroup.kind)
     means = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
     query = select(*columns, *means).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
@@ -243,7 +247,7 @@ def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
     while True:
         with reading(sessions) as session:
             behind = tuple_(*columns) > after
-            rows = session.execute(query.where(*valid_groups(session, run_id), behind)).all()
+            rows = session.execute(query.where(*valid_groups(session, run_id), *of_prompt, behind)).all()
         yield from (dict(row._mapping) for row in rows)  # noqa: SLF001 - a Row's public dict
         if len(rows) < STEPS_AT_ONCE:
             return

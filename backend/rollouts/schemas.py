@@ -362,6 +362,10 @@ class FoundItem(Documented):
     kind: str
     prompt_index: int
     prompt_id: str
+    prompt: str
+    """Beginning of the prompt, at most 1,000 characters."""
+    answer: str
+    """Beginning of the expected answer, at most 1,000 characters."""
     position: int
     """Place within its group, from 0."""
     reward: Spelled

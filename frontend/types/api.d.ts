@@ -361,6 +361,8 @@ declare namespace Api {
     kind: string;
     prompt_index: number;
     prompt_id: string;
+    prompt: string;
+    answer: string;
     position: number;
     reward: number | string | null;
     correct: boolean | null;

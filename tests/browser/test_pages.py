@@ -236,8 +236,10 @@ def test_a_token_shows_its_numbers(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&step=3")
     token = page.locator("[data-token='2']").first
     expect(token).to_have_class("token heat-3")
+    place = token.bounding_box()
     token.hover()
     expect(page.locator(".readout")).to_contain_text("logprob −2")
+    assert token.bounding_box() == place, "nothing moves under the pointer"
     page.mouse.move(0, 0)  # from here on the keyboard alone chooses
     page.get_by_role("group", name="Completion 0").focus()
     page.keyboard.press("ArrowRight")
@@ -277,6 +279,7 @@ def test_a_changed_knob_stands_beside_the_runs_own_objective_and_in_the_address(
 def test_a_filter_leaves_what_passes_it(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&step=2")
     expect(page.get_by_role("article")).to_have_count(2)
+    page.get_by_role("button", name="Filter").click()
     page.get_by_role("button", name="wrong").click()
     expect(page.get_by_role("article")).to_have_count(1)
     expect(page.get_by_text("1 of 2 completions shown")).to_be_visible()

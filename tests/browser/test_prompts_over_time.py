@@ -75,6 +75,20 @@ def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, s
     context.close()
 
 
+def test_a_prompt_stands_beside_itself_at_other_steps(page, service):
+    page.goto(f"/run/{service.trained}?tab=rollouts&kind=eval&step=30&colour=none")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    columns = page.get_by_role("region", name="Columns")
+    expect(columns.get_by_role("region", name="step 30, in view")).to_contain_text("1 of 1 correct")
+    last = columns.get_by_role("region", name="step 60", exact=True)
+    expect(last).to_contain_text("0 of 1 correct")
+    expect(last.get_by_role("article")).to_contain_text("1+1=?")
+    page.get_by_label("add", exact=True).select_option("step 40")
+    expect(columns.get_by_role("region", name="step 40", exact=True)).to_contain_text("the sum is 40, so 3")
+    page.reload()
+    expect(columns.get_by_role("region", name="step 40", exact=True)).to_be_visible()
+
+
 def test_prompts_of_the_atlas_become_the_problems_of_a_new_run(page, service):
     page.goto(f"/run/{service.trained}?tab=rollouts&view=prompts")
     atlas = page.get_by_role("region", name="Prompts over time")

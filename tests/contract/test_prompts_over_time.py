@@ -87,6 +87,14 @@ def test_the_atlas_knows_who_is_never_always_lost_and_learned(client, database, 
     assert never["matching"] == 1
 
 
+def test_the_steps_of_one_prompt_are_listed(client, database, run):
+    for step in (1, 2, 3):
+        store(database, run, question("often", RIGHT), step=step)
+    store(database, run, question("once", WRONG), step=4)
+    items = got(client, "steps", run=run.id, prompt="sums/often")["items"]
+    assert [item["step"] for item in items] == [1, 2, 3]
+
+
 def test_a_selection_becomes_rows_that_say_where_they_come_from(client, database, run):
     store(database, run, question("hard", WRONG), question("easy", RIGHT, index=1))
     answer = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})

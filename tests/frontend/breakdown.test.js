@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { breakdownAddress, readWindow, usualWindows } from '../../frontend/src/lib/breakdown.js';
+import { breakdownAddress, isExplainedByPrompts, readWindow, usualWindows } from '../../frontend/src/lib/breakdown.js';
 
 test('windows are read from fields and from the steps of a panel', () => {
   for (const [text, window] of [
@@ -24,4 +24,19 @@ test('the first windows are those between which the metric changed most', () => 
   assert.equal(usualWindows([1], [0]), null);
   const pair = { before: { first: 5, last: 5 }, after: { first: 9, last: 9 } };
   assert.deepEqual(usualWindows([5, 9], [0, NaN]), pair);
+});
+
+test('prompts explain a change only where one was sampled in both windows and has a quarter of it', () => {
+  const row = (total, before, after) => ({
+    kind: 'category',
+    total,
+    before: { completions: before },
+    after: { completions: after },
+  });
+  for (const [rows, isExplained] of [
+    [[row(-0.3, 8, 8), row(-0.7, 8, 8)], true],
+    [[row(-0.1, 8, 8), row(-0.1, 8, 8)], false],
+    [[row(-0.6, 8, 0)], false],
+  ])
+    assert.equal(isExplainedByPrompts({ change: -1, rows }), isExplained);
 });

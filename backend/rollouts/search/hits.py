@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import TSQUERY, array
 from sqlalchemy.orm import Session
 
 from backend.rollouts.labels import labels_of
+from backend.rollouts.packing import text_or_damage
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.completion import Completion
@@ -37,6 +38,8 @@ from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
 MAX_MARKS = 50
+EXCERPT_CHARS = 1_000
+"""Characters shown of the prompt and of the expected answer."""
 
 CompletionPlace = tuple[int, str, int]
 """Step, group and position of a completion."""
@@ -223,6 +226,8 @@ def _hit_json(
         "kind": group.kind,
         "prompt_index": group.prompt_index,
         "prompt_id": group.prompt_id,
+        "prompt": text_or_damage(group.prompt)[0][:EXCERPT_CHARS],
+        "answer": text_or_damage(group.answer)[0][:EXCERPT_CHARS],
         "position": rollout.position,
         "reward": rollout.spelled("reward"),
         "correct": rollout.correct,

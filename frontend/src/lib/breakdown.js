@@ -22,6 +22,23 @@ export const WAYS = [
   { value: 'term', label: 'Reward terms', title: 'Terms of the reward with their weights' },
 ];
 
+/** Share of a change from which on one prompt is said to explain it. */
+const MUCH = 0.25;
+
+/**
+ * Whether one prompt that was sampled in both windows explains much of a change; else flags tell more.
+ * @param {Pick<Api.BreakdownAnswer, 'change'> & {rows: Pick<Api.BreakdownRow, 'kind' | 'total' | 'before' |
+ *   'after'>[]}} answer of prompts
+ */
+export const isExplainedByPrompts = ({ change, rows }) =>
+  rows.some(
+    ({ kind, total, before, after }) =>
+      kind === 'category' &&
+      before.completions > 0 &&
+      after.completions > 0 &&
+      Math.abs(total) >= MUCH * Math.abs(change),
+  );
+
 /** Steps of a window when nobody chose. */
 const USUAL = 10;
 

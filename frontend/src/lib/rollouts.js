@@ -4,7 +4,7 @@ import { lookup } from './lookup.js';
 /** @typedef {Api.CompletionItem} Completion */
 /** @typedef {Api.GroupItem} Group */
 
-/** @param {Completion} completion */
+/** @param {Pick<Completion, 'finish_reason' | 'flags'>} completion */
 export const isTruncated = ({ finish_reason: reason, flags }) => reason === 'length' || flags.includes('truncated');
 
 /**
@@ -25,7 +25,7 @@ export function isRight(completion) {
   return typeof correctness === 'number' ? correctness > 0 : null;
 }
 
-/** Flags that no other mark shows. @param {Completion} completion */
+/** Flags that no other mark shows. @param {Pick<Completion, 'flags'>} completion */
 export const otherFlags = ({ flags }) => flags.filter((flag) => flag !== 'truncated' && flag !== 'wrong');
 
 /**

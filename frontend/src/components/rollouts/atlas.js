@@ -4,6 +4,7 @@ import { fileAddress, upload } from '../../data/api.js';
 import { useGet } from '../../data/resource.js';
 import { navigate } from '../../app/router.js';
 import { sayError } from '../../app/state.js';
+import { breakdownAddress } from '../../lib/breakdown.js';
 import { address } from '../../lib/url.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
@@ -31,6 +32,7 @@ export function PromptAtlas({ run, name }) {
   const [sort, setSort] = useState('drift');
   const [limit, setLimit] = useState(PAGE);
   const params = { run, state: state || undefined, sort };
+  const isOfDrift = sort.endsWith('drift');
   const atlas = useGet('/rollouts/prompts', { ...params, limit });
   return html`<${Loaded} resource=${atlas} skeleton=${html`<${Skeleton} rows=${10} />`}>
     ${(data) => html`
@@ -59,22 +61,34 @@ export function PromptAtlas({ run, name }) {
         <//>
       </div>
       ${
-        data.items.length
-          ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts over time">
+        data.items.length && isOfDrift && data.items[0].drift === null
+          ? html`<${NothingToCompare} run=${run} onSort=${setSort} />`
+          : data.items.length
+            ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts over time">
             <table>
               <${Heads} of=${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time']} />
               <tbody>${data.items.map((item) => html`<${Row} key=${item.id} item=${item} />`)}</tbody>
             </table>
           </div>`
-          : html`<${Empty} title="No matching prompts" />`
+            : html`<${Empty} title="No matching prompts" />`
       }
       ${
+        !(isOfDrift && data.items[0]?.drift === null) &&
         data.items.length < Math.min(data.matching, MOST) &&
         html`<button type="button" class="button" onClick=${() => setLimit(MOST)}>Show more</button>`
       }
     `}
   <//>`;
 }
+
+/** Where no prompt has pass rates in two parts of the run. @param {{run: string, onSort: (sort: string) => void}} props */
+const NothingToCompare = ({ run, onSort }) => html`<${Empty}
+  title="Nothing to compare: each prompt was sampled in one part of the run only"
+  action=${html`<a class="button" href=${breakdownAddress(run, 'reward/mean', { split: 'flag' })}>
+      Compare flags in place of prompts
+    </a>
+    <button type="button" class="button-quiet" onClick=${() => onSort('rate')}>Lowest pass rate first</button>`}
+/>`;
 
 /** @param {{item: Api.PromptItem}} props */
 function Row({ item }) {

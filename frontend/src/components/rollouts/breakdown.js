@@ -4,7 +4,14 @@ import { useQuery } from '../../app/router.js';
 import { useGet } from '../../data/resource.js';
 import { useSeries } from '../../data/series.js';
 import { choice, text } from '../../lib/url.js';
-import { isDecomposable, readWindow, usualWindows, WAYS, writeWindow } from '../../lib/breakdown.js';
+import {
+  isDecomposable,
+  isExplainedByPrompts,
+  readWindow,
+  usualWindows,
+  WAYS,
+  writeWindow,
+} from '../../lib/breakdown.js';
 import { CommittedInput } from '../shared/committed_input.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Segments, Select } from '../shared/marks.js';
@@ -13,7 +20,7 @@ import { Windows } from './breakdown_windows.js';
 
 const SPEC = {
   metric: text('reward/mean'),
-  split: choice(WAYS.map(({ value }) => value)),
+  split: choice(['', ...WAYS.map(({ value }) => value)]),
   before: text(),
   after: text(),
 };
@@ -28,17 +35,21 @@ export function Breakdown({ run }) {
     .sort();
   const metric = metrics.includes(view.metric) ? view.metric : (metrics[0] ?? '');
   const splits = WAYS.filter(({ value }) => value !== 'term' || metric === 'reward/mean');
-  const by = splits.find(({ value }) => value === view.split)?.value ?? 'prompt';
+  const chosen = splits.find(({ value }) => value === view.split)?.value;
   const curve = useSeries(metric, [run.id], SHAPE, Boolean(metric));
   const series = curve.series[0];
   const usual = useMemo(() => usualWindows(series?.steps ?? [], series?.values ?? []), [series]);
   const before = readWindow(view.before) ?? usual?.before;
   const after = readWindow(view.after) ?? usual?.after;
   const isReady = Boolean(metric && before && after);
-  const answer = useGet(
-    isReady ? `/runs/${encodeURIComponent(run.id)}/breakdown` : null,
-    before && after ? { metric, before: writeWindow(before), after: writeWindow(after), by } : undefined,
-  );
+  /** @type {string} */
+  const path = `/runs/${encodeURIComponent(run.id)}/breakdown`;
+  const windows = before && after ? { metric, before: writeWindow(before), after: writeWindow(after) } : undefined;
+  const byPrompt = useGet(isReady && !chosen ? path : null, { ...windows, by: 'prompt' });
+  const isSpread = !chosen && byPrompt.data !== undefined && !isExplainedByPrompts(byPrompt.data);
+  const by = chosen ?? (isSpread ? 'flag' : 'prompt');
+  const bySplit = useGet(isReady && (chosen || isSpread) ? path : null, { ...windows, by });
+  const answer = chosen || isSpread ? bySplit : byPrompt;
   if (!metric) return html`<${Empty} title="No metric of this run is a mean over completions" />`;
   const typed = (/** @type {'before' | 'after'} */ name) => (/** @type {string} */ steps) => {
     if (readWindow(steps)) change({ [name]: steps });
@@ -88,6 +99,7 @@ export function Breakdown({ run }) {
         options=${splits}
         onChange=${(/** @type {string} */ split) => change({ split })}
       />
+      ${isSpread && html`<p class="quiet">No prompt explains much of it, so it is split by flags.</p>`}
     </div>
     ${
       isReady

@@ -4,7 +4,7 @@ import { getAll } from '../../data/api.js';
 import { useQuery } from '../../app/router.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { useKeys } from '../../app/keys.js';
-import { choice, list, number, text } from '../../lib/url.js';
+import { choice, flag, list, number, text } from '../../lib/url.js';
 import {
   CARD_ORDERS,
   chosenGroups,
@@ -17,10 +17,12 @@ import {
 import { plural } from '../../lib/text/format.js';
 import { CommittedInput } from '../shared/committed_input.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { Menu } from '../shared/overlay.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { CURVES, StepBar } from './steps.js';
 import { CountStrip } from './strip.js';
+import { PromptColumns } from './columns.js';
 import { GroupList, GroupView } from './group.js';
 import { COLOURINGS } from '../../lib/text/tokens.js';
 import { MismatchOfStep } from './mismatch.js';
@@ -41,6 +43,8 @@ export const ROLLOUT_SPEC = {
   least: number(null),
   colour: choice([...COLOUR_NAMES, 'none']),
   at: text(''),
+  beside: list(),
+  full: flag(),
 };
 const MAX_GROUPS = 512;
 const COLOURS = [
@@ -68,10 +72,11 @@ const NONE_HERE = 'This run stored no rollouts. The recording.rollouts setting c
 const NONE_ELSEWHERE = 'The log of this run holds no completions. Importing logs, in the help, says how to add some.';
 
 /**
- * @param {{run: string, live: boolean, foreign: boolean, onset: Api.Steps | null}} props `live`: the run is still
+ * @param {{run: string, live: boolean, foreign: boolean, onset: Api.Steps | null, siblings:
+ *   Api.RunItem[]}} props `live`: the run is still
  *   training; `foreign`: in another trainer; `onset`: of what made its goal fall
  */
-export function RolloutBrowser({ run, live, foreign, onset }) {
+export function RolloutBrowser({ run, live, foreign, onset, siblings }) {
   const steps = useGet(
     '/rollouts/steps',
     { run },
@@ -85,15 +90,16 @@ export function RolloutBrowser({ run, live, foreign, onset }) {
       ${live ? 'Rollouts appear after the first step.' : foreign ? NONE_ELSEWHERE : NONE_HERE}
     <//>`}
   >
-    ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} onset=${onset} />`}
+    ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} onset=${onset} siblings=${siblings} />`}
   <//>`;
 }
 
 /**
  * @typedef {import('../../lib/url.js').Values<typeof ROLLOUT_SPEC>} RolloutView
- * @param {{run: string, items: Api.StepItem[], live: boolean, onset: Api.Steps | null}} props
+ * @param {{run: string, items: Api.StepItem[], live: boolean, onset: Api.Steps | null, siblings:
+ *   Api.RunItem[]}} props
  */
-function Browser({ run, items, live, onset }) {
+function Browser({ run, items, live, onset, siblings }) {
   const [view, change] = useQuery(ROLLOUT_SPEC);
   const kinds = useMemo(() => kindsOf(items), [items]);
   const kind = kinds.find(({ value }) => value === view.kind)?.value ?? kinds[0].value;
@@ -146,16 +152,16 @@ function Browser({ run, items, live, onset }) {
       <${CountStrip} run=${run} kind=${kind} step=${step} filter=${view} onStep=${goTo} />
     </div>
     <${Loaded} resource=${rollouts} skeleton=${html`<${Skeleton} rows=${10} />`}>
-      ${(groups) => html`<${Step} groups=${groups} steps=${steps} step=${step} view=${view} change=${change} />`}
+      ${(groups) => html`<${Step} groups=${groups} steps=${steps} step=${step} view=${view} change=${change} siblings=${siblings} />`}
     <//>
   </div>`;
 }
 
 /**
- * @param {{groups: Api.GroupItem[], steps: number[], step: number, view: RolloutView, change: (changes: object) =>
- *   void}} props
+ * @param {{groups: Api.GroupItem[], steps: number[], step: number, view: RolloutView, siblings: Api.RunItem[],
+ *   change: (changes: object) => void}} props
  */
-function Step({ groups, steps, step, view, change }) {
+function Step({ groups, steps, step, view, siblings, change }) {
   const filter = { filter: view.filter, least: view.least };
   const chosen = useMemo(
     () => chosenGroups(groups, filter, view.sort),
@@ -204,14 +210,15 @@ function Step({ groups, steps, step, view, change }) {
           <${Icon} name="right" />
         </button>
       </div>
+      <${Menu} label=${filterLabel(view)} title="Which completions and groups are shown">
+        <div class="rollout-menu"><${Filters} view=${view} change=${change} /></div>
+      <//>
       <${Select}
         label="sort prompts by"
         value=${view.sort}
         options=${Object.entries(GROUP_ORDERS).map(([value, { label }]) => ({ value, label }))}
-        onChange=${(sort) => change({ sort, prompt: 1 })}
+        onChange=${(/** @type {string} */ sort) => change({ sort, prompt: 1 })}
       />
-      <${Filters} view=${view} change=${change} />
-      <span class="spacer"></span>
       <${Select}
         label="sort completions by"
         value=${view.order}
@@ -224,12 +231,21 @@ function Step({ groups, steps, step, view, change }) {
         options=${COLOURS}
         onChange=${(colour) => change({ colour })}
       />
+      <span class="spacer"></span>
+      <button
+        type="button"
+        class="button"
+        aria-pressed=${view.beside !== null}
+        title="This prompt at other steps and in other runs, side by side"
+        onClick=${() => change({ beside: view.beside ? null : [] })}
+      >
+        Compare
+      </button>
     </div>
     ${
       view.colour !== 'none' &&
       html`<div class="rollout-legend">
         <${Readout} />
-        <span class="spacer"></span>
         <${ColourLegend} by=${view.colour} />
         <${LossSums} sums=${sums.data} group=${chosen[at]?.id} />
       </div>`
@@ -239,7 +255,18 @@ function Step({ groups, steps, step, view, change }) {
         ? html`<div class="rollout-columns">
           <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
           <div>
-          <${GroupView}
+          ${
+            view.beside
+              ? html`<${PromptColumns}
+                group=${chosen[at]}
+                beside=${view.beside}
+                siblings=${siblings}
+                order=${view.order}
+                by=${view.colour}
+                full=${view.full}
+                onChange=${change}
+              />`
+              : html`<${GroupView}
             group=${chosen[at]}
             filter=${filter}
             order=${view.order}
@@ -247,7 +274,8 @@ function Step({ groups, steps, step, view, change }) {
             tokenAddress=${view.at}
             onPin=${(tokenAddress) => change({ at: tokenAddress, step, prompt: at + 1 })}
             key=${chosen[at].id}
-          />
+          />`
+          }
           ${
             kind === 'train' &&
             html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />
@@ -266,6 +294,12 @@ function Step({ groups, steps, step, view, change }) {
         />`
     }
   `;
+}
+
+/** @param {RolloutView} view */
+function filterLabel({ filter, least }) {
+  const count = filter.length + (least === null ? 0 : 1);
+  return count ? `Filter (${count})` : 'Filter';
 }
 
 /** @param {{view: RolloutView, change: (changes: object) => void}} props */

@@ -5,6 +5,7 @@ import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
 import { formatCount, formatValue } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { COLOURINGS, valuesOf } from '../../lib/text/tokens.js';
+import { Task } from './task.js';
 import { LongText, useTokens } from './text.js';
 import { TokenText } from './tokens.js';
 import { TurnBlocks } from './turns.js';
@@ -33,10 +34,10 @@ function useNear() {
 /** @typedef {'none' | import('../../lib/text/tokens.js').ColourName} Colour */
 
 /**
- * @param {{completion: Completion, index: number, by: Colour, pinned: number | null,
- *   onPin: (index: number, at: number | null) => void}} props `pinned`: the token that the address names
+ * @param {{group: Api.GroupItem, completion: Completion, index: number, by: Colour, pinned?: number | null,
+ *   onPin?: (index: number, at: number | null) => void}} props `pinned`: the token that the address names
  */
-export function RolloutCard({ completion, index, by, pinned, onPin }) {
+export function RolloutCard({ group, completion, index, by, pinned = null, onPin }) {
   const [element, near] = useNear();
   const tokens = useTokens(completion.id, (near || pinned !== null) && by !== 'none');
   const label = `Completion ${index}`;
@@ -58,6 +59,7 @@ export function RolloutCard({ completion, index, by, pinned, onPin }) {
       }
       ${completion.tokens > 0 && html`<span class="quiet">${formatCount(completion.tokens)} tok</span>`}
     </header>
+    <${Task} prompt=${group.prompt} answer=${group.answer} />
     <${Terms} rewards=${completion.rewards} flags=${otherFlags(completion)} />
     ${
       shows
@@ -66,7 +68,7 @@ export function RolloutCard({ completion, index, by, pinned, onPin }) {
           by=${by}
           index=${index}
           pinned=${pinned}
-          onPin=${(/** @type {number | null} */ at) => onPin(index, at)}
+          onPin=${onPin && ((/** @type {number | null} */ at) => onPin(index, at))}
         />`
         : html`
           ${

@@ -74,14 +74,42 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
   const pinned = readTokenAddress(tokenAddress);
   const pin = (/** @type {number} */ index, /** @type {number | null} */ at) =>
     onPin(at === null ? '' : `${index}.${at}`);
-  const facts = groupFacts(group);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
   const shown = sortedCards(
     cards.filter(({ completion }) => passes(filter, completion)),
     order,
   );
   return html`<section class="group" aria-label="Group">
-    <header class="card group-head">
+    <${GroupHead} group=${group} />
+    ${
+      group.damage &&
+      html`<p class="is-warning">Not all of it can be read: ${group.damage}. A backup may have the rest.</p>`
+    }
+    ${
+      isFiltering(filter) &&
+      html`<p class="quiet group-shown">
+        ${shown.length} of ${plural(cards.length, 'completion')} shown
+      </p>`
+    }
+    <div class="rollout-cards">
+      ${shown.map(
+        ({ completion, index }) => html`<${RolloutCard}
+        key=${completion.id}
+        group=${group}
+        completion=${completion}
+        index=${index}
+        by=${by}
+        pinned=${pinned?.[0] === index ? pinned[1] : null}
+        onPin=${pin} />`,
+      )}
+    </div>
+  </section>`;
+}
+
+/** Prompt, expected answer and the numbers of a group. @param {{group: Group}} props */
+export function GroupHead({ group }) {
+  const facts = groupFacts(group);
+  return html`<header class="card group-head">
       <div class="group-question">
         <p class="faint group-label">prompt</p>
         <${LongText} text=${group.prompt} label="Prompt" class="group-text" />
@@ -140,27 +168,5 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
           </dd>
         </div>
       </dl>
-    </header>
-    ${
-      group.damage &&
-      html`<p class="is-warning">Not all of it can be read: ${group.damage}. A backup may have the rest.</p>`
-    }
-    ${
-      isFiltering(filter) &&
-      html`<p class="quiet group-shown">
-        ${shown.length} of ${plural(facts.size, 'completion')} shown
-      </p>`
-    }
-    <div class="rollout-cards">
-      ${shown.map(
-        ({ completion, index }) => html`<${RolloutCard}
-        key=${completion.id}
-        completion=${completion}
-        index=${index}
-        by=${by}
-        pinned=${pinned?.[0] === index ? pinned[1] : null}
-        onPin=${pin} />`,
-      )}
-    </div>
-  </section>`;
+    </header>`;
 }

@@ -7,6 +7,7 @@ import { useGet } from '../../data/resource.js';
 import { choice, number, text } from '../../lib/url.js';
 import { pointedAt } from '../../lib/runs/query.js';
 import { CommittedInput } from '../shared/committed_input.js';
+import { Menu } from '../shared/overlay.js';
 import { Select, Segments } from '../shared/marks.js';
 import { Icon } from '../shared/icons.js';
 import { Lift } from './lift.js';
@@ -61,6 +62,12 @@ function scopeOf(run, view) {
   };
 }
 
+/** @param {SearchView} view */
+function filterLabel({ least, most, from, to, flag, label }) {
+  const count = [least, most, from, to, flag || null, label || null].filter((value) => value !== null).length;
+  return count ? `Filter (${count})` : 'Filter';
+}
+
 /** @param {{run: Api.RunItem}} props */
 export function RolloutSearch({ run }) {
   const [view, change] = useQuery(SEARCH_SPEC);
@@ -94,6 +101,8 @@ export function RolloutSearch({ run }) {
         options=${RIGHT}
         onChange=${(/** @type {string} */ right) => change({ right })}
       />
+      <${Menu} label=${filterLabel(view)} title="Reward, steps, flag and label">
+        <div class="rollout-menu">
       <${Bound} label="reward ≥" name="least" view=${view} change=${change} />
       <${Bound} label="reward ≤" name="most" view=${view} change=${change} />
       <${Bound} label="from step" name="from" view=${view} change=${change} />
@@ -113,6 +122,8 @@ export function RolloutSearch({ run }) {
         options=${labelOptions(labels.data?.items ?? [], view.label)}
         onChange=${(/** @type {string} */ label) => change({ label })}
       />
+        </div>
+      <//>
       <span class="spacer"></span>
       <a class="button-quiet" href=${export_('jsonl')} download>Export JSONL</a>
       <a class="button-quiet" href=${export_('parquet')} download>Parquet</a>

@@ -4,10 +4,12 @@ import { get } from '../../data/api.js';
 import { useGet } from '../../data/resource.js';
 import { sayError } from '../../app/state.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
+import { isTruncated, otherFlags } from '../../lib/rollouts.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { GroupView } from './group.js';
 import { Labels } from './labels.js';
+import { Task } from './task.js';
 import { Visible } from './text.js';
 
 const PAGE = 20;
@@ -91,10 +93,12 @@ function Result({ item, isOpen, onOpen, onLabels }) {
         </span>`
       }
       <span class="faint">reward</span> <strong>${item.reward === null ? 'n/a' : formatValue(item.reward)}</strong>
-      ${item.flags.map((flag) => html`<span class="tag" key=${flag}>${flag.replaceAll('_', ' ')}</span>`)}
+      ${isTruncated(item) && html`<span class="tag">truncated</span>`}
+      ${otherFlags(item).map((flag) => html`<span class="tag" key=${flag}>${flag.replaceAll('_', ' ')}</span>`)}
       <span class="spacer"></span>
       <a href=${rolloutsAddress(item.run, { step: item.step, kind: item.kind })}>view step</a>
     </header>
+    <${Task} prompt=${item.prompt} answer=${item.answer} />
     <p class="model-text search-snippet"><${SnippetText} snippet=${item.snippet} /></p>
     <${Labels} id=${item.id} labels=${item.labels} onChange=${onLabels} />
     ${isOpen && html`<${InGroup} item=${item} />`}

@@ -1,7 +1,6 @@
 /** The tab of a run with what the policy wrote: to read, to search, by what changed a metric, by prompt. */
 import { html } from '../../dom.js';
 import { navigate, useQuery } from '../../app/router.js';
-import { useGet } from '../../data/resource.js';
 import { isForeign } from '../../lib/runs/origin.js';
 import { runAddress } from '../../lib/runs/addresses.js';
 import { choice } from '../../lib/url.js';
@@ -10,6 +9,7 @@ import { PromptAtlas } from './atlas.js';
 import { Breakdown } from './breakdown.js';
 import { RolloutBrowser } from './browser.js';
 import { RolloutSearch } from './search.js';
+import { siblingLabel, useSiblings } from './siblings.js';
 
 const VIEWS = [
   { value: 'read', label: 'Read' },
@@ -18,11 +18,11 @@ const VIEWS = [
   { value: 'prompts', label: 'Prompts', title: 'Pass rates of the training prompts over time' },
 ];
 const SPEC = { view: choice(VIEWS.map(({ value }) => value)) };
-const MAX_SIBLINGS = 200;
 
 /** @param {{run: Api.RunItem}} props */
 export function RolloutsTab({ run }) {
   const [{ view }, change] = useQuery(SPEC);
+  const siblings = useSiblings(run);
   return html`
     <div class="toolbar rollout-views">
       <${Segments}
@@ -32,7 +32,7 @@ export function RolloutsTab({ run }) {
         onChange=${(/** @type {string} */ next) => change({ view: next }, { push: true })}
       />
       <span class="spacer"></span>
-      ${run.experiment && html`<${Siblings} run=${run} experiment=${run.experiment} />`}
+      <${Siblings} run=${run} siblings=${siblings} />
     </div>
     ${view === 'search' && html`<${RolloutSearch} run=${run} />`}
     ${view === 'breakdown' && html`<${Breakdown} run=${run} />`}
@@ -44,21 +44,22 @@ export function RolloutsTab({ run }) {
         live=${['queued', 'running'].includes(run.status)}
         foreign=${isForeign(run)}
         onset=${run.onset}
+        siblings=${siblings}
       />`
     }
   `;
 }
 
-/** Leads to the same step and prompt in another run of the experiment. @param {{run: Api.RunItem, experiment: string}} props */
-function Siblings({ run, experiment }) {
-  const siblings = useGet('/runs', { experiment, limit: MAX_SIBLINGS, sort: 'name' });
-  const runs = siblings.data?.items ?? [];
-  if (runs.length < 2) return null;
-  const all = runs.some(({ id }) => id === run.id) ? runs : [run, ...runs];
+/**
+ * Leads to the same step and prompt in another run of the experiment.
+ * @param {{run: Api.RunItem, siblings: Api.RunItem[]}} props
+ */
+function Siblings({ run, siblings }) {
+  if (siblings.length < 2) return null;
   return html`<${Select}
     label="same in"
     value=${run.id}
-    options=${all.map(({ id, name, variant, seed }) => ({ value: id, label: `${name} · ${variant} s${seed}` }))}
+    options=${siblings.map((sibling) => ({ value: sibling.id, label: siblingLabel(sibling) }))}
     onChange=${(/** @type {string} */ id) => navigate(runAddress(id) + location.search)}
   />`;
 }

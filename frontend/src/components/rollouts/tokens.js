@@ -38,8 +38,9 @@ const KEYS = {
 /**
  * The text of a completion token by token, drawn in pieces so that a long one stays quick. The arrow keys, Home and End
  * move through the tokens; a click or Enter pins one, Escape lets it go.
- * @param {{tokens: Tokens, by: ColourName, index: number, pinned: number | null, onPin: (at: number | null) => void}}
- *   props `index`: of the completion in its group
+ * @param {{tokens: Tokens, by: ColourName, index: number, pinned: number | null,
+ *   onPin?: (at: number | null) => void}} props `index`: of the completion in its group; without `onPin` no token
+ *   can be pinned
  */
 export function TokenText({ tokens, by, index, pinned, onPin }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -86,8 +87,8 @@ export function TokenText({ tokens, by, index, pinned, onPin }) {
   const key = (/** @type {KeyboardEvent} */ event) => {
     if (event.target !== box.current || event.ctrlKey || event.metaKey || event.altKey) return;
     const move = Object.hasOwn(KEYS, event.key) && KEYS[/** @type {keyof typeof KEYS} */ (event.key)];
-    if (event.key === 'Enter' && at.current >= 0) onPin(at.current);
-    else if (event.key === 'Escape' && pinned !== null) onPin(null);
+    if (event.key === 'Enter' && onPin && at.current >= 0) onPin(at.current);
+    else if (event.key === 'Escape' && onPin && pinned !== null) onPin(null);
     else if (move) {
       const next = Math.min(last, Math.max(0, move(at.current)));
       show(next);
@@ -104,12 +105,12 @@ export function TokenText({ tokens, by, index, pinned, onPin }) {
     ref=${box}
     tabindex="0"
     role="group"
-    aria-label=${`Completion ${index}; arrow keys move through the tokens, Enter pins one`}
+    aria-label=${`Completion ${index}; arrow keys move through the tokens${onPin ? ', Enter pins one' : ''}`}
     onMouseOver=${over}
     onMouseLeave=${leave}
     onClick=${(/** @type {MouseEvent} */ event) => {
       const token = tokenOf(event);
-      if (token !== null) onPin(token === pinned ? null : token);
+      if (token !== null) onPin?.(token === pinned ? null : token);
     }}
     onKeyDown=${key}
     onBlur=${leave}
@@ -254,14 +255,9 @@ export function LossSums({ sums, group }) {
   const completionLoss = pointed.value && groupSums?.completions[pointed.value.index];
   return html`<p class="loss-sums" aria-label="Sums of the loss">
     <span class="faint">loss:</span>
-    ${
-      pointed.value &&
-      completionLoss !== null &&
-      completionLoss !== undefined &&
-      html`<span>
-        completion ${pointed.value.index} <b>${exact(completionLoss)}</b>
-      </span>`
-    }
+    <span class="loss-of-completion">
+      completion ${pointed.value?.index ?? '–'} <b>${formatLoss(completionLoss)}</b>
+    </span>
     ${groupSums && groupSums.loss !== null && html`<span>this group <b>${exact(groupSums.loss)}</b></span>`}
     <span title="All tokens of the step that are stored">stored <b>${exact(sums.stored)}</b></span>
     <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${exact(sums.unstored)}</b></span>
@@ -274,6 +270,9 @@ export function LossSums({ sums, group }) {
     <span title="loss/total of the step">= logged <b>${exact(sums.logged)}</b></span>
   </p>`;
 }
+
+/** @param {Api.LossSums['stored'] | undefined} loss */
+const formatLoss = (loss) => (loss === null || loss === undefined ? '' : exact(loss));
 
 /** Whether more is missing than rounding. @param {Api.LossSums} sums */
 function isRest({ difference, logged, stored, groups }) {

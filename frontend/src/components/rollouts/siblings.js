@@ -1,0 +1,14 @@
+/** The runs of an experiment, to read the same in another of them. */
+import { useGet } from '../../data/resource.js';
+
+const MAX_SIBLINGS = 200;
+
+/** Runs of the run's experiment, itself among them; none without an experiment. @param {Api.RunItem} run @returns {Api.RunItem[]} */
+export function useSiblings(run) {
+  const parameters = { experiment: run.experiment ?? undefined, limit: MAX_SIBLINGS, sort: 'name' };
+  const runs = useGet(run.experiment ? '/runs' : null, parameters).data?.items ?? [];
+  return runs.some(({ id }) => id === run.id) ? runs : [run, ...runs];
+}
+
+/** @param {Api.RunItem} run */
+export const siblingLabel = ({ name, variant, seed }) => `${name} · ${variant} s${seed}`;

@@ -1,0 +1,27 @@
+/** The same prompt in columns: which steps and runs stand beside the group in view. */
+
+/** @typedef {{run: string, step: number | null}} Column `run`: empty for the run in view; `step`: null for that in view */
+
+/** Columns beside the group in view. */
+export const MAX_COLUMNS = 6;
+
+/** `run@step`; null if it is none. @param {string} text @returns {Column | null} */
+export function readColumn(text) {
+  const match = /^([^@]{0,64})@(\d{0,9})$/.exec(text);
+  if (!match || (!match[1] && !match[2])) return null;
+  return { run: match[1], step: match[2] === '' ? null : Number(match[2]) };
+}
+
+/** @param {Column} column */
+export const writeColumn = ({ run, step }) => `${run}@${step ?? ''}`;
+
+/**
+ * The columns when nobody chose: the first and the last other step of the prompt, then two other runs.
+ * @param {number[]} steps of the prompt, ascending @param {number} step in view @param {string[]} runs other ones
+ * @returns {Column[]}
+ */
+export function usualColumns(steps, step, runs) {
+  const others = steps.filter((storedStep) => storedStep !== step);
+  const ends = others.length > 1 ? [others[0], others[others.length - 1]] : others;
+  return [...ends.map((end) => ({ run: '', step: end })), ...runs.slice(0, 2).map((run) => ({ run, step: null }))];
+}
