@@ -61,8 +61,8 @@ def discover(kind: Kind, warm: Path) -> Points:
 def is_certain(point: str) -> bool:
     """Return whether every such life passes it.
 
-    Chance decides which files a killed save leaves behind to be removed, what a trainer has to tell, such as a
-    slow disk, and which steps are written together.
+    Chance decides which files a killed save leaves behind to be removed, what a trainer has to tell, such as
+    a slow disk, and which steps are written together.
     """
     return not any(name in point for name in ("remove_drafts", "_add_events", "_summary_at"))
 
