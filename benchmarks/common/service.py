@@ -60,7 +60,7 @@ class Service:
     def wait(self, seconds: float = 600) -> None:
         """Until it is ready to train, and nothing of it starts any more."""
         deadline = time.monotonic() + seconds
-        while not self.is_idle():
+        while not self.has_worker():
             if time.monotonic() > deadline:
                 raise SystemExit(f"the service was not ready after {seconds:g} s")
             time.sleep(0.5)
@@ -82,13 +82,13 @@ class Service:
         answer.raise_for_status()
         return answer.json()
 
-    def is_idle(self) -> bool:
-        """Whether a slot waits with a trainer that has imported everything."""
+    def has_worker(self) -> bool:
+        """Whether a slot waits for a run, or trains one that this service has resumed."""
         try:
             answer = self.http.get("/api/v1/workers")
         except httpx2.TransportError:
             return False
-        return answer.is_success and any(slot["status"] == "idle" for slot in answer.json()["items"])
+        return answer.is_success and any(slot["status"] != "starting" for slot in answer.json()["items"])
 
     def stop(self) -> None:
         """End it in order."""

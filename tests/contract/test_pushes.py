@@ -19,6 +19,7 @@ from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
 from tests.api_client import TOKEN
 from tests.stored_points import stored_points
+from tests.waiting import wait_for
 
 SESSION, OTHER = "a" * 32, "b" * 32
 HEAD = {"name": "tiny", "config": {"lr": 1e-6}, "origin": "trl", "steps": 10}
@@ -232,9 +233,13 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, se
     assert client.delete(f"/api/v1/runs/{run}").status_code == 200
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
     assert send([metrics(3, reward=3)], first=3, run=None).status_code == 410
-    for _ in range(3):
+
+    def is_deleted():
         reconciler.run_once()
-    assert count(client, Run) == count(client, PushSession) == count(client, Metric) == 0
+        return not count(client, Run)
+
+    wait_for(is_deleted, "the run is still there")
+    assert count(client, PushSession) == count(client, Metric) == 0
     assert send([metrics(3, reward=3)]).status_code == 200
 
 

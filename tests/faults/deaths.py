@@ -61,10 +61,10 @@ def discover(kind: Kind, warm: Path) -> Points:
 def is_certain(point: str) -> bool:
     """Return whether every such life passes it.
 
-    Chance decides which files a killed save leaves behind to be removed, and what a trainer has to tell, such
-    as a slow disk.
+    Chance decides which files a killed save leaves behind to be removed, what a trainer has to tell, such as
+    a slow disk, and which steps are written together.
     """
-    return "remove_drafts" not in point and "_add_events" not in point
+    return not any(name in point for name in ("remove_drafts", "_add_events", "_summary_at"))
 
 
 def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:

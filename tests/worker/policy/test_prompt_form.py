@@ -114,7 +114,7 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% end
 @pytest.fixture
 def apart(monkeypatch, tmp_path):
     """Saves a tokenizer, and hands out the process that runs it, with smaller limits."""
-    monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 1)
+    monkeypatch.setattr(tokenizer_process, "CPU_SECONDS", 3)
     monkeypatch.setattr(tokenizer_process, "CLOCK", 1000)
     monkeypatch.setattr(tokenizer_process, "MEMORY_GB", 1)
     monkeypatch.setattr(tokenizer_process, "TRIES", 1)

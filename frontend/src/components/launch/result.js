@@ -244,6 +244,7 @@ function Estimates({ form, verdicts, seeds }) {
   const total = (/** @type {string} */ key) =>
     rows.reduce((sum, { estimates }) => sum + (lookup(estimates, key) ?? 0), 0) * seeds;
   const hasTotal = rows.length * seeds > 1 && costs.some(isWhole);
+  const isWide = rows.length > 1 && hasTotal;
   const timedRows = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
   const sources = [...new Set(timedRows.map(({ estimates }) => sourceOf(estimates)))];
   const namesOf = (/** @type {string} */ source) =>
@@ -251,15 +252,15 @@ function Estimates({ form, verdicts, seeds }) {
       .filter(({ estimates }) => sourceOf(estimates) === source)
       .map(({ name }) => name)
       .join(', ');
-  return html`
+  const table = (/** @type {typeof rows} */ columns, /** @type {boolean} */ withTotal) => html`
     <div class="table-scroll" tabindex="0" role="group" aria-label="Estimates">
       <table class="table estimates">
         <caption class="visually-hidden">Estimated cost of a run</caption>
         <thead>
           <tr>
-            <th>per run</th>
-            ${hasTotal && html`<th class="number estimates-total">all ${rows.length * seeds} runs</th>`}
-            ${rows.map(
+            <th>${columns.length ? 'per run' : ''}</th>
+            ${withTotal && html`<th class="number estimates-total">all ${rows.length * seeds} runs</th>`}
+            ${columns.map(
               ({ name }) => html`<th class="number" key=${name} title=${name}>
                 ${name}
               </th>`,
@@ -271,12 +272,12 @@ function Estimates({ form, verdicts, seeds }) {
             (cost) => html`<tr key=${cost.key} class=${cost.key === 'seconds_low' ? 'estimates-range' : ''}>
               <th scope="row">${cost.title}</th>
               ${
-                hasTotal &&
+                withTotal &&
                 html`<td class="number estimates-total">
                   ${isWhole(cost) ? cost.text(total) : ''}
                 </td>`
               }
-              ${rows.map(
+              ${columns.map(
                 ({ name, estimates }) => html`<td class="number" key=${name}>
                   ${cost.text((key) => lookup(estimates, key))}
                 </td>`,
@@ -286,6 +287,10 @@ function Estimates({ form, verdicts, seeds }) {
         </tbody>
       </table>
     </div>
+  `;
+  return html`
+    ${isWide ? table([], true) : table(rows, hasTotal)}
+    ${isWide && html`<details><summary>Per run of each variant</summary>${table(rows, false)}</details>`}
     ${sources.map(
       (source) => html`<p class="form-help" key=${source}>
         Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}.

@@ -10,6 +10,7 @@ import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Skeleton } from '../shared/states.js';
 import { Icon } from '../shared/icons.js';
 import { Sparkline } from '../shared/sparkline.js';
+import { ForkLink } from './fork_link.js';
 import { Trials, useTrials } from '../trials/trials.js';
 import { TryRemedy } from '../trials/try_remedy.js';
 import { BeforeAfter } from './before_after.js';
@@ -65,7 +66,7 @@ function DiagnosisReport({ run, diagnosis, evidence, trials }) {
         ? html`<div class="diagnosis-story">
           <${WhatHappened} run=${run} diagnosis=${diagnosis} />
           <${LikelyCause} run=${run} causes=${causes} evidence=${evidence} />
-          <${Next} run=${run} diagnosis=${diagnosis} evidence=${evidence} />
+          <${Next} run=${run} diagnosis=${diagnosis} evidence=${evidence} trials=${trials.data?.items ?? []} />
         </div>`
         : html`<p>${storyOf(diagnosis, run).join(' ')}</p>`
     }
@@ -147,18 +148,20 @@ function LikelyCause({ run, causes, evidence }) {
   </section>`;
 }
 
-/** @param {Report} props */
-function Next({ run, diagnosis, evidence }) {
+/** @param {Report & {trials: Api.TrialItem[]}} props */
+function Next({ run, diagnosis, evidence, trials }) {
   const { rootCauses, remedied, knobs } = arranged(diagnosis.causes);
+  const confirmed = trials.flatMap((trial) => trial.verdict.arms.filter(isConfirmed).map((arm) => ({ trial, arm })))[0];
   const [first, ...others] = remedied;
   const start = evidence.find(({ cause }) => cause === '');
   return html`<section>
     <h3>Next</h3>
     ${first && html`<${RemedyText} run=${run} cause=${first} isNamed=${first !== rootCauses[0]} />`}
+    ${confirmed && html`<${Confirmed} run=${run} ...${confirmed} />`}
     <p class="toolbar">
       ${
         knobs > 0
-          ? html`<${TryRemedy} run=${run} cause=${first.cause} look="button button-primary" />`
+          ? html`<${TryRemedy} run=${run} cause=${first.cause} look=${confirmed ? 'button' : 'button button-primary'} />`
           : html`<${TryRemedy} run=${run} look="button" />`
       }
       ${knobs > 1 && html`<${TryRemedy} run=${run} cause=${first.cause} isSearch look="button" />`}
@@ -194,6 +197,19 @@ function Next({ run, diagnosis, evidence }) {
     </ul>
   </section>`;
 }
+
+const MAX_P = 0.05;
+
+/** Whether an ended trial shows that these changes help. @param {Api.ArmResult} arm */
+const isConfirmed = ({ p, spared }) => typeof p === 'number' && p <= MAX_P && spared > 0;
+
+/** @param {{run: Api.RunItem, trial: Api.TrialItem, arm: Api.ArmResult}} props */
+const Confirmed = ({ run, trial, arm }) => html`<p>
+    <b>Confirmed by a trial:</b> with these changes ${arm.spared} of ${arm.spared + arm.recurred} runs stayed well
+    (p ${formatValue(arm.p)}).
+    ${changedFields(run.config, arm.changes).map((change) => html`<code class="diagnosis-change" key=${change}>${change}</code>`)}
+  </p>
+  <p class="toolbar"><${ForkLink} run=${run} step=${trial.fork.step} /></p>`;
 
 /** @param {{run: Api.RunItem, cause: Api.CauseItem, isNamed: boolean}} props `isNamed`: with the cause's name */
 function RemedyText({ run, cause: { title, remedy }, isNamed }) {
