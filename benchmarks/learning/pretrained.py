@@ -107,8 +107,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     caption = (
         f"SmolLM2-135M-Instruct (all weights, float32) on sums and differences of two numbers of one or two "
         f"digits: {about['held_out']} held-out problems, greedy, before and after training; n = {len(rows)} "
-        f"seed{'s' * (len(rows) > 1)}; learning rate {about['lr']:g}; {about['device'] or 'CPU'}, torch {facts['torch']}, "
-        f"transformers {facts['transformers']}, Python {facts['python']}."
+        f"seed{'s' * (len(rows) > 1)}; learning rate {about['lr']:g}; {about['device'] or 'CPU'}, "
+        f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}."
     )
     lines = [
         caption,
