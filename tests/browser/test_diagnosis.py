@@ -123,12 +123,13 @@ def test_every_curve_shows_the_onset_and_it_can_be_hidden(page, service):
     page.goto(f"/run/{service.failed}?tab=charts")
     panel = page.locator("[data-metric='reward/accuracy']")
     expect(panel.get_by_text("onset")).to_be_visible()
-    page.get_by_role("button", name="onsets").click()
+    page.get_by_role("button", name="Display").click()
+    page.get_by_label("onsets").uncheck()
     expect(panel.get_by_text("onset")).to_have_count(0)
     expect(page).to_have_url(re.compile("onsets=0"))
     page.goto(f"/run/{service.trained}?tab=charts")
     expect(page.locator("[data-metric='reward/accuracy'] .scatterlayer .trace").first).to_be_attached()
-    expect(page.get_by_role("button", name="onsets")).to_have_count(0)
+    expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_have_count(0)
 
 
 def test_the_card_leads_to_the_first_bad_rollouts(page, service):
@@ -141,11 +142,12 @@ def test_the_card_leads_to_the_first_bad_rollouts(page, service):
 
 def test_a_verdict_appears_without_reloading(page, service):
     page.goto(f"/run/{service.trained}?tab=charts")
-    expect(page.get_by_role("button", name="onsets")).to_have_count(0)
+    expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_have_count(0)
     with service.sessions.begin() as session:
         fallen = {"verdict": "collapsed", "onset_healthy": 50, "onset_sick": 60, "cause": "update_size"}
         session.execute(update(Run).where(Run.id == service.trained).values(**fallen))
-    expect(page.get_by_role("button", name="onsets")).to_be_visible()
+    expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_be_visible()
     with service.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == service.trained).values(judged_step=None))
-    expect(page.get_by_role("button", name="onsets")).to_have_count(0, timeout=120_000)
+    onset = page.locator("[data-metric='reward/accuracy']").get_by_text("onset")
+    expect(onset).to_have_count(0, timeout=120_000)

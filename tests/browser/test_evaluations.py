@@ -78,7 +78,7 @@ def test_suites_stand_side_by_side_with_intervals_and_lead_to_completions(page, 
 
 
 def test_an_interval_is_drawn_as_a_band_and_has_no_panel_of_its_own(page, service):
-    page.goto(f"/run/{service.trained}?tab=charts&metrics=pairs")
+    page.goto(f"/run/{service.trained}?tab=charts&q=pairs")
     expect(page.locator("[data-metric='eval/pairs/accuracy'] .js-plotly-plot")).to_be_visible()
     assert page.locator("[data-metric='eval/pairs/accuracy_low']").count() == 0
     [series] = service.get("/series", runs=service.trained, metrics="eval/pairs/accuracy")["series"]

@@ -33,11 +33,14 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
     expect(page.locator("math").first).to_be_visible()
     panel = page.locator(".panel").first
     panel.hover()
-    for kind in ("png", "svg"):
-        panel.get_by_role("button", name="Download").click()
+    panel.get_by_role("button", name="Download").click()
+    panel.get_by_role("button", name="Picture").click()
+    dialog = page.get_by_role("dialog")
+    for kind in ("PNG", "SVG", "PDF"):
+        dialog.get_by_role("button", name=kind, exact=True).click()
         with page.expect_download(timeout=120_000) as download:
-            panel.get_by_role("button", name=f"Image ({kind.upper()})").click()
-        assert download.value.suggested_filename == f"reward-mean.{kind}"
+            dialog.get_by_role("button", name=f"Save {kind}").click()
+        assert download.value.suggested_filename == f"reward-mean.{kind.lower()}"
     assert complaints == []
 
 

@@ -76,7 +76,7 @@ def test_the_estimate_counts_the_weights_that_are_loaded(named):
     model, (_, shape) = opened(named).model, stored(named)
     loaded = sum(weight.numel() for weight in model.parameters())
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    assert (shape.parameters, shape.parameters + shape.beside) == (trained, loaded)
+    assert (shape.parameters, shape.parameters + shape.other_weights) == (trained, loaded)
     config = RunConfig(policy={"name": named[0], "dtype": "float32"})
     parts = memory_of(config, shape, None, on_cpu=True).parts
     assert (parts["weights"], parts["optimizer"]) == (4 * loaded, 8 * trained)

@@ -71,7 +71,7 @@ def first(cause, fields):
             {"optimizer.lr": 1e-4},
         ),
         ("dead_run", {"optimizer": {"lr": 1e-12}}, {"optimizer.lr": 3e-4}),
-        ("dead_run", {"policy": {"name": "some/model"}, "optimizer": {"lr": 1e-12}}, {"optimizer.lr": 1e-6}),
+        ("dead_run", {"policy": {"name": "some/model"}, "optimizer": {"lr": 1e-12}}, {"optimizer.lr": 1e-5}),
         ("dead_run", {"steps": 50, "optimizer": {"warmup_steps": 30}}, {"optimizer.warmup_steps": 5}),
         ("dead_run", {"optimizer": {"max_grad_norm": 1e-9}}, {"optimizer.max_grad_norm": 1.0}),
         ("dead_run", {}, {}),
