@@ -169,7 +169,10 @@ export function aboutMetric(metric) {
  */
 export const panelsOfPage = signal(null);
 
-/** Offers the panels of a page to the quick jump for the life of a component. @param {string[]} metrics @param {(metric: string) => void} open */
+/**
+ * Offers the panels of a page to the quick jump for the life of a component.
+ * @param {string[]} metrics @param {(metric: string) => void} open
+ */
 export function useJumpToPanels(metrics, open) {
   useEffect(() => {
     const panels = { metrics, open };

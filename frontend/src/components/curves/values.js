@@ -211,7 +211,13 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
                 : html`<span>${row.name}</span>`
             }
           </td>
-          <td class="number">${row.recorded ? formatValue(row.recorded.value) : html`<${None} row=${row} isEnd=${reading.x === Infinity} />`}</td>
+          <td class="number">
+            ${
+              row.recorded
+                ? formatValue(row.recorded.value)
+                : html`<${None} row=${row} isEnd=${reading.x === Infinity} />`
+            }
+          </td>
           ${hasHalf && html`<td class="number">${halfText(row)}</td>`}
           ${
             reading.isSmoothed &&

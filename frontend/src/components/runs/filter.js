@@ -72,7 +72,9 @@ function StoredChoices({ field, value, filter, choose }) {
       ${
         !options.length &&
         !values.loading &&
-        html`<p class="menu-title">${values.error ? values.error.message : search ? 'No match.' : `No run in this list has ${lookup(ARTICLES, field)}.`}</p>`
+        html`<p class="menu-title">
+          ${values.error?.message ?? (search ? 'No match.' : `No run in this list has ${lookup(ARTICLES, field)}.`)}
+        </p>`
       }
     </div>
   </div>`;
