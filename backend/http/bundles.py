@@ -54,6 +54,8 @@ class Module:
         body = LAZY.sub(lambda match: f"import('../{self._absolute(match['path'])}')", body)
         if left := LEFT_OVER.search(body):
             raise BundleError(f"{self.path}: no bundle can hold {left[0]!r}")
+        if renamed := next((name for name in exports if " as " in name), None):
+            raise BundleError(f"{self.path}: no bundle can rename an export: {renamed}")
         return f"modules['{self.path}'] = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();\n"
 
     def _absolute(self, relative: str) -> str:

@@ -67,6 +67,11 @@ def test_bundles_do_what_the_modules_do_and_share_their_state(frontend):
             "export let count = 0;\n",
             "src/state.js: no bundle can hold 'export let count = 0;'",
         ),
+        (
+            "src/state.js",
+            "const count = 0;\nexport { count as seen };\n",
+            "src/state.js: no bundle can rename",
+        ),
         ("src/state.js", "import { sum } from './door.js';\n", "src/door.js imports itself"),
     ],
 )
