@@ -105,7 +105,7 @@ def test_a_config_without_sense_is_refused(fields, phrase):
     assert phrase in str(caught.value)
 
 
-OVER = "it takes more than 1 seconds or 1 GiB of memory"
+OVER = "it takes more than 3 seconds or 1 GiB of memory"
 
 HANG = "{{ (10 ** (99999999 * messages | length)) | string }}"  # not folded when it is compiled
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
