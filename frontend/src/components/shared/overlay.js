@@ -1,5 +1,5 @@
 /** Things above the page: dialog, menu, messages. */
-import { html, useEffect, useRef, useState } from '../../dom.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { dismiss, toasts } from '../../app/state.js';
 import { layers } from '../../app/keys.js';
 import { Icon, IconButton } from './icons.js';
@@ -11,7 +11,8 @@ import { lookup } from '../../lib/lookup.js';
  */
 export function Dialog({ title, onClose, children, wide = false, holdsText = false }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
+    // before the next key, which belongs to the dialog
     element.current?.showModal();
   }, []);
   const outside = (/** @type {MouseEvent} */ event) => {
