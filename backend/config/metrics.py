@@ -77,15 +77,15 @@ _ADVANTAGE = (*_REWARD, "objective.advantage")
 
 # fmt: off
 _CATALOG = (
-    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc val_accuracy val_acc test_accuracy test_acc validation_accuracy validation/accuracy val/accuracy val/acc eval/all/avg_score val_correct/all/mean eval_mean_accuracy heldout_accuracy held_out_accuracy"),
+    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc val_accuracy val_acc test_accuracy test_acc validation_accuracy validation/accuracy val/accuracy val/acc eval/all/avg_score val_correct/all/mean eval_mean_accuracy heldout_accuracy held_out_accuracy test/env/all/correct"),
     _metric("eval/length_mean", "tokens", "Mean length of held-out completions.", aliases="eval_completions/mean_length eval/completions/mean_length eval_completion_length eval/completion_length validation/avg_length"),
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions truncated at the cap.", (0, 0.3), "down", aliases="eval_completions/clipped_ratio eval/completions/clipped_ratio"),
     _metric("eval/effort_auc", "fraction", "Area under the held-out pass rate over the share of the thinking (0 to 100 %) before the answer is forced: high where little thinking is needed."),
-    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg reward/all/mean agg/all/reward/mean agg/effective/reward/mean rollout/raw_reward raw_reward task_reward ppo_actor/task_reward/avg mean_reward reward_mean avg_reward average_reward reward/avg train_reward rewards rewards/mean reward_total total_reward critic/score/all/mean", scale=_REWARD),
+    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg reward/all/mean agg/all/reward/mean agg/effective/reward/mean rollout/raw_reward raw_reward task_reward ppo_actor/task_reward/avg mean_reward reward_mean avg_reward average_reward reward/avg train_reward rewards rewards/mean reward_total total_reward critic/score/all/mean env/all/reward/total", scale=_REWARD),
     _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std rewards/std std_reward ppo_actor/task_reward/std", scale=_REWARD),
     _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged if they may.", better="up", scale=_TERMS),
     _metric("reward/raw_std", "reward", "Standard deviation of the weighted sum of the reward terms before length and required terms change it.", scale=_TERMS),
-    _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up", aliases="accuracy acc train_accuracy train_acc accuracy_mean mean_accuracy"),
+    _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up", aliases="accuracy acc train_accuracy train_acc accuracy_mean mean_accuracy env/all/correct correct_rate success_rate solve_rate"),
     _metric("reward/unearned_share", "fraction", "Share of the positive reward that completions with a wrong answer earned.", (0, 0.5), "down"),
     _metric("judge/requests", "scores", "Scores requested from the judge and the reward model, including cached ones and those of evaluations."),
     _metric("judge/cached_frac", "fraction", "Share of the requested scores that came from an equal earlier request of the run."),
@@ -118,13 +118,13 @@ _CATALOG = (
     _metric("sampling/engine_restarts", "starts", "Restarts of the sampling server beside the trainer after it died."),
     _metric("sampling/carried_frac", "fraction", "Share of the groups that train that were sampled in the previous step (active refill)."),
     _metric("sampling/kept_mass", "probability", "Mean probability, under the learner, of the token ids that top-p or top-k kept."),
-    _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len response_length completion_length completion_len completions_length rollout/response_lengths rollout/response_len/mean rollout/response_len response_lengths response_len agg/effective/num_output_tokens/mean mean_length length_mean avg_length average_length avg_len mean_len gen_len mean_gen_len gen_length mean_completion_length mean_response_length avg_response_length avg_completion_length mean_gen_tokens_per_sample mean_generation_length seq_len seq._length ppo_actor/seq_len/avg seq_len/all/mean"),
-    _metric("length/min", "tokens", "Shortest completion.", aliases="completions/min_length response_length/min"),
-    _metric("length/max", "tokens", "Longest completion.", aliases="completions/max_length response_length/max"),
+    _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len response_length completion_length completion_len completions_length rollout/response_lengths rollout/response_len/mean rollout/response_len response_lengths response_len agg/effective/num_output_tokens/mean mean_length length_mean avg_length average_length avg_len mean_len gen_len mean_gen_len gen_length mean_completion_length mean_response_length avg_response_length avg_completion_length mean_gen_tokens_per_sample mean_generation_length seq_len ppo_actor/seq_len/avg seq_len/all/mean seq_length length len resp_len resp_length avg_tokens mean_tokens tokens/response_length/mean env/all/ac_tokens_per_turn"),
+    _metric("length/min", "tokens", "Shortest completion.", aliases="completions/min_length response_length/min tokens/response_length/min rollout/response_len/min"),
+    _metric("length/max", "tokens", "Longest completion.", aliases="completions/max_length response_length/max tokens/response_length/max rollout/response_len/max"),
     _metric("length/mean_correct", "tokens", "Mean length of correct completions."),
     _metric("length/mean_incorrect", "tokens", "Mean length of incorrect completions. If only this length grows, the cause is the length bias of sequence means."),
     _metric("length/truncated_frac", "fraction", "Share of completions truncated at the cap.", (0, 0.3), "down", aliases="completions/clipped_ratio response_length/clip_ratio agg/all/is_truncated/mean agg/effective/is_truncated/mean rollout/truncated_ratio rollout/truncated truncated_ratio truncated_frac truncation_ratio clipped_ratio no_eos_ratios no_eos_ratio ppo_actor/no_eos_ratios/avg is_truncated/all/mean"),
-    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg entropy/all approx_entropy entropy/all/mean entropy_loss entropy/mean entropy_mean mean_entropy actor/entropy_loss actor/entropy/mean policy/policy_entropy ppo_actor/update/entropy/avg"),
+    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg entropy/all approx_entropy entropy/all/mean entropy_loss entropy/mean entropy_mean mean_entropy actor/entropy_loss actor/entropy/mean policy/policy_entropy ppo_actor/update/entropy/avg critic/entropy/mean optim/entropy"),
     _metric("policy/token_prob_mean", "probability", "Mean probability the policy gave to the tokens that train."),
     _metric("policy/distinct_frac", "fraction", "Number of distinct completions in a group over the group size G; 1 / G means that all have the same text.", (0.3, 1)),
     _metric("policy/covariance", "nats", "Covariance of a token's log-probability and its advantage; above 0 the update lowers the entropy."),
@@ -152,7 +152,7 @@ _CATALOG = (
     _metric("mismatch/prob_diff_mean", "probability", "Mean difference between a token's probability in the sampler and in the learner.", (0, 0.02), aliases="training/rollout_probs_diff_mean sampler_learner_prob_diff"),
     _metric("mismatch/prob_diff_max", "probability", "Largest difference between a token's probability in the sampler and in the learner.", aliases="training/rollout_probs_diff_max"),
     _metric("mismatch/k1", "nats", "Mean of log sampler - log learner per token: an estimate of the KL divergence between them that may be negative.", aliases="rollout_corr/kl"),
-    _metric("mismatch/k3", "nats", "k3 distance between sampler and learner per token.", (0, 0.05), aliases="rollout_corr/k3_kl mismatch_kl/all mismatch_kl/all/mean"),
+    _metric("mismatch/k3", "nats", "k3 distance between sampler and learner per token.", (0, 0.05), aliases="rollout_corr/k3_kl mismatch_kl/all mismatch_kl/all/mean mismatch_kl gen_kl_error generation_kl_error"),
     _metric("mismatch/rho_mean", "ratio", "Mean ratio of a token's probability in the learner to that in the sampler.", (0.9, 1.1), aliases="rollout_corr/rollout_is_mean sampling/importance_sampling_ratio/mean"),
     _metric("mismatch/rho_max", "ratio", "Largest ratio of a token's probability in the learner to that in the sampler.", (None, 10), aliases="rollout_corr/rollout_is_max sampling/importance_sampling_ratio/max"),
     _metric("mismatch/masked_frac", "fraction", "Share of tokens whose correction weight was truncated or masked."),
@@ -252,8 +252,8 @@ ALIASES: dict[str, str] = {alias: metric.name for metric in _CATALOG for alias i
 
 _FAMILY_ALIASES = [(alias, family.name) for family in FAMILIES for alias in family.aliases]
 
-LOGGER_PREFIX = "train/"
-"""Prefix that some loggers, such as the callbacks of Hugging Face, add to every training metric."""
+LOGGER_PREFIXES = ("train/", "metrics/", "metrics/train/")
+"""Prefixes that some loggers, such as the callbacks of Hugging Face, add to every training metric."""
 
 CACHED_NAMES = 4_096
 """Number of names whose catalog entry is cached, because the rows of a log repeat the same names."""
@@ -265,9 +265,9 @@ def canonical_name(name: str) -> str | None:
     squeezed = _AROUND_SLASH.sub("/", name.strip())
     plain = plain_name(name)
     for spelling in dict.fromkeys((name, squeezed, plain)):
-        if spelling != name and spelling in METRICS:
-            return spelling
-        for alias_name in (spelling, spelling.removeprefix(LOGGER_PREFIX)):
+        for alias_name in (spelling, *map(spelling.removeprefix, LOGGER_PREFIXES)):
+            if alias_name != name and alias_name in METRICS:
+                return alias_name
             if alias_name in ALIASES:
                 return ALIASES[alias_name]
             for alias, family in _FAMILY_ALIASES:
@@ -277,12 +277,17 @@ def canonical_name(name: str) -> str | None:
 
 
 def plain_name(name: str) -> str:
-    """Return a name as programs spell it: `Training Loss` is training_loss, `completions / mean_length` one path."""
-    return _SPACES.sub("_", _AROUND_SLASH.sub("/", name.strip())).lower()
+    """Return a name as programs spell it: `Training Loss` is training_loss, `completions / mean_length` one path.
+
+    A unit in brackets, as in `Accuracy (%)`, the stars of bold text and the dots of `Grad. Norm` are left out.
+    """
+    spelling = _UNIT.sub("", name.strip().strip("*`").strip())
+    return _SPACES.sub("_", _AROUND_SLASH.sub("/", spelling)).lower()
 
 
 _AROUND_SLASH = re.compile(r"\s*/\s*")
-_SPACES = re.compile(r"\s+")
+_SPACES = re.compile(r"\.?\s+")
+_UNIT = re.compile(r"(?<=\w)\s*\((?:%|[A-Za-z/]{1,12})\)$")
 
 
 @lru_cache(CACHED_NAMES)

@@ -10,6 +10,7 @@ from backend.exchange.imports.table import Floats, Ints, Table, is_whole
 
 STEP_NAMES = (
     "train/global_step", "training/global_step", "trainer/global_step", "global_step", "global step",
+    "global_step/max_steps", "system/step",
     "rollout/step", "train/step", "trainer/step", "train_step", "training_step", "step", "steps",
     "global_steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "rollout_id",
 )  # fmt: skip

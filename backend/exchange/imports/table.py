@@ -13,6 +13,8 @@ MAX_POINTS = 2_000_000
 MAX_COLUMNS = 2_000
 MAX_NAME = 512
 """Characters of a column's name."""
+MAX_NUMBER = 40
+"""Characters of a number that is written with a sign or a unit."""
 MAX_SHOWN = 20
 """Bad lines that a report names one by one."""
 
@@ -108,7 +110,7 @@ class Table:
             column = self.columns.get(name)
             if column is None:
                 column = self.column(name)
-            number = value if type(value) is float else as_number(value)
+            number = value if type(value) is float else number_in(name, value)
             if number is not None:
                 column.rows.append(row)
                 column.values.append(number)
@@ -207,8 +209,25 @@ def is_whole(values: Floats) -> NDArray[np.bool_]:
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 
 
-OF_STEPS = ("global_step/max_steps", "step", "iteration")
+_COUNTER = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?)$", re.IGNORECASE)
 _COUNT = re.compile(r"\s*(\d{1,10})\s*/\s*\d{1,10}\s*")
+_THOUSANDS = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s?[kK]\s*")
+_PERCENT = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")
+
+
+def number_in(column: str, value: Any) -> float | None:
+    """Return the number in a cell of a column: also of `78.5%`, and of steps such as `5/400` and `1.2k`."""
+    number = as_number(value)
+    if number is not None or type(value) is not str or len(value) > MAX_NUMBER:
+        return number
+    if match := _PERCENT.fullmatch(value):
+        return float(match[1]) / 100
+    if _COUNTER.search(column) is None:
+        return None
+    if match := _COUNT.fullmatch(value):
+        return float(match[1])
+    match = _THOUSANDS.fullmatch(value)
+    return float(round(1000 * float(match[1]))) if match else None
 
 
 def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
@@ -217,7 +236,5 @@ def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable
         name = f"{prefix}/{key}" if prefix else key
         if type(value) is dict and depth < 4:
             yield from flat(value, name, depth + 1)
-        elif type(value) is str and key in OF_STEPS and (match := _COUNT.fullmatch(value)):
-            yield "global_step", float(match[1])  # "5/400" of ms-swift
         else:
             yield name, value

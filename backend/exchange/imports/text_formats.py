@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import IO, Any, NamedTuple
 
-from backend.config.metrics import ALIASES, LOGGER_PREFIX
+from backend.config.metrics import ALIASES, LOGGER_PREFIXES
 from backend.exchange.imports.charts import chart_columns, from_charts
 from backend.exchange.imports.lines import LINE_BYTES, document, parse, text_lines
 from backend.exchange.imports.log import Facts, Log
@@ -28,7 +28,7 @@ _TENSORBOARD = {"wall time", "step", "value"}
 _WITH_SLASHES = {
     f"{prefix}{alias}".replace("/", "_").lower(): f"{prefix}{alias}"
     for alias in ALIASES
-    for prefix in ("", LOGGER_PREFIX)
+    for prefix in ("", *LOGGER_PREFIXES)
 }
 """Names of curves by what they become in the name of a file."""
 

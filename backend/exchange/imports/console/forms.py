@@ -14,7 +14,8 @@ _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout")
 _NUMBERED = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
 _STEP = re.compile(
     r"(?<![A-Za-z_])(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout)"
-    r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,10})(?:\s?/\s?(\d{1,10}))?(?![\d]*\.\d|\d|\w)",
+    r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s?(\d{1,10}))?"
+    r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
 )
 _COUNTER = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
@@ -25,8 +26,13 @@ _EPOCH = re.compile(
 )
 _PAIR = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
-    rf"({NUMBER})(?:\s?(?:%|[A-Za-z/]{{1,8}}))?(?=$|[\s,;|\])}}>])"
+    rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>])"
 )
+_SPACED = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
+    rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|])"
+)
+_BETWEEN = re.compile(r"\s*(?:[|;]|,\s|\s-\s)\s*")
 _BAR = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
 _NOISE = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
@@ -62,7 +68,7 @@ def heading(text: str) -> Heading:
     steps = list(_STEP.finditer(text))
     match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
     if match is not None:
-        step, total = int(match[2]), int(match[3]) if match[3] else None
+        step, total = int(match[2].replace(",", "")), int(match[3]) if match[3] else None
     elif (match := _COUNTER.match(text)) is not None:
         step, total = int(match[1]), int(match[2])
     else:
@@ -77,12 +83,30 @@ def heading(text: str) -> Heading:
 
 def pairs(text: str) -> list[tuple[str, str]]:
     """All `name: number` and `name=number` of a line."""
-    found_pairs = []
+    cells = []
     for match in _PAIR.finditer(text):
         name = match[1] if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
-        if name.lower() not in _NOISE and not name.endswith(".py"):
-            found_pairs.append((name, match[3].replace(",", "")))
-    return found_pairs
+        is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
+        if name.lower() not in _NOISE and not name.endswith(".py") and not is_place_in_code:
+            cells.append((name, match[3].replace(",", "")))
+    return cells or _spaced_pairs(text)
+
+
+def _spaced_pairs(text: str) -> list[tuple[str, str]]:
+    """The pairs of a line such as `step 12 | reward 0.5 | kl 0.1`: at least two between its bars or commas."""
+    cells = [
+        (match[1], match[2].replace(",", ""))
+        for segment in _BETWEEN.split(text)
+        if not _SPACED.sub("", segment).strip()
+        for match in _SPACED.finditer(segment)
+        if match[1].lower() not in _NOISE
+    ]
+    return cells if len(cells) > 1 else []
+
+
+def bar_pairs(text: str) -> list[tuple[str, str]]:
+    """The pairs behind the times of a progress bar, as in `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
+    return pairs(text[text.rfind("[") :])
 
 
 def lone_pairs(text: str) -> list[tuple[str, str]]:
@@ -117,7 +141,7 @@ def table_cells(text: str) -> list[str]:
         cells = re.split(r" {2,}", plain)
     else:
         cells = plain.split(",")
-    return [cell.strip() for cell in cells] if len(cells) > 1 else []
+    return [cell.strip(" \t*`") for cell in cells] if len(cells) > 1 else []
 
 
 def is_rule(text: str) -> bool:

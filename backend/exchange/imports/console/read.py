@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from backend.exchange.imports.console.forms import (
     VERL,
     Heading,
     bar_counter,
+    bar_pairs,
     heading,
     is_rule,
     lone_pairs,
@@ -29,7 +30,7 @@ from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known, plain_name
 from backend.exchange.imports.runs import split_table
-from backend.exchange.imports.table import BadLog, as_number, flat
+from backend.exchange.imports.table import BadLog, as_number, flat, number_in
 
 MIN_ROWS = 3
 """Rows from which numbers without a known name are taken for metrics."""
@@ -37,8 +38,8 @@ KEPT_BARS = 24
 """Progress bars that are remembered until a line of metrics comes."""
 MAX_OBJECT = 200_000
 """Characters of an object over several lines."""
-OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
-ORIGINS = {OBJECTS: "text", VERL_LINES: "verl", PAIRS: "text", LISTS: "text", TABLE: "text"}
+OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS = "objects", "verl", "pairs", "lists", "table", "bars"
+ORIGINS = {OBJECTS: "text", VERL_LINES: "verl", PAIRS: "text", LISTS: "text", TABLE: "text", BARS: "text"}
 
 LISTED = ("step", "iter", "epoc")
 """Beginnings of the head of a table with commas."""
@@ -50,10 +51,12 @@ _BEFORE = re.compile(
     re.IGNORECASE,
 )
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
+_MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
+"""Two numbers with names, which a line without a step must have to be a row."""
 _SUMMARY = "train_runtime"
 _COUNTERS = (
-    "global_step", "train/global_step", "training/global_step", "trainer/global_step", "step", "_step",
-    "iteration", "train/step", "rollout/step",
+    "global_step", "train/global_step", "training/global_step", "trainer/global_step", "global_step/max_steps",
+    "system/step", "step", "_step", "iteration", "train/step", "rollout/step",
 )  # fmt: skip
 
 
@@ -68,6 +71,8 @@ class ConsoleText:
         self.lines = 0
         """Pieces of the text that are no progress bars."""
         self._bars: deque[str] = deque(maxlen=KEPT_BARS)
+        self._bar: tuple[int, str, int] | None = None
+        """(line, text, count) of the newest progress bar with metrics: of one count the last is a row."""
         self._heading = Heading(None)
         self._heading_line = 0
         self._list: list[tuple[str, str]] = []
@@ -81,11 +86,29 @@ class ConsoleText:
         for line, text in lines:
             if "%|" in text and "{" not in text:
                 self._bars.append(text)
+                if "=" in text:
+                    self._take_bar(line, text)
             else:
                 self.lines += 1
                 if form := self._take(line, text):
                     self.forms[form].lines += 1
         self._end_list()
+        self._end_bar()
+
+    def _take_bar(self, line: int, text: str) -> None:
+        counter = bar_counter(text)
+        if counter is None:
+            return
+        if self._bar is not None and self._bar[2] != counter[0]:
+            self._end_bar()
+        self._bar = (line, text, counter[0])
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            line, text, count = self._bar
+            if cells := bar_pairs(text):
+                self.forms[BARS].add(line, cells, Clue(count))
+        self._bar = None
 
     def _take(self, line: int, text: str) -> str:
         """The form of a piece of the text; empty for one of none."""
@@ -142,7 +165,11 @@ class ConsoleText:
         if _SUMMARY in document:
             self._add_summary(document)
             return True
-        cells = [(name, number) for name, value in flat(document) if (number := as_number(value)) is not None]
+        cells = [
+            (name, number)
+            for name, value in flat(document)
+            if (number := number_in(name, value)) is not None
+        ]
         if not cells or (len(cells) < 2 and not is_known(cells[0][0])):
             return False
         named = dict(cells)
@@ -158,7 +185,7 @@ class ConsoleText:
             bars=self._counters(),
             counter=counter,
             writer=writer,
-            is_eval=all(name.startswith(("eval", "val", "test")) or name == "epoch" for name in named),
+            is_eval=_is_eval(named),
         )
         self.forms[OBJECTS].add(line, cells, clue)
         return True
@@ -197,10 +224,20 @@ class ConsoleText:
             named = heading(text)
             if named.step is not None or named.epoch is not None:
                 return self._take_heading(line, text, named, writer)
-        if self._heading.step is not None and (cells := lone_pairs(text)):
+        cells = lone_pairs(text) if self._heading.step is not None or _MAY_BE_PAIRS.search(text) else []
+        if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
+            self._end_list()  # a second row needs a heading of its own
+            self._heading = Heading(None)
+        if cells and self._heading.step is not None:
             self._list += cells
             return LISTS
+        if len(cells) > 1 and any(is_known(name) for name, _ in cells):
+            self._add_pairs(line, cells, Clue(writer=writer))
+            return PAIRS
         return ""
+
+    def _add_pairs(self, line: int, cells: list[tuple[str, str]], clue: Clue) -> None:
+        self.forms[PAIRS].add(line, cells, clue._replace(is_eval=_is_eval([name for name, _ in cells])))
 
     def _take_total(self, text: str, number: int) -> None:
         if "steps" in text:
@@ -211,10 +248,9 @@ class ConsoleText:
     def _take_heading(self, line: int, text: str, named: Heading, writer: str) -> str:
         cells = pairs(text)
         if cells:
-            step = named.step if named.step is not None else int(named.epoch or 0)
+            step = named.step if named.step is not None else NO_STEP
             epoch = float("nan") if named.epoch is None else named.epoch
-            clue = Clue(step, epoch=epoch, total=named.total or 0, writer=writer)
-            self.forms[PAIRS].add(line, cells, clue)
+            self._add_pairs(line, cells, Clue(step, epoch=epoch, total=named.total or 0, writer=writer))
             return PAIRS
         if named.step is None:
             return ""
@@ -241,9 +277,15 @@ class ConsoleText:
 
     def take_cells(self, line: int, cells: list[str]) -> bool:
         """Whether the cells are the head of a table of metrics or one of its rows."""
-        if self._header and len(cells) == len(self._header) and as_number(cells[0]) is not None:
+        if len(cells) == len(self._header) + 1 and all(as_number(cell) is not None for cell in cells):
+            cells = cells[1:]  # behind the numbers of the rows, as pandas prints them
+        if (
+            self._header
+            and len(cells) == len(self._header)
+            and number_in(self._header[0], cells[0]) is not None
+        ):
             named = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
-            step, _ = _own_step({name.lower(): as_number(cell) for name, cell in named.items()}, "")
+            step, _ = _own_step({plain_name(name): number_in(name, cell) for name, cell in named.items()}, "")
             epoch = as_number(named.get("epoch", named.get("Epoch")))
             clue = Clue(step, epoch=float("nan") if epoch is None else epoch)
             self.forms[TABLE].add(line, named.items(), clue)
@@ -253,6 +295,10 @@ class ConsoleText:
             return True
         self._header = []
         return False
+
+
+def _is_eval(names: Iterable[str]) -> bool:
+    return all(name.startswith(("eval", "val", "test")) or name == "epoch" for name in names)
 
 
 def _own_step(named: dict[str, Any], before: str) -> tuple[int, str]:
@@ -284,7 +330,13 @@ def read_console(file: LogFile) -> list[Log]:
 def logs_of_text(text: ConsoleText) -> list[Log]:
     """A log for each training of a text that has been read. Raises BadLog."""
     form, rows = max(
-        text.forms.items(), key=lambda item: (item[1].known_values, item[1].table.points, len(item[1]))
+        text.forms.items(),
+        key=lambda item: (
+            item[0] != BARS and item[1].known_values > 0,  # bars only where nothing else was printed
+            item[1].known_values,
+            item[1].table.points,
+            len(item[1]),
+        ),
     )
     if not len(rows) or (not rows.known_values and len(rows) < MIN_ROWS):
         raise BadLog(
