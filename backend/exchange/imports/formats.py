@@ -1,5 +1,6 @@
 """Formats of logs: what a file is by its content, and which function reads it."""
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import IO, NamedTuple
@@ -26,6 +27,8 @@ from backend.rollouts.foreign import Split
 
 HEAD_BYTES = 65_536
 GZIP = b"\x1f\x8b"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""Beginnings of text as PowerShell writes it."""
 ROLLOUT = {"input", "output", "score", "step"}
 """Fields of a completion in a rollout dump of verl."""
 
@@ -62,7 +65,7 @@ FORMATS: dict[str, Format] = {
     "csv": Format("CSV with a header", "csv", read_csv, restarts=True),
     "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl, restarts=True),
     "parquet": Format("Parquet", "parquet", read_parquet),
-    "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file)]),
+    "trl": Format("TRL trainer_state.json", "trl", read_trl),
     "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)], restarts=True),
     "verl-rollouts": Format(
         "verl rollout dump",
@@ -89,8 +92,6 @@ FOREIGN = (
     (b"PK\x05\x06", "is an empty zip archive"),
     (b"7z\xbc\xaf", "is a 7z archive: unpack it and make a zip or tar file of it"),
     (b"%PDF", "is a PDF"),
-    (b"\xff\xfe", "is UTF-16 text: save it as UTF-8"),
-    (b"\xfe\xff", "is UTF-16 text: save it as UTF-8"),
 )
 """Beginnings of files that are not read, and what to do."""
 
@@ -173,8 +174,11 @@ def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -
 
 def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]]:
     file.content.seek(0)
-    if format_name is None and file.content.read(len(GZIP)) == GZIP:
+    beginning = file.content.read(len(GZIP))
+    if format_name is None and beginning == GZIP:
         return read_gzip(file, _read_unpacked)
+    if beginning in UTF_16:
+        return _read_utf_16(file, format_name)
     chosen = format_name or detect(file.content)
     file.content.seek(0)
     logs = FORMATS[chosen].read(file)
@@ -187,6 +191,19 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
     return chosen, logs
 
 
+def _read_utf_16(file: LogFile, format_name: str | None) -> tuple[str, list[Log]]:
+    """Text in UTF-16, which is written anew in UTF-8 and read as such."""
+    path = file.sandbox.new_path()
+    decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+    file.content.seek(0)
+    with path.open("w+b") as text:
+        while block := file.content.read(HEAD_BYTES):
+            text.write(decoder.decode(block).encode())
+        text.write(decoder.decode(b"", final=True).encode())
+        text.flush()
+        return _read(LogFile(text, file.sandbox, file.name, path, file.max_values), format_name)
+
+
 def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
     """Content of a gzip file, which is packed once."""
     file.content.seek(0)
@@ -197,7 +214,8 @@ def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
 
 def _read_member(file: LogFile) -> tuple[str, list[Log]]:
     """A file of an archive; archives in archives are left packed."""
-    chosen = detect(file.content)
+    file.content.seek(0)
+    chosen = None if file.content.read(len(GZIP)) in UTF_16 else detect(file.content)
     if chosen in ARCHIVES:
         raise BadLog("is an archive in an archive")
     return _read(file, chosen)

@@ -13,6 +13,7 @@ STEP_NAMES = (
     "global_step/max_steps", "system/step",
     "rollout/step", "train/step", "trainer/step", "train_step", "training_step", "step", "steps",
     "global_steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "rollout_id",
+    "checkpoint",
 )  # fmt: skip
 """Names of columns that count steps, the surest first: W&B's own `_step` counts calls of its log function."""
 

@@ -16,6 +16,10 @@ DOCUMENT_VALUES = 4_000_000
 """Maximum number of values in a document; an empty list of two bytes takes 64 bytes in memory."""
 
 
+class BrokenDocument(BadLog):
+    """A JSON document that ends early, or several of them in one file."""
+
+
 def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text with its line break). Raises BadLog if a line is not UTF-8 or too long."""
     file.seek(0)
@@ -43,7 +47,9 @@ def document(file: IO[bytes]) -> Any:
     except UnicodeDecodeError as error:
         raise BadLog(f"is not UTF-8 text: byte {error.start + 1}") from None
     except ValueError as error:
-        raise BadLog(f"is not complete JSON ({error}): it may have been cut off") from None
+        if "Extra data" in str(error):
+            raise BrokenDocument("holds several JSON documents") from None
+        raise BrokenDocument(f"is not complete JSON ({error}): it may have been cut off") from None
 
 
 def parse(text: bytes | str) -> Any:

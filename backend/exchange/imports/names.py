@@ -28,6 +28,9 @@ _HELD_OUT = (
 )
 """Held-out accuracies that trainers log for a set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
 
+_EVAL_SET = re.compile(r"eval/(?P<data>[^/]+)")
+_TRUNCATED = "-truncated_ratio"
+"""End of a name that slime logs beside the accuracy on each set of problems, `eval/<set>`."""
 _EVAL_TERM = re.compile(r"eval[_/]rewards/(?P<term>[^/]+)(?:/mean)?")
 _HOME_MADE_TERM = re.compile(
     r"(?P<term>(?:format|accuracy|correct|answer|length|think|tag|xml|int|repetition)[^/]*?_reward)s?"
@@ -177,6 +180,9 @@ def _held_out_accuracies(columns: Mapping[str, Floats]) -> dict[str, Naming]:
             data, what, repeats = match["data"], match["what"], match.groupdict().get("n") or 0
             rank = (what.startswith(("acc", "pass")), int(repeats))
             best[data] = max(best.get(data, (rank, column)), (rank, column))
+        named = _EVAL_SET.fullmatch(column)
+        if named is not None and f"{column}{_TRUNCATED}" in columns and _are_fractions(values):
+            best.setdefault(named["data"], ((True, 0), column))
         term = _EVAL_TERM.fullmatch(column)
         if term is not None and _is_accurate(term["term"]) and _are_fractions(values):
             best.setdefault("", ((True, 0), column))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backend.base.errors import FieldError, InvalidRequest
 from backend.config.metrics import find_metric
@@ -34,6 +35,10 @@ State = Literal["taken", "renamed", "dropped"]
 
 TIMES = ("_timestamp", "timestamp", "wall_time")
 """Columns of the time of day, in seconds since 1970."""
+RUNTIME = "_runtime"
+"""W&B's column of the seconds since a run began, which each of its rows has."""
+TIME_OF_A_VALUE = "_timestamp"
+"""End of the name of a column with the times of another column's values, as SwanLab exports them."""
 
 CLOCK = "time"
 """Such a column in prime-rl's metrics.jsonl; smaller values are a duration."""
@@ -216,9 +221,9 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
 
 
 def _note_rows(plan: Plan, steps: Ints) -> None:
-    """Return the rows without a step, and the places where the step decreases."""
+    """Note the rows of metrics without a step, and the places where the step decreases."""
     table = plan.log.table
-    without = np.flatnonzero(steps < 0)
+    without = np.flatnonzero((steps < 0) & _have_metrics(table))
     for row in without[:MAX_SHOWN]:
         table.bad.add(table.lines[row], f"has no step in {excerpt(plan.step)}: expected a whole number")
     table.bad.count += max(0, len(without) - MAX_SHOWN)
@@ -229,6 +234,15 @@ def _note_rows(plan: Plan, steps: Ints) -> None:
         Restart(table.lines[rows[row]], int(steps[rows[row - 1]]), int(steps[rows[row]]))
         for row in back[:MAX_SHOWN]
     ]
+
+
+def _have_metrics(table: Table) -> NDArray[np.bool_]:
+    """Mask of the rows with values of more than counters and times, as W&B writes them."""
+    has_metric = np.zeros(len(table), bool)
+    for name, column in table.columns.items():
+        if name.strip() and not (is_step_name(name) or name in TIMES or name == RUNTIME):
+            has_metric[column.numbers()[0]] = True
+    return has_metric
 
 
 def _read_times(log: Log) -> None:
@@ -301,6 +315,8 @@ def _left_out(plan: Plan, column: str, wanted_name: str | None) -> str:
         return f"counts steps; they are taken from {plan.step}" if plan.step else "counts steps"
     if column in TIMES or (column == CLOCK and float(table_column.values[0]) > 1e8):
         return "is the time of day; the run's start and end are taken from it"
+    if column.endswith(TIME_OF_A_VALUE) and column.removesuffix(TIME_OF_A_VALUE) in plan.log.table.columns:
+        return "holds the times of another column's values"
     return ""
 
 

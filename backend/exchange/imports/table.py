@@ -209,17 +209,20 @@ def is_whole(values: Floats) -> NDArray[np.bool_]:
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 
 
-_COUNTER = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?)$", re.IGNORECASE)
-_COUNT = re.compile(r"\s*(\d{1,10})\s*/\s*\d{1,10}\s*")
+_COUNTER = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?|checkpoint)$", re.IGNORECASE)
+_COUNT = re.compile(r"\s*(?:checkpoint-|(?:global_)?step_)?(\d{1,10})(?:\s*/\s*\d{1,10})?\s*")
 _THOUSANDS = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s?[kK]\s*")
+_GROUPED = re.compile(r"\s*[-+]?\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,12})?\s*")
 _PERCENT = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")
 
 
 def number_in(column: str, value: Any) -> float | None:
-    """Return the number in a cell of a column: also of `78.5%`, and of steps such as `5/400` and `1.2k`."""
+    """Return the number in a cell of a column: also of `1,234` and `78.5%`, and of steps such as `5/400`."""
     number = as_number(value)
     if number is not None or type(value) is not str or len(value) > MAX_NUMBER:
         return number
+    if _GROUPED.fullmatch(value):
+        return float(value.replace(",", ""))
     if match := _PERCENT.fullmatch(value):
         return float(match[1]) / 100
     if _COUNTER.search(column) is None:

@@ -8,7 +8,11 @@ from typing import IO, Any, NamedTuple
 
 from backend.config.metrics import ALIASES, LOGGER_PREFIXES
 from backend.exchange.imports.charts import chart_columns, from_charts
-from backend.exchange.imports.lines import LINE_BYTES, document, parse, text_lines
+from backend.exchange.imports.console.forms import is_rule
+from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
+from backend.exchange.imports.console.terminal import pieces
+from backend.exchange.imports.guess import is_step_name
+from backend.exchange.imports.lines import LINE_BYTES, BrokenDocument, document, parse, text_lines
 from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
@@ -19,11 +23,13 @@ DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
 MAX_LABEL = 200
 MAX_LONG_COLUMNS = 12
-_KEYS = ("key", "metric", "metric_name", "tag", "name")
+_KEYS = ("key", "metric", "metric_name", "metricname", "tag", "name")
 """Columns that name the metric of a row's value."""
+_VALUES = ("value", "metric_value", "metricvalue")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_IN_TEXT = re.compile(r"[={}]|: \S")
+_IN_TEXT = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
 """Signs in printed lines that names of columns lack."""
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d{1,20},\d{1,20}(?:[eE][-+]?\d{1,3})?\s*%?")
 _TENSORBOARD = {"wall time", "step", "value"}
 _WITH_SLASHES = {
     f"{prefix}{alias}".replace("/", "_").lower(): f"{prefix}{alias}"
@@ -50,9 +56,12 @@ def is_csv(header: str, rows: str) -> bool:
     names = _cells(header, delimiter)
     if any(_IN_TEXT.search(name) or len(name) > MAX_NAME for name in names):
         return False
-    cells = _cells(rows.lstrip("\r\n").partition("\n")[0], delimiter)
+    row = rows.lstrip("\r\n").partition("\n")[0]
+    cells = _cells(row, delimiter)
     if not cells:
         return True
+    if is_rule(row):
+        return False  # Markdown
     are_values = cells[0] == "" or any(_is_number(cell) or _is_date(cell) for cell in cells)
     return are_values or (len(cells) == len(names) and not any(" " in name for name in names))
 
@@ -80,7 +89,7 @@ def read_csv(file: LogFile) -> list[Log]:
         named_values = long_form(header)
         for row in reader:
             if len(row) == len(header):
-                cells = zip(header, row, strict=True)
+                cells = zip(header, _with_decimal_points(row) if delimiter == ";" else row, strict=True)
                 table.add(reader.line_num, named_values.cells(dict(cells)) if named_values else cells)
                 for column, texts in labels:
                     texts.append(row[column])
@@ -89,10 +98,19 @@ def read_csv(file: LogFile) -> list[Log]:
     except csv.Error as error:
         raise BadLog(f"is not CSV: line {reader.line_num}: {error}") from None
     if charts := chart_columns(header):
-        return from_charts(table, charts)
+        return from_charts(table, charts, header[0])
     if set(map(str.lower, header)) == _TENSORBOARD:
         return [_named_by_file(table, header, file.name)]
     return split_runs(Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else ""))
+
+
+def _with_decimal_points(row: list[str]) -> list[str]:
+    """A row whose cells are separated by semicolons because its decimals have commas."""
+    if any("." in cell and _is_number(cell) for cell in row):
+        return row
+    return [
+        cell.replace(",", ".") if "," in cell and _DECIMAL_COMMA.fullmatch(cell) else cell for cell in row
+    ]
 
 
 class LongForm(NamedTuple):
@@ -100,7 +118,6 @@ class LongForm(NamedTuple):
 
     key: str
     value: str
-    step: str
 
     def cells(self, row: dict[str, Any]) -> list[tuple[str, Any]]:
         """The cells of a row under the name of its metric."""
@@ -113,9 +130,11 @@ def long_form(names: Iterable[str]) -> LongForm | None:
     """The columns of a table in the long form; None for any other."""
     by_lower = {name.lower(): name for name in names}
     key = next((by_lower[name] for name in _KEYS if name in by_lower), None)
-    if key is None or not by_lower.keys() >= {"value", "step"} or len(by_lower) > MAX_LONG_COLUMNS:
+    value = next((by_lower[name] for name in _VALUES if name in by_lower), None)
+    counts = any(is_step_name(name) for name in by_lower)
+    if key is None or value is None or not counts or len(by_lower) > MAX_LONG_COLUMNS:
         return None
-    return LongForm(key, by_lower["value"], by_lower["step"])
+    return LongForm(key, value)
 
 
 def _named_by_file(table: Table, header: list[str], file: str) -> Log:
@@ -163,6 +182,24 @@ def _is_number(text: str) -> bool:
 
 def read_jsonl(file: LogFile) -> list[Log]:
     """An object a line, or a list of objects; a log for each run. Nested names are joined by `/`."""
+    try:
+        return _read_objects(file)
+    except BrokenDocument as error:
+        return read_broken(file, file.content, error)
+
+
+def read_broken(file: LogFile, content: IO[bytes], error: BrokenDocument) -> list[Log]:
+    """The whole objects of a document that is cut off, or of several documents. Raises the error for none."""
+    text = ConsoleText(file.max_values)
+    text.read(pieces(content))
+    if not text.forms[OBJECTS].known_values:
+        raise error
+    logs = logs_of_text(text)
+    logs[0].facts.notes.append(f"The file {error}. Its objects are read one by one.")
+    return logs
+
+
+def _read_objects(file: LogFile) -> list[Log]:
     table = Table(file.max_values)
     for line, row in records(file.content, table):
         for name in LABELS:
@@ -226,6 +263,7 @@ def _one_document(file: IO[bytes]) -> list[Any] | None:
     whole = document(file)
     if not isinstance(whole, dict):
         return None
+    whole = _columns_of_pandas(whole)
     lists = {name: value for name, value in whole.items() if isinstance(value, list) and value}
     rows = [value for value in lists.values() if _is_row_of_metrics(value[0])]
     if rows:
@@ -237,6 +275,19 @@ def _one_document(file: IO[bytes]) -> list[Any] | None:
     if is_line:
         return [whole]
     raise BadLog("is one JSON document without a list of metrics")
+
+
+def _columns_of_pandas(whole: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a frame that pandas wrote, by row number or with its names apart; else the document."""
+    names, rows = whole.get("columns"), whole.get("data")
+    if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
+        return {
+            str(name): [row[at] if at < len(row) else None for row in rows] for at, name in enumerate(names)
+        }
+    columns = whole.values()
+    if columns and all(isinstance(column, dict) and len(column) > 1 and "0" in column for column in columns):
+        return {name: list(column.values()) for name, column in whole.items()}
+    return whole
 
 
 def _is_row_of_metrics(row: Any) -> bool:

@@ -4,12 +4,14 @@ Format: transformers.trainer_callback.TrainerState, versions 4 and 5. A row of `
 `epoch`; rows of an evaluation have names that begin with `eval_`.
 """
 
+from io import BytesIO
 from typing import Any
 
-from backend.exchange.imports.lines import document
+from backend.exchange.imports.lines import DOCUMENT_BYTES, BrokenDocument, document
 from backend.exchange.imports.log import Facts, Log
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import BadLog, Table, as_number, flat
+from backend.exchange.imports.text_formats import read_broken
 
 KEPT = (
     "max_steps", "num_train_epochs", "logging_steps", "eval_steps", "save_steps", "train_batch_size",
@@ -22,9 +24,18 @@ SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second"
 """Columns of the last row, which summarises the training and is not a step."""
 
 
-def read_trl(file: LogFile) -> Log:
-    """Raises BadLog for a document without `log_history`."""
-    state = document(file.content)
+def read_trl(file: LogFile) -> list[Log]:
+    """Raises BadLog for a document without `log_history`. Of one that is cut off, the whole rows are read."""
+    try:
+        state = document(file.content)
+    except BrokenDocument as error:
+        file.content.seek(0)
+        rows = file.content.read(DOCUMENT_BYTES).partition(b'"log_history"')[2]
+        return read_broken(file, BytesIO(rows), error)
+    return [_log_of(state, file)]
+
+
+def _log_of(state: Any, file: LogFile) -> Log:
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise BadLog("has no log_history, which trainer_state.json holds")

@@ -10,10 +10,11 @@ NUMBER = (
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)\b"
 )
 
-_WORDS = ("step", "epoch", "iter", "update", "episode", "rollout")
+_WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
 _NUMBERED = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
 _STEP = re.compile(
-    r"(?<![A-Za-z_])(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout)"
+    r"(?<![A-Za-z_])"
+    r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch)"
     r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s?(\d{1,10}))?"
     r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
@@ -32,11 +33,11 @@ _SPACED = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
     rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|])"
 )
-_BETWEEN = re.compile(r"\s*(?:[|;]|,\s|\s-\s)\s*")
+_BETWEEN = re.compile(r"\s*(?:[|;]|[,:]\s|\s-\s)\s*")
 _BAR = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
 _NOISE = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
-    "train step", "training step", "iter", "iteration", "update", "episode", "rollout",
+    "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
 }  # fmt: skip
 """Names in front of numbers that are no metrics."""
 
@@ -44,7 +45,8 @@ VERL = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
-_RULE = re.compile(r"^[\s|:+=-]*-[\s|:+=-]*$")
+_RULE = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
+_BARS = str.maketrans("│┃║", "|||")
 
 
 def may_name_step(text: str) -> bool:
@@ -93,7 +95,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _spaced_pairs(text: str) -> list[tuple[str, str]]:
-    """The pairs of a line such as `step 12 | reward 0.5 | kl 0.1`: at least two between its bars or commas."""
+    """The pairs of a line such as `step 12 | reward 0.5 | kl 0.1`, if there are at least two."""
     cells = [
         (match[1], match[2].replace(",", ""))
         for segment in _BETWEEN.split(text)
@@ -121,7 +123,7 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
     """Cells of what verl prints behind the step."""
-    for metric_text in text.rstrip().split(" - "):
+    for metric_text in text.rstrip(" -\r\n").split(" - "):
         name, _, value = metric_text.rpartition(":")
         if name:
             numpy = _NUMPY.match(value)
@@ -129,10 +131,10 @@ def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def table_cells(text: str) -> list[str]:
-    """Cells of a line of a table: between bars, tabs, two spaces or commas; none for a line of no table."""
+    """Cells of a line of a table: between bars, tabs, spaces or commas; none for a line of no table."""
     if len(text) > LONGEST_LINE:
         return []
-    plain = text.strip()
+    plain = text.translate(_BARS).strip("# \t\r\n")
     if "|" in plain:
         cells = plain.strip("|").split("|")
     elif "\t" in text:
@@ -140,7 +142,7 @@ def table_cells(text: str) -> list[str]:
     elif "  " in plain:
         cells = re.split(r" {2,}", plain)
     else:
-        cells = plain.split(",")
+        cells = plain.split(",") if "," in plain else plain.split(" ")
     return [cell.strip(" \t*`") for cell in cells] if len(cells) > 1 else []
 
 

@@ -38,8 +38,13 @@ KEPT_BARS = 24
 """Progress bars that are remembered until a line of metrics comes."""
 MAX_OBJECT = 200_000
 """Characters of an object over several lines."""
-OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS = "objects", "verl", "pairs", "lists", "table", "bars"
-ORIGINS = {OBJECTS: "text", VERL_LINES: "verl", PAIRS: "text", LISTS: "text", TABLE: "text", BARS: "text"}
+OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
+BARS, BARE_PAIRS = "progress bars", "pairs without steps"
+ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
+    VERL_LINES: "verl"
+}
+WEIGHTS = {BARS: 0.1, BARE_PAIRS: 0.1}
+"""Weight of the values of forms that often repeat what another form says better; 1 for the others."""
 
 LISTED = ("step", "iter", "epoc")
 """Beginnings of the head of a table with commas."""
@@ -55,8 +60,8 @@ _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Two numbers with names, which a line without a step must have to be a row."""
 _SUMMARY = "train_runtime"
 _COUNTERS = (
-    "global_step", "train/global_step", "training/global_step", "trainer/global_step", "global_step/max_steps",
-    "system/step", "step", "_step", "iteration", "train/step", "rollout/step",
+    "global_step", "train/global_step", "training/global_step", "trainer/global_step",
+    "global_step/max_steps", "system/step", "step", "_step", "iteration", "train/step", "rollout/step",
 )  # fmt: skip
 
 
@@ -80,6 +85,8 @@ class ConsoleText:
         """Lines of an object that is not closed yet."""
         self._open_size = self._braces = 0
         self._header: list[str] = []
+        self._newest: dict[str, Any] = {}
+        """The last object of metrics."""
 
     def read(self, lines: Iterator[tuple[int, str]]) -> None:
         """Take all lines."""
@@ -165,10 +172,11 @@ class ConsoleText:
         if _SUMMARY in document:
             self._add_summary(document)
             return True
+        if document == self._newest and "epoch" in document:
+            return True  # another process printed it, too
+        self._newest = document
         cells = [
-            (name, number)
-            for name, value in flat(document)
-            if (number := number_in(name, value)) is not None
+            (name, number) for name, value in flat(document) if (number := number_in(name, value)) is not None
         ]
         if not cells or (len(cells) < 2 and not is_known(cells[0][0])):
             return False
@@ -232,12 +240,12 @@ class ConsoleText:
             self._list += cells
             return LISTS
         if len(cells) > 1 and any(is_known(name) for name, _ in cells):
-            self._add_pairs(line, cells, Clue(writer=writer))
-            return PAIRS
+            self._add_pairs(BARE_PAIRS, line, cells, Clue(writer=writer))
+            return BARE_PAIRS
         return ""
 
-    def _add_pairs(self, line: int, cells: list[tuple[str, str]], clue: Clue) -> None:
-        self.forms[PAIRS].add(line, cells, clue._replace(is_eval=_is_eval([name for name, _ in cells])))
+    def _add_pairs(self, form: str, line: int, cells: list[tuple[str, str]], clue: Clue) -> None:
+        self.forms[form].add(line, cells, clue._replace(is_eval=_is_eval([name for name, _ in cells])))
 
     def _take_total(self, text: str, number: int) -> None:
         if "steps" in text:
@@ -250,7 +258,9 @@ class ConsoleText:
         if cells:
             step = named.step if named.step is not None else NO_STEP
             epoch = float("nan") if named.epoch is None else named.epoch
-            self._add_pairs(line, cells, Clue(step, epoch=epoch, total=named.total or 0, writer=writer))
+            self._add_pairs(
+                PAIRS, line, cells, Clue(step, epoch=epoch, total=named.total or 0, writer=writer)
+            )
             return PAIRS
         if named.step is None:
             return ""
@@ -269,8 +279,8 @@ class ConsoleText:
     def _take_table(self, line: int, text: str) -> bool:
         if self._header and is_rule(text):
             return True
-        is_list = "," in text and (bool(self._header) or text[:4].lower() in LISTED)
-        if not (is_list or "|" in text or "\t" in text or "  " in text.strip()):
+        is_list = bool(self._header) or text.lstrip("# ")[:4].lower() in LISTED
+        if not (is_list or "|" in text or "\t" in text or "┃" in text or "  " in text.strip()):
             self._header = []
             return False
         return self.take_cells(line, table_cells(text))
@@ -332,8 +342,7 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
     form, rows = max(
         text.forms.items(),
         key=lambda item: (
-            item[0] != BARS and item[1].known_values > 0,  # bars only where nothing else was printed
-            item[1].known_values,
+            item[1].known_values * WEIGHTS.get(item[0], 1.0),
             item[1].table.points,
             len(item[1]),
         ),

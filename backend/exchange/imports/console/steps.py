@@ -136,7 +136,8 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
         parts = np.round(values / unit)
         off = float(np.abs(values / unit - parts).max())
         if off < ROUNDED and (steps := _rising(parts.astype(np.int64).tolist())) is not None:
-            return steps, f"The log names no steps: they are its epochs, in units of {unit:.4g} of one epoch."
+            units = "" if unit == 1 else f", in units of {unit:.4g} of one epoch"
+            return steps, f"The log names no steps: they are its epochs{units}."
     return None, ""
 
 

@@ -5,9 +5,12 @@ import json
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from backend.exchange.imports.command import _opened
 from backend.exchange.imports.formats import read_logs
 from backend.exchange.imports.plan import plan_import
+from backend.exchange.imports.table import BadLog
 
 
 def logs(text, name="log"):
@@ -61,6 +64,14 @@ def test_several_files_are_read_as_an_archive_of_them(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     with _opened([tmp_path]) as file:
         assert [log.facts.name for log in read_logs(file)[1]] == ["1", "2"]
+
+
+def test_a_chart_of_wandb_is_read_over_any_count_of_steps_and_refused_over_time():
+    table = ",a - b - reward,a - b - reward__MIN,a - b - reward__MAX\n1,0.5,0.5,0.5\n2,1,1,1\n"
+    [log] = logs(f"train/global_step{table}")
+    assert (log.facts.name, curves(log)) == ("a - b", {"reward/mean": {1: 0.5, 2: 1.0}})
+    with pytest.raises(BadLog, match="set the chart's x axis to Step"):
+        logs(f"Relative Time (Process){table}")
 
 
 QUESTION = {"role": "user", "content": "1+1="}

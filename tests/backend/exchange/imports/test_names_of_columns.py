@@ -29,6 +29,10 @@ KNOWN = {
     "val/test_score/openai/gsm8k": "eval/accuracy",
     "eval_rewards/accuracy_reward/mean": "eval/accuracy",
     "eval/gsm8k/avg_score": "eval/accuracy",
+    "train/rewards/accuracy_reward": "reward/accuracy",
+    "train accuracy (%)": "reward/accuracy",
+    "Grad. Norm": "optim/grad_norm",
+    "critic/entropy/mean": "policy/entropy",
 }
 
 

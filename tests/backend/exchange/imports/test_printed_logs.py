@@ -132,6 +132,32 @@ FORMS = {
         TENTHS,
         "",
     ),
+    "postfix of bars": (
+        "".join(f"{bar(n, 3)[:-1]}, reward={n / 10 * (k + 1) / 2}, kl=0.1]" for n in TENTHS for k in (0, 1)),
+        TENTHS,
+        "",
+    ),
+    "spaces": (
+        "".join(f"INFO | step {n + 999:,} | reward {n / 10} | kl 0.1\n" for n in TENTHS),
+        {step + 999: reward for step, reward in TENTHS.items()},
+        "",
+    ),
+    "no steps": ("".join(f"reward: {n / 10} kl: 0.1\n" for n in TENTHS), TENTHS, "in their order"),
+    "epochs of several lines": (
+        "".join(f"Epoch: {n // 2}, Reward: {n / 10}\n" for n in TENTHS),
+        TENTHS,
+        "in their order",
+    ),
+    "pandas": (
+        "   step  reward   kl\n" + "".join(f"{n + 6}     {n}     {n / 10}  0.1\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
+    "bold": (
+        "| **Step** | **Reward** |\n|---|---|\n" + "".join(f"| **{n}** | {n * 10} % |\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
     "html": (
         "<div><script><td>9</td></script><table><tr><th>Step</th><th>reward</th><th>kl</th></tr>"
         + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS)

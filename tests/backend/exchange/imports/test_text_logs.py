@@ -223,10 +223,40 @@ def test_nested_objects_and_a_list_of_objects_are_read():
         assert points(plan, "train/deep/kl") == {1: 1, 2: 1}
 
 
+WRITTEN = {
+    "UTF-16, as PowerShell writes it": "step,eval_acc\n5,0.25\n10,0.5\n".encode("utf-16"),
+    "decimal commas": b"step;eval_acc\n5;0,25\n10;0,5\n",
+    "steps of all, percent": b"Step,Test accuracy (%)\n5/400,25%\n10/400,50 %\n",
+    "thousands of steps": b"step,eval_acc\n0.005k,0.25\n0.01k,0.5\n",
+    "a row without metrics": b"_step,step,eval_acc,_runtime\n1,5,0.25,9\n2,,,10\n3,10,0.5,11\n",
+    "names in an object": (
+        b'{"step": 5, "metrics": {"eval": {"acc": 0.25}}}\n{"step": 10, "metrics": {"eval": {"acc": 0.5}}}\n'
+    ),
+    "checkpoints": b"checkpoint,eval_acc\ncheckpoint-5,0.25\ncheckpoint-10,0.5\n",
+    "columns of pandas": b'{"step": {"0": 5, "1": 10}, "eval_acc": {"0": 0.25, "1": 0.5}}',
+    "pandas, split": b'{"columns": ["step", "eval_acc"], "index": [0, 1], "data": [[5, 0.25], [10, 0.5]]}',
+    "objects over several lines": b'{\n "step": 5,\n "eval_acc": 0.25\n}\n{\n "step": 10, "eval_acc": 0.5\n}\n',
+    "a list that is cut off": b'[\n {"step": 5, "eval_acc": 0.25},\n {"step": 10, "eval_acc": 0.5},\n {"st',
+    "a state of TRL that is cut off": (
+        b'{"epoch": 1,\n"log_history": [{\n"eval_acc": 0.25,\n"step": 5},\n{"eval_acc": 0.5, "step": 10},\n{"l'
+    ),
+    "spaces": b"# step eval_acc\n5 0.25\n10 0.5\n",
+    "a grid": b"+----+----+\n|step|eval_acc|\n+====+====+\n|5|0.25|\n+----+----+\n|10|0.5|\n+----+----+\n",
+    "a table of rich": "┏━━━┳━━━┓\n┃ step ┃ eval_acc ┃\n┡━━━╇━━━┩\n│ 5 │ 0.25 │\n│ 10 │ 0.5 │\n".encode(),
+    "times of each value": b"step,eval_acc,eval_acc_timestamp\n5,0.25,1.5\n10,0.5,2.5\n",
+}
+
+
+@pytest.mark.parametrize("content", WRITTEN.values(), ids=WRITTEN)
+def test_numbers_are_read_as_people_and_their_tools_write_them(content):
+    plan = planned(content)
+    assert points(plan, "eval/accuracy") == {5: 0.25, 10: 0.5}
+    assert (plan.log.table.bad.count, "eval_acc_timestamp" in plan.series) == (0, False)
+
+
 HOSTILE = {
     "is empty": [b"", b"  \n\n"],
     "is not UTF-8 text: line 2": [b"step,loss\n1,\xff\n"],
-    "is UTF-16 text": ["step,loss\n1,2\n".encode("utf-16")],
     "is cut off: its packed content does not end": [b"\x1f\x8b\x08\x00rest"],
     "is damaged: Parquet file size is": [b"PAR1\x15\x04"],
     "is damaged: File is not a zip file": [b"PK\x03\x04"],
