@@ -8,6 +8,7 @@ from backend.storage.models import Run
 ORIGINS = {
     "trl": "TRL",
     "verl": "verl",
+    "slime": "slime",
     "tensorboard": "TensorBoard",
     "wandb": "W&B",
     "trackio": "Trackio",

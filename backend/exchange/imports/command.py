@@ -1,6 +1,7 @@
 """The command `import`: logs of this machine become runs, directly in the database."""
 
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from backend.storage.engine import open_engine, open_sessions
 MAX_SEED = 2**31
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".so")
 """Ends of names of large files beside logs, which are none."""
+ROLLOUTS = re.compile(r".*_\d+\.pt")
+"""Names of files of torch that are dumps of slime and miles: the number of the rollout is their end."""
 
 
 def import_into(
@@ -82,7 +85,8 @@ def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
             for path in paths:
                 below = sorted(path.resolve().rglob("*")) if path.is_dir() else [path.resolve()]
                 for file_path in below:
-                    if not file_path.is_dir() and file_path.suffix not in WEIGHTS:
+                    is_weights = file_path.suffix in WEIGHTS and not ROLLOUTS.fullmatch(file_path.name)
+                    if not file_path.is_dir() and not is_weights:
                         archive.write(file_path, str(file_path.relative_to(root)))
         yield packed
 

@@ -1,4 +1,4 @@
-"""Completions that trainers write as JSONL: ms-swift, NeMo-RL, AReaL, SkyRL, prime-rl, and scripts like them.
+"""Completions that trainers write: ms-swift, NeMo-RL, AReaL, SkyRL, prime-rl, slime, miles, and scripts.
 
     {"step": ["5", "5"], "prompt": [[...], [...]], "completion": ["..", ".."], "Accuracy": [1.0, 0.0]}
     {"content": ["question", "answer"], "rewards": 1.0, "input_lengths": 57}         train_data_step12.jsonl
@@ -6,21 +6,22 @@
     {"input_prompt": "..", "output_response": "..", "score": [0.0, 1.0], "data_source": ".."}
     {"nodes": [{"message": {"role": "user", ...}}, ...], "rewards": {"correct": 1.0}, "run": {"step": 3}}
 
-Where a row names no step, the name of its file or directory does, such as `step_12`.
+Where a row names no step, the name of its file or directory does, such as `step_12`. slime and miles write
+files of torch, {"rollout_id": 3, "samples": [{"prompt": "..", "response": "..", "reward": 1.0}]}.
 Format: swift.rlhf_trainers.grpo_trainer 4.6, nemo_rl.utils.logger 0.5, areal.infra.workflow_executor 1.0,
-skyrl.train.utils.trainer_utils 0.3 and prime-rl of August 2026.
+skyrl.train.utils.trainer_utils 0.3, prime-rl of August 2026 and slime.ray.rollout of August 2026.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backend.config.messages import question_text
 from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
 from backend.exchange.imports.log import Log, log_of
-from backend.exchange.imports.log_file import LogFile
-from backend.exchange.imports.table import Table, as_number
+from backend.exchange.imports.log_file import LogFile, no_sense
+from backend.exchange.imports.table import BadLog, Table, as_number
 from backend.exchange.imports.text_formats import records
 from backend.rollouts.foreign import Split
 
@@ -29,6 +30,7 @@ COMPLETIONS = ("completion", "output_response", "response", "generation", "outpu
 REWARDS = ("reward", "rewards", "score", "total_reward")
 ANSWERS = ("answer", "ground_truth", "solution", "gts", "label")
 STEPS = ("step", "global_step", "training_step", "tail_version")
+MAX_REASON = 300
 MAX_OF_ROW = 4_096
 """Completions in one row of columns."""
 
@@ -64,20 +66,51 @@ def _has_texts(row: Mapping[str, Any]) -> bool:
 
 def read_dump(file: LogFile) -> Log:
     """Completions of a dump, one a row, or a batch a row. Raises BadLog."""
-    completions, table = Completions(), Table(file.max_values)
-    in_name = _STEP_IN_NAME.findall(file.name)
-    split: Split = "eval" if _HELD_OUT.search(file.name.lower()) else "train"
-    for line, batch in records(file.content, table, are_lines=True):
-        for row in _rows(batch):
-            step = _step(row, int(in_name[-1]) if in_name else None)
-            texts = _texts(row)
-            if step is None or texts is None:
-                table.bad.add(
-                    line, "has no completion" if texts is None else "has no step, nor has its file's name"
-                )
-                continue
-            completions.add(_sample(row, step, texts, split))
-    return log_of(completions, table)
+    table = Table(file.max_values)
+    batches = records(file.content, table, are_lines=True)
+    rows = ((line, row) for line, batch in batches for row in _rows(batch))
+    return _log_of_rows(rows, table, file.name)
+
+
+def read_torch_dump(file: LogFile) -> Log:
+    """Completions in a file of torch. Raises BadLog for one that holds more than plain values and tensors."""
+    return _log_of_rows(_rows_of_torch(file), Table(file.max_values), file.name, origin="slime")
+
+
+def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
+    row, count = 0, 1
+    while row < count:
+        answer = file.ask("torch-completions", row=row)
+        if isinstance(reason := answer.get("reason"), str):
+            raise BadLog(reason[:MAX_REASON])
+        rows, total = answer.get("rows"), answer.get("count")
+        if type(total) is not int or not isinstance(rows, list) or (not rows and total):
+            raise no_sense()
+        if not all(isinstance(sample, dict) for sample in rows):
+            raise no_sense()
+        count = total
+        yield from enumerate(rows, row + 1)
+        row += len(rows)
+
+
+def _log_of_rows(
+    rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: str, origin: str = ""
+) -> Log:
+    completions = Completions()
+    in_name = _STEP_IN_NAME.findall(name)
+    split: Split = "eval" if _HELD_OUT.search(name.lower()) else "train"
+    for line, row in rows:
+        if completions.is_full:
+            completions.beyond += 1
+            continue
+        step = _step(row, int(in_name[-1]) if in_name else None)
+        texts = _texts(row)
+        if step is None or texts is None:
+            reason = "has no completion" if texts is None else "has no step, nor has its file's name"
+            table.bad.add(line, reason)
+            continue
+        completions.add(_sample(row, step, texts, split))
+    return log_of(completions, table, origin)
 
 
 def _rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:

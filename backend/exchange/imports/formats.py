@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.console.read import read_console
-from backend.exchange.imports.dumps import is_dump, read_dump
+from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump
 from backend.exchange.imports.guess import step_candidates
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log import Log
@@ -73,6 +73,7 @@ FORMATS: dict[str, Format] = {
         lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
     "rollouts": Format("dump of completions", "jsonl", lambda file: [read_dump(file)]),
+    "torch-rollouts": Format("rollouts of slime or miles", "", lambda file: [read_torch_dump(file)]),
     "console": Format("printed lines of metrics", "text", read_console, restarts=True),
     "verl-console": Format("verl console output", "verl", read_console, restarts=True),
     "notebook": Format("Jupyter notebook", "text", read_notebook, restarts=True),
@@ -85,7 +86,11 @@ FORMATS: dict[str, Format] = {
 }
 ARCHIVES = ("zip", "tar")
 
-BEGINNINGS = ((b"PAR1", "parquet"), (b"PK\x03\x04", "zip"), (b"SQLite format 3\0", "trackio"))
+ZIP = b"PK\x03\x04"
+TORCH = b"/data.pkl"
+"""End of the name of the first file in a zip archive that torch has written."""
+LONGEST_MEMBER = 400
+BEGINNINGS = ((b"PAR1", "parquet"), (ZIP, "zip"), (b"SQLite format 3\0", "trackio"))
 
 FOREIGN = (
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"),
@@ -106,6 +111,8 @@ def detect(file: IO[bytes]) -> str:
         return "wandb"
     if tfrecord.is_framed(head):
         return "tensorboard"
+    if head.startswith(ZIP) and TORCH in head[:LONGEST_MEMBER]:
+        return "torch-rollouts"
     for beginning, name in BEGINNINGS:
         if head.startswith(beginning):
             return name

@@ -5,12 +5,14 @@ import { lookup } from '../lookup.js';
 const TITLES = {
   trl: 'TRL',
   verl: 'verl',
+  slime: 'slime',
   tensorboard: 'TensorBoard',
   wandb: 'W&B',
   trackio: 'Trackio',
   csv: 'CSV',
   parquet: 'Parquet',
   jsonl: 'JSONL',
+  text: 'text',
   script: 'a script',
   grpolab: 'an archive of GRPO Lab',
 };

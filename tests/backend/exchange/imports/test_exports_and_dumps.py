@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import zipfile
 from pathlib import Path
 
@@ -104,6 +105,34 @@ def test_completions_of_every_dump_have_their_texts_their_reward_and_their_step(
         first = log.completions.samples[0]
         assert (first.step, first.prompt, first.completion, first.reward) == (3, "1+1=", "2", 1.0), name
         assert first.split == ("eval" if "eval" in name else "train"), name
+
+
+def torch_file(document, name="rollout_3"):
+    return zipped({f"{name}/data.pkl": pickle.dumps(document, protocol=2), f"{name}/version": "3"})
+
+
+def test_rollouts_of_slime_are_read_from_files_of_torch_without_torch():
+    samples = [
+        {"prompt": [QUESTION], "response": "2", "label": "2", "reward": 1.0, "tokens": [1], "status": "ok"}
+    ]
+    [log] = logs(torch_file({"rollout_id": 3, "samples": [*samples, "no sample"]}), "rollout_eval_3.pt")
+    [sample] = log.completions.samples
+    assert (sample.step, sample.prompt, sample.completion, sample.answer) == (3, "1+1=", "2", "2")
+    assert (sample.reward, sample.split, log.origin, log.table.bad.count) == (1.0, "eval", "slime", 1)
+
+
+class Hostile:
+    def __reduce__(self):
+        return (print, ("called",))
+
+
+def test_a_file_of_torch_with_anything_but_plain_values_is_refused_and_calls_nothing(capfd):
+    hostile = {"rollout_id": 3, "samples": [{"response": "2", "metadata": Hostile()}]}
+    with pytest.raises(BadLog, match=r"^holds objects of __builtin__\.print, which are not read$"):
+        logs(torch_file(hostile))
+    with pytest.raises(BadLog, match=r"^is a file of torch without samples"):
+        logs(torch_file({"weight": [1.0]}))
+    assert "called" not in capfd.readouterr().out
 
 
 def test_the_completions_of_each_step_belong_to_the_run_above_them():

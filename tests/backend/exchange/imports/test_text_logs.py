@@ -235,10 +235,10 @@ WRITTEN = {
     "checkpoints": b"checkpoint,eval_acc\ncheckpoint-5,0.25\ncheckpoint-10,0.5\n",
     "columns of pandas": b'{"step": {"0": 5, "1": 10}, "eval_acc": {"0": 0.25, "1": 0.5}}',
     "pandas, split": b'{"columns": ["step", "eval_acc"], "index": [0, 1], "data": [[5, 0.25], [10, 0.5]]}',
-    "objects over several lines": b'{\n "step": 5,\n "eval_acc": 0.25\n}\n{\n "step": 10, "eval_acc": 0.5\n}\n',
+    "objects over several lines": b'{\n "step": 5, "eval_acc": 0.25\n}\n{\n "step": 10, "eval_acc": 0.5\n}\n',
     "a list that is cut off": b'[\n {"step": 5, "eval_acc": 0.25},\n {"step": 10, "eval_acc": 0.5},\n {"st',
     "a state of TRL that is cut off": (
-        b'{"epoch": 1,\n"log_history": [{\n"eval_acc": 0.25,\n"step": 5},\n{"eval_acc": 0.5, "step": 10},\n{"l'
+        b'{"epoch": 1,\n"log_history": [{\n"eval_acc": 0.25,\n"step": 5},\n{"eval_acc": 0.5, "step": 10}, {'
     ),
     "spaces": b"# step eval_acc\n5 0.25\n10 0.5\n",
     "a grid": b"+----+----+\n|step|eval_acc|\n+====+====+\n|5|0.25|\n+----+----+\n|10|0.5|\n+----+----+\n",

@@ -1,0 +1,92 @@
+"""Operation of the sandbox that reads the completions of a file of torch, as slime and miles dump them.
+
+Its pickle may name plain containers and tensors. It can call nothing but the stand-ins of this module: a name
+of anything else is an error, and no module is imported for it.
+"""
+
+import io
+import json
+import pickle
+import zipfile
+from collections import OrderedDict
+from typing import Any
+
+from backend.base.sandbox.operation import Operation, Request
+from backend.config.messages import question_text
+from backend.exchange.imports.texts import MAX_TEXT
+
+PICKLE_BYTES = 300_000_000
+REPLY_BYTES = 1_200_000
+"""Text of one answer, before it becomes JSON; a completion is always answered."""
+MAX_TERMS = 64
+MAX_WORD = 100
+_TENSOR = ("torch._utils", "_rebuild_tensor_v2")
+
+
+def _no_tensor(*_: Any) -> None:
+    """Stand in for the function of torch that builds a tensor: no value of one is needed."""
+
+
+class _NoDumpError(ValueError):
+    """The file is no dump of completions; the sentence says why."""
+
+
+class _Plain(pickle.Unpickler):
+    """Reads containers of plain values; raises _NoDumpError for objects of any other class."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == _TENSOR:
+            return _no_tensor
+        if module == "torch" and name.endswith("Storage"):
+            return name
+        raise _NoDumpError(f"holds objects of {module[:MAX_WORD]}.{name[:MAX_WORD]}, which are not read")
+
+    def persistent_load(self, pid: Any) -> None:
+        """Stand in for the values of a tensor."""
+
+
+def completions(request: Request) -> dict[str, Any]:
+    """Completions from a row on, as dumps in JSONL have them; or why the file has none."""
+    try:
+        document = _document(request["path"])
+    except _NoDumpError as error:
+        return {"reason": str(error)}
+    samples = document.get("samples") if isinstance(document, dict) else None
+    if not isinstance(samples, list):
+        return {"reason": "is a file of torch without samples, which dumps of slime and miles hold"}
+    rows, size = list[Any](), 0
+    for sample in samples[int(request["row"]) :]:
+        row = _row(sample, document.get("rollout_id")) if isinstance(sample, dict) else {}
+        size += len(json.dumps(row))
+        if rows and size > REPLY_BYTES:
+            break
+        rows.append(row)
+    return {"rows": rows, "count": len(samples)}
+
+
+def _document(path: str) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        info = next(info for info in archive.infolist() if info.filename.endswith("/data.pkl"))
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > PICKLE_BYTES:
+            raise _NoDumpError(f"is packed, or holds more than {PICKLE_BYTES:,} bytes beside its tensors")
+        return _Plain(io.BytesIO(archive.read(info))).load()
+
+
+def _row(sample: dict[Any, Any], rollout: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"step": rollout if type(rollout) is int else None}
+    for name in ("prompt", "response", "label"):
+        row[name] = question_text(sample.get(name))[: MAX_TEXT + 1]
+    reward = sample.get("reward")
+    if isinstance(reward, dict):
+        numbers = [(str(name)[:MAX_WORD], value) for name, value in reward.items() if _is_number(value)]
+        return row | {"rewards": dict(numbers[:MAX_TERMS])}
+    return row | {"reward": reward if _is_number(reward) else None}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {bool, int, float}
+
+
+OPERATIONS = {"torch-completions": Operation(completions)}
