@@ -32,7 +32,17 @@ ZIP_HEADER = struct.Struct("<4s22xHH")
 """Local header of a file: signature, length of the name, length of the extra field."""
 STEPS = ("checkpoint-", "global_step_", "step_")
 """Beginnings of directories that hold a state of the run above them."""
-PARTS = {"completions", "rollout", "rollouts", "rollout_data", "val", "validation", "validation_data", "eval"}
+PARTS = {
+    "token_exports",
+    "completions",
+    "rollout",
+    "rollouts",
+    "rollout_data",
+    "val",
+    "validation",
+    "validation_data",
+    "eval",
+}
 """Directories that hold completions of the run above them."""
 NO_LOGS = (
     ".py",
@@ -346,8 +356,9 @@ def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -
         )
         if not homes and len(placed) == 1:
             homes = [placed[0][1]]
-        if homes:
-            _extend(homes[0], log_file.log)
+        has_texts = log_file.log.completions is not None
+        if homes and (has_texts or "step" in homes[0].table.columns):
+            _extend(homes[0], log_file.log, with_curves=not has_texts)
         elif directory in new_runs:
             _extend(new_runs[directory], log_file.log, with_curves=True)
         else:

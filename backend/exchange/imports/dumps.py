@@ -69,12 +69,12 @@ def read_dump(file: LogFile) -> Log:
     table = Table(file.max_values)
     batches = records(file.content, table, are_lines=True)
     rows = ((line, row) for line, batch in batches for row in _rows(batch))
-    return _log_of_rows(rows, table, file.name)
+    return log_of_rows(rows, table, file.name)
 
 
 def read_torch_dump(file: LogFile) -> Log:
     """Completions in a file of torch. Raises BadLog for one that holds more than plain values and tensors."""
-    return _log_of_rows(_rows_of_torch(file), Table(file.max_values), file.name, origin="slime")
+    return log_of_rows(_rows_of_torch(file), Table(file.max_values), file.name, origin="slime")
 
 
 def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -93,9 +93,8 @@ def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
         row += len(rows)
 
 
-def _log_of_rows(
-    rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: str, origin: str = ""
-) -> Log:
+def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: str, origin: str = "") -> Log:
+    """Completions of rows with the names of a dump; rows without a completion or a step are named."""
     completions = Completions()
     in_name = _STEP_IN_NAME.findall(name)
     split: Split = "eval" if _HELD_OUT.search(name.lower()) else "train"

@@ -18,6 +18,7 @@ from backend.exchange.imports.runs import split_trainings
 from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tensorboard import read_tensorboard
 from backend.exchange.imports.text_formats import is_csv, read_csv, read_jsonl
+from backend.exchange.imports.token_exports import is_token_export, read_token_export
 from backend.exchange.imports.trackio import read_trackio
 from backend.exchange.imports.trl import read_trl
 from backend.exchange.imports.verl import read_verl_file, read_verl_rollouts
@@ -73,6 +74,7 @@ FORMATS: dict[str, Format] = {
         lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
     "rollouts": Format("dump of completions", "jsonl", lambda file: [read_dump(file)]),
+    "token-export": Format("token export of prime-rl", "jsonl", lambda file: [read_token_export(file)]),
     "torch-rollouts": Format("rollouts of slime or miles", "", lambda file: [read_torch_dump(file)]),
     "console": Format("printed lines of metrics", "text", read_console, restarts=True),
     "verl-console": Format("verl console output", "verl", read_console, restarts=True),
@@ -151,6 +153,8 @@ def _json_format(first: str) -> str:
         return "trl"
     if row.keys() >= ROLLOUT:
         return "verl-rollouts"
+    if is_token_export(row):
+        return "token-export"
     if is_dump(row):
         return "rollouts"
     return "verl" if isinstance(row.get("data"), dict) and "step" in row else "jsonl"

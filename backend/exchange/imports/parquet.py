@@ -1,16 +1,18 @@
-"""Parquet: a table of metrics, as pandas and Trackio write it, or the completions that TRL writes.
+"""Parquet: a table of metrics, as pandas and Trackio write it, or completions, as TRL and others write them.
 
 TRL's are those of trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for each
 reward function and for each further value that these log, advantage.
 """
 
 from base64 import b64decode
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
+from backend.exchange.imports.dumps import is_dump, log_of_rows
 from backend.exchange.imports.log import Log, log_of
 from backend.exchange.imports.log_file import LogFile, no_sense
 from backend.exchange.imports.runs import LABELS, split_runs
@@ -30,6 +32,8 @@ def read_parquet(file: LogFile) -> list[Log]:
     kinds = {name: kind for name, kind, _ in columns}
     if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
         return [_completions(file, rows, kinds)]
+    if is_dump({name: 0 if kind == "number" else "" for name, kind in kinds.items()}):
+        return [log_of_rows(_rows(file, rows, list(kinds)), Table(file.max_values), file.name)]
     table = _table(file, rows, columns)
     if not kinds.keys() >= TRACKIO:
         return split_runs(Log(table))
@@ -113,23 +117,27 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
     """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
     terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
     names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
-    completions, table, row = Completions(), Table(file.max_values), 0
-    while row < rows and not completions.is_full:
-        answer = file.ask("parquet-rows", row=row, columns=names)
-        cells = answer.get("rows")
-        if (
-            not isinstance(cells, list)
-            or not cells
-            or not all(_is_row(row_cells, names) for row_cells in cells)
-        ):
-            raise no_sense()
-        for number, row_cells in enumerate(cells, row + 1):
-            add_completion(completions, table, number, dict(zip(names, row_cells, strict=True)))
-        row += len(cells)
-    completions.beyond += rows - row
+    completions, table = Completions(), Table(file.max_values)
+    for number, row in _rows(file, rows, names):
+        if completions.is_full:
+            completions.beyond += rows - number + 1
+            break
+        add_completion(completions, table, number, row)
     log = log_of(completions, table, origin="trl")
     log.facts.notes += sum_note(terms)
     return log
+
+
+def _rows(file: LogFile, rows: int, names: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number from 1, cells by column) of each row; texts of lists and structs are written as text."""
+    row = 0
+    while row < rows:
+        cells = file.ask("parquet-rows", row=row, columns=names).get("rows")
+        if not isinstance(cells, list) or not cells or not all(_is_row(values, names) for values in cells):
+            raise no_sense()
+        for number, values in enumerate(cells, row + 1):
+            yield number, dict(zip(names, values, strict=True))
+        row += len(cells)
 
 
 def _is_row(cells: Any, names: list[str]) -> bool:

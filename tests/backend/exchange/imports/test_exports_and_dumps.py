@@ -143,3 +143,25 @@ def test_the_completions_of_each_step_belong_to_the_run_above_them():
     )
     assert [sample.step for sample in log.completions.samples] == [3, 4]
     assert curves(log)["reward/mean"] == {3: 0.5, 4: 1.0}
+
+
+TOKENS = {
+    "export_step": 3,
+    "token_ids": [5, 6, 7],
+    "loss_mask": [False, True, True],
+    "trainer_logprobs": [0.0, -1.0, -2.0],
+    "rewards": [1.0, 1.0, 1.0],
+    "entropy": [9.0, 0.25, 0.75],
+    "mismatch_kl": None,
+}
+MEANS = {"length/mean": {3: 2.0}, "reward/mean": {3: 0.5}, "policy/entropy": {3: 0.5}}
+
+
+def test_a_token_export_gives_the_means_over_the_tokens_that_train():
+    rows = [TOKENS, TOKENS | {"rewards": [0.0, 0.0, 0.0]}]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    [log] = logs(text, "token_exports/step_3/rank_0.jsonl")
+    assert curves(log) == MEANS
+    ranks = {f"out/token_exports/step_3/rank_{rank}.jsonl": text for rank in (0, 1)}
+    [log] = logs(zipped(ranks | {"out/metrics.jsonl": '{"step": 3, "reward/all/mean": 0.75}\n'}))
+    assert curves(log) == MEANS | {"reward/mean": {3: 0.75}}

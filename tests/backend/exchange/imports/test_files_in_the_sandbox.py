@@ -131,6 +131,22 @@ def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
 # ---------------------------------------------------------------- Parquet
 
 
+def test_completions_of_parquet_may_have_answers_of_structs_and_lists():
+    columns = {
+        "prompt": [[{"role": "user", "content": "1+1="}]] * 2,
+        "response": ["2", "3"],
+        "reward": [1.0, 0.0],
+        "ground_truth": [{"solution": "2", "names": ["a"]}] * 2,
+        "solution": [["2"], ["2"]],
+    }
+    [log] = logs_of(parquet(columns), "rollout_step_7.parquet")
+    assert [(sample.step, sample.completion, sample.reward) for sample in log.completions.samples] == [
+        (7, "2", 1.0),
+        (7, "3", 0.0),
+    ]
+    assert log.completions.samples[0].answer == "{'solution': '2', 'names': ['a']}"
+
+
 def test_numbers_of_every_kind_are_read_from_parquet_in_several_row_groups():
     columns = {
         "step": pa.array(range(10), pa.uint8()),
