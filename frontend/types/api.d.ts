@@ -114,6 +114,7 @@ declare namespace Api {
     lasting: number;
     evidence: string[];
     metrics: string[];
+    is_in_config: boolean;
     share: number;
     earliness: number;
     explained_by: string;
@@ -336,6 +337,7 @@ declare namespace Api {
     lasting: number;
     evidence: string[];
     metrics: string[];
+    is_in_config: boolean;
   }
   interface ForkPointItem {
     run: string | null;

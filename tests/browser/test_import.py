@@ -56,6 +56,37 @@ def test_a_log_is_looked_at_corrected_and_imported(page, service):
     assert (run["last_step"], run["origin_file"], run["experiment_name"]) == (90, NAME, NAME)
 
 
+def test_several_files_become_one_import_of_a_run_a_file(page, service):
+    page.goto("/import")
+    files = [
+        {"name": f"{name}.log", "mimeType": "text/plain", "buffer": f"step=1 reward={reward}\n".encode()}
+        for name, reward in (("first", 0.25), ("second", 0.5))
+    ]
+    page.get_by_label("Log to import").set_input_files(files)
+    expect(page.locator(".import-runs label")).to_have_text(["first1 row", "second1 row"])
+    page.get_by_role("button", name="Import 2 runs").click()
+    page.wait_for_url("**/compare*")
+    chosen = page.url.rpartition("runs=")[2].split(",")
+    runs = {run["name"]: run for run in (service.get(f"/runs/{run_id}") for run_id in chosen)}
+    assert {name: run["summary"]["last"]["reward/mean"] for name, run in runs.items()} == {
+        "first": 0.25,
+        "second": 0.5,
+    }
+    assert runs["first"]["experiment_name"] == "first.log and 1 more"
+
+
+def test_a_directory_is_imported_with_the_checkpoints_of_a_run_as_one(page, tmp_path):
+    for step in (10, 20):
+        checkpoint = tmp_path / "run" / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        state = STATE | {"log_history": STATE["log_history"][: step // 10]}
+        (checkpoint / "trainer_state.json").write_text(json.dumps(state))
+    page.goto("/import")
+    page.get_by_label("Directory to import").set_input_files(str(tmp_path / "run"))
+    expect(page.get_by_text("steps 10 to 20")).to_be_visible()
+    expect(page.get_by_text("Of 2 checkpoints, the longest history is taken")).to_be_visible()
+
+
 def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
     page.goto("/import")
     choose(page, "trainer_state.json", json.dumps(STATE, indent=2))

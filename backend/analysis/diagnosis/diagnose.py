@@ -110,6 +110,7 @@ def with_suspects(
             tier="specific",
             strength=max(finding.strength, min(1.0, suspects[finding.cause].size)),
             evidence=(suspects[finding.cause].words, *finding.evidence),
+            is_in_config=True,
         )
         if finding.cause in suspects
         else finding
@@ -127,7 +128,7 @@ def with_suspects(
         told.append(
             Finding(
                 cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE else "consistent",
-                min(1.0, suspect.size), 1.0, (suspect.words,), (metric,),
+                min(1.0, suspect.size), 1.0, (suspect.words,), (metric,), is_in_config=True,
             )
         )  # fmt: skip
     return told

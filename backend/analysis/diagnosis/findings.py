@@ -32,6 +32,8 @@ class Finding(NamedTuple):
     """Sentences with the numbers."""
     metrics: tuple[str, ...]
     """The metrics of those numbers, first of all the one whose onset is given."""
+    is_in_config: bool = False
+    """Whether a setting of the run speaks for it, which the first sentence of the evidence names then."""
 
 
 class Unjudged(NamedTuple):

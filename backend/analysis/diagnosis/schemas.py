@@ -28,6 +28,8 @@ class FindingItem(Documented):
     lasting: float
     evidence: list[str]
     metrics: list[str]
+    is_in_config: bool
+    """Whether a setting of the run speaks for it, which the first sentence of the evidence names then."""
 
 
 class CauseItem(FindingItem):

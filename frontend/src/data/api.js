@@ -63,7 +63,7 @@ async function reachInTime(/** @type {string} */ url, /** @type {RequestInit} */
 
 /**
  * Sends a file as it is, with progress: the share of it that has been sent, 0 to 1.
- * @param {string} path @param {File} file
+ * @param {string} path @param {Blob} file
  * @param {{params?: Parameters, signal: AbortSignal, onProgress: (share: number) => void}} options
  * @returns {Promise<any>}
  */

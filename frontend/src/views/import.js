@@ -5,6 +5,7 @@ import { mayChange } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { upload } from '../data/api.js';
 import { formatCount, formatPercent, plural } from '../lib/text/format.js';
+import { Drop } from '../components/import/drop.js';
 import { ColumnTable, Report } from '../components/import/report.js';
 import { Empty } from '../components/shared/states.js';
 import { comparisonAddress } from '../lib/runs/addresses.js';
@@ -14,7 +15,7 @@ const LONGEST_NAME = 200;
 const ROWS = 'rows';
 const KINDS = `what a trainer prints, a notebook or a table; CSV, JSONL or Parquet; a trainer_state.json of TRL;
   dumps of completions; a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such
-  files; or a run's archive`;
+  files; or a run's archive. Several files, or a directory, are imported together`;
 
 /** The parameters of the request: only choices that differ from the service's guess. */
 const parametersOf = (file, { names, steps, mapping, runs }) => ({
@@ -31,14 +32,14 @@ const NOTHING = { names: {}, steps: '', mapping: {}, runs: [] };
 
 export function View() {
   useTitle('Import a log');
-  const [file, setFile] = useState(/** @type {File | null} */ (null));
+  const [file, setFile] = useState(/** @type {import('../lib/tar.js').Log | null} */ (null));
   const [choices, setChoices] = useState(NOTHING);
   const [seen, setSeen] = useState(/** @type {Api.ImportAnswer | null} */ (null));
   const [error, setError] = useState(/** @type {unknown} */ (null));
   const [share, setShare] = useState(/** @type {number | null} */ (null));
   const newest = useRef(0);
 
-  /** @param {File} log @param {typeof NOTHING} options @param {boolean} isDry */
+  /** @param {import('../lib/tar.js').Log} log @param {typeof NOTHING} options @param {boolean} isDry */
   const send = async (log, options, isDry) => {
     newest.current += 1;
     const request = newest.current;
@@ -47,7 +48,7 @@ export function View() {
     try {
       const params = { ...parametersOf(log, options), dry_run: isDry ? 'true' : undefined };
       const signal = new AbortController().signal;
-      const answer = await upload('/imports', log, { params, signal, onProgress: setShare });
+      const answer = await upload('/imports', log.content, { params, signal, onProgress: setShare });
       if (request !== newest.current) return;
       const importedRuns = answer.runs.filter(({ run }) => run);
       if (importedRuns.length > 1) navigate(comparisonAddress(importedRuns.map(({ run }) => run)));
@@ -58,8 +59,7 @@ export function View() {
     }
     if (request === newest.current) setShare(null);
   };
-  const choose = (log) => {
-    if (!log) return;
+  const choose = (/** @type {import('../lib/tar.js').Log} */ log) => {
     setFile(log);
     setChoices(NOTHING);
     setSeen(null);
@@ -85,7 +85,7 @@ export function View() {
       ${' '}${KINDS}.${' '}
       <a href="/help/importing">How names and steps are read</a>
     </p>
-    <${Drop} file=${file} onChoose=${choose} />
+    <${Drop} log=${file} onChoose=${choose} />
     ${!file && html`<${PushHint} />`}
     ${share !== null && html`<${Sending} file=${file} share=${share} />`}
     ${error && html`<${ImportError} error=${error} />`}
@@ -156,44 +156,6 @@ const PushHint = () => html`<section class="import-push">
   <pre class="card code" tabindex="0" aria-label="In the training script">${IN_THE_SCRIPT}</pre>
   <p class="quiet"><a href="/help/push">verl, other trainers, and what happens when something fails</a></p>
 </section>`;
-
-/** The area that takes a file, by a click or by dropping the file. */
-function Drop({ file, onChoose }) {
-  const [over, setOver] = useState(false);
-  const drop = (event) => {
-    event.preventDefault();
-    setOver(false);
-    onChoose(event.dataTransfer.files[0]);
-  };
-  return html`<label
-    class=${over ? 'import-drop is-over' : 'import-drop'}
-    onDragOver=${(event) => {
-      event.preventDefault();
-      setOver(true);
-    }}
-    onDragLeave=${() => setOver(false)}
-    onDrop=${drop}
-  >
-    <input
-      type="file"
-      class="visually-hidden"
-      aria-label="Log to import"
-      onChange=${(event) => {
-        onChoose(event.target.files[0]);
-        event.target.value = '';
-      }}
-    />
-    ${
-      file
-        ? html`
-          <b>${file.name}</b> <span class="quiet">Choose or drop another file</span>
-        `
-        : html`
-          <b>Choose a log</b> <span class="quiet">or drop it here</span>
-        `
-    }
-  </label>`;
-}
 
 const Sending = ({ file, share }) => html`<p class="import-sending" role="status">
   <progress value=${share < 1 ? share : undefined} aria-label=${`Upload of ${file.name}`}></progress>

@@ -121,6 +121,7 @@ function LikelyCause({ run, causes, evidence }) {
         (cause) => html`<li key=${cause.cause}>
           <h4>${cause.title}</h4>
           <p class="faint">
+            ${cause.is_in_config && 'in the config, '}
             ${cause.tier === 'specific' ? 'specific evidence' : 'consistent with the cause, no proof'}, ${stepsText(cause.onset)}
             ${rootCauses.length > 1 && `, ${formatPercent(cause.share)} of the evidence`}
           </p>

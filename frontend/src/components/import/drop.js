@@ -1,0 +1,77 @@
+/** The area that takes a log: a file, several files or a directory, chosen or dropped. */
+import { html, useState } from '../../dom.js';
+import { logOf } from '../../lib/tar.js';
+
+const MOST_FILES = 2_001;
+
+/** @param {Iterable<File>} files @returns {import('../../lib/tar.js').PathOfFile[]} */
+const withPaths = (files) => Array.from(files, (file) => ({ path: file.webkitRelativePath || file.name, file }));
+
+/** @param {{log: import('../../lib/tar.js').Log | null, onChoose: (log: import('../../lib/tar.js').Log) => void}} props */
+export function Drop({ log, onChoose }) {
+  const [over, setOver] = useState(false);
+  const choose = (/** @type {import('../../lib/tar.js').PathOfFile[]} */ files) => {
+    if (files.length) onChoose(logOf(files));
+  };
+  const drop = async (/** @type {DragEvent} */ event) => {
+    event.preventDefault();
+    setOver(false);
+    const items = [...(event.dataTransfer?.items ?? [])];
+    const entries = items.map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
+    choose(entries.length ? await filesBelow(entries) : withPaths(event.dataTransfer?.files ?? []));
+  };
+  const input = (/** @type {string} */ label, /** @type {object} */ kind) => html`<input
+    type="file"
+    class="visually-hidden"
+    aria-label=${label}
+    ...${kind}
+    onChange=${(event) => {
+      choose(withPaths(event.target.files));
+      event.target.value = '';
+    }}
+  />`;
+  return html`<div
+    class=${over ? 'import-drop is-over' : 'import-drop'}
+    onDragOver=${(event) => {
+      event.preventDefault();
+      setOver(true);
+    }}
+    onDragLeave=${() => setOver(false)}
+    onDrop=${drop}
+  >
+    <label class="import-choice">${input('Log to import', { multiple: true })} <b>${log ? log.name : 'Choose logs'}</b></label>
+    <span class="quiet">
+      ${log ? 'Choose or drop others, or ' : 'or drop files or a directory here, or '}
+      <label class="import-choice">${input('Directory to import', { webkitdirectory: true })} <u>choose a directory</u></label>
+    </span>
+  </div>`;
+}
+
+/** The files that were dropped, and those in dropped directories. @param {FileSystemEntry[]} entries */
+async function filesBelow(entries) {
+  const files = /** @type {import('../../lib/tar.js').PathOfFile[]} */ ([]);
+  const waiting = [...entries];
+  while (waiting.length && files.length < MOST_FILES) {
+    const entry = /** @type {FileSystemEntry} */ (waiting.shift());
+    if (entry.isFile) {
+      const file = await new Promise((resolve, reject) =>
+        /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject),
+      );
+      files.push({ path: entry.fullPath.replace(/^\//, ''), file });
+    } else waiting.push(...(await entriesOf(/** @type {FileSystemDirectoryEntry} */ (entry))));
+  }
+  return files;
+}
+
+/** All entries of a directory, which the browser gives in portions. @param {FileSystemDirectoryEntry} directory */
+async function entriesOf(directory) {
+  const reader = directory.createReader();
+  const entries = /** @type {FileSystemEntry[]} */ ([]);
+  for (;;) {
+    const portion = /** @type {FileSystemEntry[]} */ (
+      await new Promise((resolve, reject) => reader.readEntries(resolve, reject))
+    );
+    if (!portion.length || entries.length > MOST_FILES) return entries;
+    entries.push(...portion);
+  }
+}

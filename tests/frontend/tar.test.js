@@ -1,0 +1,31 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { archived, logOf } from '../../frontend/src/lib/tar.js';
+
+const file = (path, text = 'x') => ({ path, file: new Blob([text]) });
+
+test('an archive holds every file under its path, a long one by its end', async () => {
+  const long = `${'a/'.repeat(120)}é/${'b'.repeat(90)}.log`;
+  const blob = archived([file('run/1.log', 'step=1'), file(long, 'x'.repeat(600)), file('empty', '')]);
+  const path = join(mkdtempSync(join(tmpdir(), 'grpolab-tar-')), 'logs.tar');
+  writeFileSync(path, new Uint8Array(await blob.arrayBuffer()));
+  const names = execFileSync('tar', ['-tf', path, '--quoting-style=literal'], { encoding: 'utf8' })
+    .trimEnd()
+    .split('\n');
+  assert.deepEqual([names[0], names[1].endsWith(`a/é/${'b'.repeat(90)}.log`), names[2]], ['run/1.log', true, 'empty']);
+  assert.equal(execFileSync('tar', ['-xOf', path, 'run/1.log'], { encoding: 'utf8' }), 'step=1');
+});
+
+test('one file is sent as it is, a directory without the weights beside its logs', async () => {
+  const alone = file('1.log');
+  assert.deepEqual(logOf([alone]), { name: '1.log', content: alone.file });
+  assert.equal(logOf([file('1.log'), file('2.log')]).name, '1.log and 1 more');
+  const { name, content } = logOf([file('run/1.log'), file('run/model.safetensors'), file('run/rollout_3.pt')]);
+  assert.equal(name, 'run');
+  const text = await content.text();
+  assert.deepEqual([text.includes('model'), text.includes('rollout_3.pt')], [false, true]);
+});
