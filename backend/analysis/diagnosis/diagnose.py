@@ -32,7 +32,7 @@ AFTERMATH = frozenset(
 
 CONSEQUENCES: dict[str, frozenset[str]] = {
     "non_finite": frozenset(DETECTORS) - {"non_finite"},
-    "verifier": AFTERMATH | {"update_size"},
+    "verifier": AFTERMATH | {"update_size", "dead_run"},
     "kl_pull": AFTERMATH | {"update_size"},
     "staleness": AFTERMATH | {"update_size", "kl_pull"},
     "mismatch": (AFTERMATH | {"update_size"}) - {"mismatch"},
@@ -61,6 +61,9 @@ ORDER = {cause: position for position, cause in enumerate(CONSEQUENCES)} | {
 }
 """Order of causes with an onset at the same step; earlier ones take precedence."""
 
+AT_FAULT = frozenset({"length_blowup", "vanishing_signal"})
+"""Causes that keep a policy from learning if they stand from the first step on."""
+
 STILL_LEARNING = 10
 """Steps after which a best value shows that the weights are finite, whatever the trainer logs."""
 
@@ -78,6 +81,7 @@ def diagnose(log: Log) -> Diagnosis:
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     unjudged = tuple(answer for answer in answers if isinstance(answer, Unjudged))
     outcome = _with_dead_run(_with_non_finite(outcome, findings), findings)
+    outcome = _with_standing_fault(outcome, findings)
     if outcome.verdict not in ILL:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
     before = [finding for finding in findings if _may_cause(finding, outcome)]
@@ -157,6 +161,14 @@ def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
     if not is_dead or outcome.verdict not in {"inconclusive", "never_learned"} or not outcome.goal:
         return outcome
     return outcome._replace(verdict="never_learned", note="no update moved the weights")
+
+
+def _with_standing_fault(outcome: Outcome, findings: list[Finding]) -> Outcome:
+    """Completions that never end and groups that never differ teach nothing: no rise hides in the noise."""
+    is_at_fault = any(finding.cause in AT_FAULT and finding.onset.is_standing for finding in findings)
+    if not is_at_fault or outcome.verdict != "inconclusive" or not outcome.goal:
+        return outcome
+    return outcome._replace(verdict="never_learned")
 
 
 def _may_cause(finding: Finding, outcome: Outcome) -> bool:

@@ -21,6 +21,11 @@ class Interval(NamedTuple):
     """First step at which it surely had."""
 
     @property
+    def is_standing(self) -> bool:
+        """Whether it was so from the first step on."""
+        return self.healthy == self.sick
+
+    @property
     def middle(self) -> float:
         """The step by which onsets are ordered."""
         return (self.healthy + self.sick) / 2

@@ -319,9 +319,13 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     placed += _add_completions(placed, completions)
     if len(placed) > MAX_RUNS:
         raise _too_many_runs()
+    stems = {
+        id(log_file.log): PurePosixPath(log_file.member.name).stem for log_file in logs_in_archive
+    }
     several = len(placed) > 1
     for directory, log in placed:
-        log.facts.name = log.facts.name or (PurePosixPath(directory).name if several or directory else "")
+        place = PurePosixPath(directory).name or (stems[id(log)] if several else "")
+        log.facts.name = log.facts.name or place
     return [log for _, log in placed]
 
 

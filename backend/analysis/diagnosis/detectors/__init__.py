@@ -4,7 +4,7 @@ from backend.analysis.diagnosis.detectors import behaviour, goal, optimization
 from backend.analysis.diagnosis.signs import Detector
 from backend.config.causes import Cause
 
-VERSION = 2
+VERSION = 3
 """Version of the detectors; ended runs are judged again when it changes.
 
 Raise it with every change of a detector, a threshold or a rule of the verdict.

@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from backend.analysis.diagnosis.changes import Sign
-from backend.analysis.diagnosis.findings import Finding
+from backend.analysis.diagnosis.findings import Finding, Tier
 from backend.analysis.diagnosis.log import TERM, Log, Series
 from backend.analysis.diagnosis.outcome import SURE, Interval, Outcome
 from backend.analysis.diagnosis.signs import (
@@ -14,6 +14,7 @@ from backend.analysis.diagnosis.signs import (
     Answer,
     change_of,
     finding_of,
+    has,
     lacking,
     unjudged,
 )
@@ -183,10 +184,13 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         metrics.insert(0, "reward/unearned_share")
         onset = min(onset, unearned.onset, key=lambda interval: interval.middle)
     strength = min(1.0, 1 - outcome.end / max(2 * outcome.best, 1e-9))
+    is_specific = bool(term or unearned) or not goal.startswith("eval/") or has(log, "reward/accuracy")
+    if not is_specific:
+        words.append("the log has no accuracy in training, without which overfitting looks the same")
+    tier: Tier = "specific" if is_specific else "consistent"
     return Finding(
-        "reward_hacking", TITLES["reward_hacking"], onset, "specific", strength, 1.0, tuple(words),
-        tuple(metrics),
-    )  # fmt: skip
+        "reward_hacking", TITLES["reward_hacking"], onset, tier, strength, 1.0, tuple(words), tuple(metrics)
+    )
 
 
 def _before_and_after(series: Series, healthy: Interval, onset: Interval) -> tuple[float, float, float]:
@@ -240,13 +244,18 @@ def overfitting(log: Log, outcome: Outcome) -> Answer:
     )  # fmt: skip
 
 
+ALL_ALIKE = 0.95
+"""Share of groups without a signal, in the median step, with which no rise can be expected."""
+
+
 def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     """Groups whose completions all earn the same: no gradient comes from them."""
     equal_groups = log.find("groups/zero_variance_frac", least=5)
     if equal_groups is None:
         needs = "the share of groups with equal rewards"
         return lacking(log, "vanishing_signal", needs, "groups/zero_variance_frac", least=5)
-    if outcome.verdict == "never_learned" and (middle := float(np.median(equal_groups[1].values))) > 0.5:
+    least = {"never_learned": 0.5, "inconclusive": ALL_ALIKE}.get(outcome.verdict, 1.0)
+    if (middle := float(np.median(equal_groups[1].values))) > least:
         first = int(equal_groups[1].steps[0])
         words = f"{middle:.0%} of the groups had equal rewards in the median step"
         onset = Interval(first, first)

@@ -316,7 +316,7 @@ def _own_step(named: dict[str, Any], before: str) -> tuple[int, str]:
     if match := _BEFORE.search(before[-300:]):
         return int(match[2]), match[1].lower()
     for name in _COUNTERS:
-        number = as_number(named.get(name))
+        number = as_number(named[name]) if name in named else None
         if number is not None and number.is_integer() and 0 <= number < 2**31:
             return int(number), name.partition("/")[0] if "/" in name else ""
     return NO_STEP, ""
