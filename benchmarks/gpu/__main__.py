@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
-    """The environment of the parts; packages that this Python lacks are unpacked into the folder first."""
+    """Return the environment of the parts; missing packages are unpacked into the folder first."""
     packages = folder / "packages"
     wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if not is_installed(wheel)]
     if wheels and not packages.is_dir():
@@ -78,7 +78,7 @@ def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
 
 
 def is_installed(wheel: Path) -> bool:
-    """Whether this Python has the package of a wheel, in whatever version."""
+    """Return whether this Python has the package of a wheel, in any version."""
     try:
         importlib.metadata.version(wheel.name.split("-")[0])
     except importlib.metadata.PackageNotFoundError:
@@ -87,7 +87,7 @@ def is_installed(wheel: Path) -> bool:
 
 
 def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
-    """The rows of a part's table as they come; a part that fails or runs out of time says so in the last."""
+    """Yield the rows of a part's table; the last one says if the part failed or ran out of time."""
     seconds = REHEARSAL_SECONDS if arguments.rehearse else PARTS[part]
     job = {"part": part, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
     process = subprocess.Popen(
@@ -118,7 +118,7 @@ def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str])
 
 
 def end(process: "subprocess.Popen[str]") -> None:
-    """End a part with everything that it started."""
+    """Stop a part and its child processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -128,20 +128,20 @@ def end(process: "subprocess.Popen[str]") -> None:
 
 
 def row_of(part: str, row: dict[str, Any]) -> str:
-    """One line of the table, in Markdown."""
+    """Return one line of the table in Markdown."""
     cells = (re.sub(r"[|\s]+", " ", str(cell)) for cell in (part, row["what"], row["result"]))
     return f"| {' | '.join(cells)} |"
 
 
 def shown(rows: Iterator[str]) -> Iterator[str]:
-    """The rows, each printed as it comes."""
+    """Yield the rows and print each."""
     for row in rows:
         print(row, flush=True)
         yield row
 
 
 def caption(arguments: argparse.Namespace, variables: dict[str, str]) -> str:
-    """What was measured with what."""
+    """Return the versions and the machine of the measurement."""
     script = (
         "import torch, transformers; "
         "print(torch.cuda.get_device_name() if torch.cuda.is_available() else 'a CPU', "
