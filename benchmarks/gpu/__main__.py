@@ -1,6 +1,6 @@
 """What a GPU shows in eight minutes, on a machine that may have nothing but torch, transformers and peft.
 
-    make gpu-folder GPU_FOLDER=DIR    where there is a network: wheels and the model
+    make gpu-folder GPU_FOLDER=DIR    where there is a network: wheels and the package with the model
     make gpu GPU_FOLDER=DIR           where there is a GPU
     make gpu ARGS=--rehearse          the same on a CPU with the tiny policy; its times are not a GPU's
 
@@ -52,7 +52,10 @@ def main() -> None:
     parser.add_argument("--trl", help="an interpreter that can import TRL; without it this one")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    variables = variables_of(arguments.folder.resolve(), is_rehearsal=arguments.rehearse)
+    folder = arguments.folder.resolve()
+    variables = variables_of(folder, is_rehearsal=arguments.rehearse)
+    if not arguments.rehearse:
+        convert_model(folder, variables)
     began = time.monotonic()
     for line in HEAD:
         print(line, flush=True)
@@ -75,6 +78,13 @@ def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
     if not is_rehearsal:
         settings["MODELS_DIR"] = str(folder / "models")
     return os.environ | settings | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def convert_model(folder: Path, variables: dict[str, str]) -> None:
+    """Convert the packaged model to a policy, unless it is there already."""
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "models")}
+    command = [sys.executable, "-m", "backend.service", "model"]
+    subprocess.run(command, env=variables | pip, cwd=ROOT, check=True)
 
 
 def is_installed(wheel: Path) -> bool:
