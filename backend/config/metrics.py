@@ -112,7 +112,7 @@ _CATALOG = (
     _metric("groups/kept_frac", "fraction", "Share of sampled groups that the filter found informative.", (0.2, 1)),
     _metric("groups/expected_useful", "fraction", "Expected share of new groups of the step's prompts that have both right and wrong completions: 1 - p^G - (1-p)^G, with p under Jeffreys' prior.", (0.2, 1)),
     _metric("sampling/generated_batches", "batches", "Generation batches that the step needed; above 1 with dynamic sampling or if epochs sample again."),
-    _metric("sampling/staleness", "versions", "Mean age, in steps, of the weights that sampled the step's completions."),
+    _metric("sampling/staleness", "versions", "Mean age, in steps, of the weights that sampled the step's completions.", aliases="rollout/sample_staleness"),
     _metric("sampling/staleness_max", "versions", "Age, in steps, of the oldest weights that sampled a completion of the step, if rollouts run ahead of the updates."),
     _metric("sampling/engine_retries", "requests", "Retried requests to the servers that sample."),
     _metric("sampling/engine_restarts", "starts", "Restarts of the sampling server beside the trainer after it died."),

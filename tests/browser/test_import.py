@@ -10,10 +10,8 @@ NAME = "old <img src=x onerror=__hit(1)>.csv"
 ROWS = "".join(f"{step},{step * 10},{step / 10},{2 - step / 10},phase-{step}\n" for step in range(1, 9))
 LOG = f"step,samples,reward,<b>odd</b>,phase\n{ROWS}9,90,broken,1,x\n"
 PICTURE = "<img src=x onerror=__hit(1)>"
-STATE = {
-    "max_steps": 20,
-    "log_history": [{"step": step, "reward": step / 8, "loss": 0.5} for step in (10, 20)],
-}
+HISTORY = [{"step": step, "reward": step / 8, "loss": 0.5} for step in (10, 20)]
+STATE = {"max_steps": 20, "log_history": HISTORY}
 
 
 def choose(page, name, content):
@@ -79,7 +77,7 @@ def test_a_directory_is_imported_with_the_checkpoints_of_a_run_as_one(page, tmp_
     for step in (10, 20):
         checkpoint = tmp_path / "run" / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
-        state = STATE | {"log_history": STATE["log_history"][: step // 10]}
+        state = STATE | {"log_history": HISTORY[: step // 10]}
         (checkpoint / "trainer_state.json").write_text(json.dumps(state))
     page.goto("/import")
     page.get_by_label("Directory to import").set_input_files(str(tmp_path / "run"))

@@ -39,6 +39,10 @@ TITLES = {
 }
 
 
+ALL_TRUNCATED = 0.8
+"""Share of truncated completions, in the median step, with which no policy learns to end its answers."""
+
+
 def finding_of(
     cause: str,
     change_: Change,

@@ -319,9 +319,7 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     placed += _add_completions(placed, completions)
     if len(placed) > MAX_RUNS:
         raise _too_many_runs()
-    stems = {
-        id(log_file.log): PurePosixPath(log_file.member.name).stem for log_file in logs_in_archive
-    }
+    stems = {id(log_file.log): PurePosixPath(log_file.member.name).stem for log_file in logs_in_archive}
     several = len(placed) > 1
     for directory, log in placed:
         place = PurePosixPath(directory).name or (stems[id(log)] if several else "")

@@ -7,6 +7,7 @@ from backend.analysis.diagnosis.findings import Finding
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Outcome
 from backend.analysis.diagnosis.signs import (
+    ALL_TRUNCATED,
     Answer,
     change_of,
     finding_of,
@@ -153,10 +154,6 @@ def _truncated(log: Log, outcome: Outcome) -> Answer:
     grown = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
     first = grown if grown is not None and grown.onset.sick < cut.onset.sick else cut
     return finding_of("length_blowup", first)
-
-
-ALL_TRUNCATED = 0.8
-"""Share of truncated completions, in the median step, with which no policy learns to end its answers."""
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:

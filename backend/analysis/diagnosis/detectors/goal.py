@@ -10,12 +10,14 @@ from backend.analysis.diagnosis.findings import Finding, Tier
 from backend.analysis.diagnosis.log import TERM, Log, Series
 from backend.analysis.diagnosis.outcome import SURE, Interval, Outcome
 from backend.analysis.diagnosis.signs import (
+    ALL_TRUNCATED,
     TITLES,
     Answer,
     change_of,
     finding_of,
     has,
     lacking,
+    standing,
     unjudged,
 )
 from backend.analysis.diagnosis.smoothing import noise
@@ -51,7 +53,10 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         value = float(series.values[0])
         words = f"{outcome.goal} is {value:.3g} at all {len(series)} steps: all completions are judged alike"
         onset = Interval(int(series.steps[0]), int(series.steps[0]))
-        return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (words,), (outcome.goal,))
+        is_cut_off = standing(log, "length_blowup", "length/truncated_frac", ALL_TRUNCATED) is not None
+        why = ("an answer that is cut off cannot be right, which may be the reason",) if is_cut_off else ()
+        tier: Tier = "consistent" if is_cut_off else "specific"
+        return Finding("verifier", TITLES["verifier"], onset, tier, 1.0, 1.0, (words, *why), (outcome.goal,))
     if (contradicted := _contradicted(log)) is not None:
         return contradicted
     if outcome.verdict == "never_learned" and (wrong := _always_wrong(log)) is not None:

@@ -88,7 +88,7 @@ class _Scanner:
         if depth > MAX_DEPTH:
             raise ValueError("is nested too deeply")
         if kind == "text":
-            return sign[1:-1]
+            return sign[1:-1].replace("\n", "")  # where a terminal broke the line
         if kind == "number":
             return float(sign) if not sign.lstrip("+-").isdigit() else _whole(sign)
         if kind == "word":

@@ -10,6 +10,7 @@ import numpy as np
 from backend.exchange.imports.console.forms import (
     LONGEST_LINE,
     VERL,
+    VERL_AGAIN,
     Heading,
     bar_counter,
     bar_pairs,
@@ -85,6 +86,8 @@ class ConsoleText:
         """Lines of an object that is not closed yet."""
         self._open_size = self._braces = 0
         self._header: list[str] = []
+        self._verl_step = NO_STEP
+        """Step of verl's line just before; NO_STEP behind any other line."""
         self._newest: dict[str, Any] = {}
         """The last object of metrics."""
 
@@ -217,9 +220,12 @@ class ConsoleText:
 
     def _take_verl(self, line: int, text: str) -> bool:
         match = VERL.search(text) if "step:" in text else None
-        if match is None:
+        if match is not None:
+            self._verl_step = int(match[1])
+        elif self._verl_step == NO_STEP or (match := VERL_AGAIN.match(text)) is None:
+            self._verl_step = NO_STEP
             return False
-        self.forms[VERL_LINES].add(line, verl_cells(text[match.end() :]), Clue(int(match[1])))
+        self.forms[VERL_LINES].add(line, verl_cells(text[match.end() :]), Clue(self._verl_step))
         return True
 
     def _take_line(self, line: int, text: str, writer: str) -> str:

@@ -133,6 +133,26 @@ def test_completions_that_are_all_truncated_are_named_from_step_1():
     assert [cause.finding.title for cause in diagnosis.causes] == ["Completions are truncated from the start"]
 
 
+def test_a_reward_of_zero_beside_completions_that_are_all_truncated_is_first_of_all_truncation():
+    log = Log({"reward/mean": series(np.zeros(40)), "length/truncated_frac": series(np.ones(40))})
+    assert [cause.finding.cause for cause in diagnose(log).causes] == ["length_blowup", "verifier"]
+
+
+@pytest.mark.parametrize("name", ["length/truncated_frac", "groups/zero_variance_frac"])
+def test_a_run_that_cannot_learn_and_is_not_seen_to_learn_never_learned(name):
+    chance = np.random.default_rng(2)
+    noisy = {"reward/mean": series(0.02 + chance.normal(0, 0.01, 60))}
+    assert judge(Log(noisy)).verdict == "inconclusive"
+    assert diagnose(Log(noisy | {name: series(np.full(60, 0.97))})).outcome.verdict == "never_learned"
+
+
+def test_a_reward_that_rises_while_evaluations_fall_is_no_proof_of_hacking():
+    steps = np.arange(0, 150, 10)
+    evaluated = Series(steps, np.where(steps < 80, 0.5, 0.1))
+    log = Log({"reward/mean": series(reward()), "eval/accuracy": evaluated})
+    assert findings(log)["reward_hacking"].tier == "consistent"
+
+
 def test_a_learning_rate_that_is_printed_as_zero_is_no_dead_run():
     log = {"reward/mean": series(steady(80, 0.3)), "optim/lr": series(np.zeros(80))}
     assert "dead_run" not in findings(Log(log))

@@ -72,6 +72,11 @@ FORMS = {
         TENTHS,
         "",
     ),
+    "broken by the terminal": (
+        "".join(f"{{'loss': 0.1, 'rew\nard': {n / 10}, 'epoch':\n {n}}}\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
     "ms-swift": (
         "".join(f"{{'loss': 0.1, 'reward': {n}, 'global_step/max_steps': '{n}/9'}}\n" for n in (5, 9)),
         {5: 5, 9: 9},
@@ -86,6 +91,11 @@ FORMS = {
     ),
     "verl, a metric a line": (
         "".join(f"step:{n}\n - actor/entropy:0.3\n - critic/score/mean:{n / 10}\n" for n in TENTHS),
+        TENTHS,
+        "",
+    ),
+    "verl, broken lines": (
+        "".join(f"step:{n} - actor/entropy:0.3 \n    - critic/score/mean:{n / 10}\n" for n in TENTHS),
         TENTHS,
         "",
     ),
