@@ -42,8 +42,10 @@ _NOISE = {
 """Names in front of numbers that are no metrics."""
 
 VERL = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
-VERL_AGAIN = re.compile(r"^\s*- (?=[\w./@-]+(?:\([\w-]+\))?:[-\d.n])")
-"""Beginning of a line that goes on where verl's line was broken."""
+VERL_AGAIN = re.compile(
+    r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
+)
+"""Cells in a line that goes on where verl's line was broken, at a dash or anywhere."""
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")

@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,13 @@ _COUNTERS = (
 )  # fmt: skip
 
 
+class _VerlLine(NamedTuple):
+    line: int
+    step: int
+    text: str
+    """What stands behind the step."""
+
+
 class ConsoleText:
     """Rows of metrics of each form that a text may have; the best form is taken in the end."""
 
@@ -86,8 +93,8 @@ class ConsoleText:
         """Lines of an object that is not closed yet."""
         self._open_size = self._braces = 0
         self._header: list[str] = []
-        self._verl_step = NO_STEP
-        """Step of verl's line just before; NO_STEP behind any other line."""
+        self._verl: _VerlLine | None = None
+        """verl's line just before, which the next one may continue."""
         self._newest: dict[str, Any] = {}
         """The last object of metrics."""
 
@@ -104,6 +111,7 @@ class ConsoleText:
                     self.forms[form].lines += 1
         self._end_list()
         self._end_bar()
+        self._end_verl()
 
     def _take_bar(self, line: int, text: str) -> None:
         counter = bar_counter(text)
@@ -220,13 +228,19 @@ class ConsoleText:
 
     def _take_verl(self, line: int, text: str) -> bool:
         match = VERL.search(text) if "step:" in text else None
+        if match is None and self._verl is not None and VERL_AGAIN.search(text):
+            self._verl = self._verl._replace(text=self._verl.text + text)
+            return True
+        self._end_verl()
         if match is not None:
-            self._verl_step = int(match[1])
-        elif self._verl_step == NO_STEP or (match := VERL_AGAIN.match(text)) is None:
-            self._verl_step = NO_STEP
-            return False
-        self.forms[VERL_LINES].add(line, verl_cells(text[match.end() :]), Clue(self._verl_step))
-        return True
+            self._verl = _VerlLine(line, int(match[1]), text[match.end() :])
+        return match is not None
+
+    def _end_verl(self) -> None:
+        if self._verl is not None:
+            line, step, text = self._verl
+            self.forms[VERL_LINES].add(line, verl_cells(text), Clue(step))
+        self._verl = None
 
     def _take_line(self, line: int, text: str, writer: str) -> str:
         if self._take_table(line, text):

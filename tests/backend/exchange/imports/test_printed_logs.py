@@ -95,7 +95,11 @@ FORMS = {
         "",
     ),
     "verl, broken lines": (
-        "".join(f"step:{n} - actor/entropy:0.3 \n    - critic/score/mean:{n / 10}\n" for n in TENTHS),
+        "".join(
+            f"step:{n} - actor/entropy:0.3 \n    - actor/kl_loss:0.1 - cri\n"
+            f"tic/score/mean:{n / 10} - actor/lr:0.1 - response_length/mean:9\n"
+            for n in TENTHS
+        ),
         TENTHS,
         "",
     ),
