@@ -65,8 +65,7 @@ REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "language_mix": ("Reward the prompt's script.", "arXiv:2506.10910"),
     "length_blowup": (
-        "Leave truncated completions out of the loss, or penalise length softly before the cap; "
-        "raise the cap where nearly all are truncated.",
+        "Leave truncated completions out of the loss, penalise length softly, or raise the cap.",
         "arXiv:2503.14476",
     ),
     "length_collapse": (
