@@ -300,7 +300,7 @@ function Estimates({ form, verdicts, seeds }) {
     ${sources.map(
       (source) => html`<p class="form-help" key=${source}>
         Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}.
-        Evaluations and checkpoints take additional time.
+        Evaluations and checkpoints take additional time.${' '}
         ${rows.length * seeds > 1 && 'Runs that train at the same time are done sooner than in sequence.'}
       </p>`,
     )}
