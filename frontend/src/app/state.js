@@ -59,6 +59,14 @@ export function relatedLooks(groups) {
 /** Look of one run by itself. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
 export const runLook = (run) => [...groupLooks([{ name: '', runs: [run] }]).values()][0];
 
+const phone = matchMedia('(max-width: 720px)');
+
+/** Whether the window is as narrow as that of a phone. */
+export const isNarrow = signal(phone.matches);
+phone.addEventListener('change', () => {
+  isNarrow.value = phone.matches;
+});
+
 /** Names of files that are chosen on the launch form and not uploaded yet. */
 export const unsentFiles = signal(/** @type {string[]} */ ([]));
 
