@@ -66,7 +66,8 @@ function Page() {
       retry=${() => location.reload()}
     />`;
   if (!match)
-    return html`<${Empty}
+    return html`<h1 class="visually-hidden">Page not found</h1>
+    <${Empty}
       title="Page not found"
       action=${html`<a class="button" href="/runs">
         Back to runs
