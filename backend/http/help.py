@@ -4,6 +4,7 @@ import html
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
@@ -121,7 +122,14 @@ def matches_of(query: str, limit: int) -> "list[Match]":
         (address_of(path) or "", _rendered(name), DECISION_WEIGHT if "/" in name else 1.0)
         for name, path in sources().items()
     ]
-    return search(pages, query, limit)
+    matches = search(pages, query, limit)
+    return [match._replace(address=_with_words(match.address, query)) for match in matches]
+
+
+def _with_words(address: str, query: str) -> str:
+    """Return the address of a section with the words that its page highlights."""
+    page_address, _, anchor = address.partition("#")
+    return f"{page_address}?{urlencode({'find': query})}{anchor and f'#{anchor}'}"
 
 
 def _results(query: str) -> str:

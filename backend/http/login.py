@@ -41,35 +41,39 @@ HEAD = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>GRPO Lab: log in</title>
-<style>body { font: 16px/1.5 system-ui, sans-serif; max-width: 34rem; margin: 12vh auto; padding: 0 1rem }
-input { font: inherit; padding: .4rem .6rem; width: 100%; box-sizing: border-box }
-button { font: inherit; padding: .4rem 1rem; margin-top: .8rem } code { white-space: nowrap }</style>
-<h1>GRPO Lab</h1>
+<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
+<script src="/static/src/first_paint.js"></script>
+<link rel="stylesheet" href="/static/styles/base.css">
+<link rel="stylesheet" href="/static/styles/components.css">
+<style>.login { display: grid; gap: var(--s4); max-width: 400px; margin: 12vh auto; padding: var(--s6) }
+.login form { display: grid; gap: var(--s2) }
+.login .field, .login .button { width: 100%; justify-content: center }
+@media (max-width: 440px) { .login { margin: 0; min-height: 100vh; border: 0; align-content: start } }</style>
+<main class="login card">
+<div class="brand"><img src="/static/favicon.svg" alt="" width="20" height="20"> GRPO Lab</div>
+<h1>{title}</h1>
+<p role="status">{message}</p>
 """
 
-LOGIN_PAGE = (
-    HEAD.replace("{", "{{").replace("}", "}}")
-    + """<p>{message}</p>
-<p>On the machine where it runs, <code>make link</code> or <code>grpolab link</code> prints a new link, which
-works once, for ten minutes.
-Or enter a token: the operator's (<code>GRPOLAB_TOKEN</code>, else the file <code>token</code> in the state
-directory) or a viewer's (<code>GRPOLAB_VIEWER_TOKEN</code>, else <code>viewer-token</code>).</p>
-<form method="post" action="/login"><label>Token
-<input name="token" type="password" autocomplete="current-password" required autofocus></label>
-<button>Log in</button></form>
+LOGIN_FORM = """<form method="post" action="/login"><label for="token">Token</label>
+<input class="field" id="token" name="token" type="password" autocomplete="current-password" required
+  autofocus>
+<button class="button button-primary">Log in</button></form>
+<p class="quiet">The operator's token is <code>GRPOLAB_TOKEN</code>, else in the file <code>token</code>
+of the state directory; a viewer's is <code>GRPOLAB_VIEWER_TOKEN</code>, else in
+<code>viewer-token</code>.</p>
+<p class="quiet">Or open a link: on the machine where the service runs, <code>make link</code> or
+<code>grpolab link</code> prints one, which works once, for ten minutes.</p>
+</main>
 </html>
 """
-)
 
-QUESTION_PAGE = (
-    HEAD.replace("{", "{{").replace("}", "}}")
-    + """<p>{message}</p>
-<form method="post" action="/login"><input name="ticket" type="hidden" value="{ticket}">
-<input name="path" type="hidden" value="{path}"><button>{yes}</button></form>
-<p><a href="{path}">{no}</a></p>
+QUESTION_FORM = """<form method="post" action="/login"><input name="ticket" type="hidden" value="{ticket}">
+<input name="path" type="hidden" value="{path}"><button class="button button-primary">{yes}</button></form>
+<a class="button" href="{path}">{no}</a>
+</main>
 </html>
 """
-)
 
 
 class LoginPages:
@@ -187,17 +191,18 @@ def address_of(scope: Scope) -> str:
 
 def login_page(message: str, *, status: int = 401) -> Response:
     """Return the form, with what is the matter."""
-    return _page(LOGIN_PAGE.format(message=html.escape(message)), status)
+    return _page("Log in", message, LOGIN_FORM, status)
 
 
 def _question(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
     """Return what must be said before a link is used."""
-    words = {"message": message, "ticket": ticket, "path": path, "yes": yes, "no": no}
+    words = {"ticket": ticket, "path": path, "yes": yes, "no": no}
     escaped = {name: html.escape(word) for name, word in words.items()}
-    return _page(QUESTION_PAGE.format(**escaped), HTTPStatus.OK)
+    return _page("Use this link?", message, QUESTION_FORM.format(**escaped), HTTPStatus.OK)
 
 
-def _page(content: str, status: int) -> Response:
+def _page(title: str, message: str, form: str, status: int) -> Response:
+    head = HEAD.replace("{title}", title).replace("{message}", html.escape(message))
     # Under no-referrer a browser hides the origin of a form, which then counts as another site's.
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
-    return HTMLResponse(content, status, headers=headers)
+    return HTMLResponse(head + form, status, headers=headers)

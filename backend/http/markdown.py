@@ -68,7 +68,8 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     for token in tokens:
         if token.children:
             token.children = _lead_on(token.children, reading)
-    body = _in_scroll_boxes(markdown.renderer.render(tokens, markdown.options, {}))
+    rendered = markdown.renderer.render(tokens, markdown.options, {})
+    body = _in_scroll_boxes(rendered.replace("<th></th>", "<td></td>"))  # a corner without text heads nothing
     return Rendered(
         reading.title,
         body,

@@ -32,6 +32,7 @@ import { currentAddress, followLinks, navigate } from './app/router.js';
 import { home, pageAt } from './app/pages.js';
 import { loadCatalog, sayError } from './app/state.js';
 import { Frame, startFrame } from './components/frame/frame.js';
+import { highlightWords } from './components/frame/help_words.js';
 import { Empty, Failure, Skeleton } from './components/shared/states.js';
 
 /** The view of the current path, loaded when first needed; a crash in it leaves the frame standing. */
@@ -65,7 +66,8 @@ function Page() {
       retry=${() => location.reload()}
     />`;
   if (!match)
-    return html`<${Empty}
+    return html`<h1 class="visually-hidden">Page not found</h1>
+    <${Empty}
       title="Page not found"
       action=${html`<a class="button" href="/runs">
         Back to runs
@@ -97,6 +99,7 @@ function start() {
   const frame = document.getElementById('frame');
   if (frame) {
     render(html`<${Frame} />`, frame);
+    highlightWords(/** @type {Element} */ (document.getElementById('content')));
     return;
   }
   if (location.pathname === '/') navigate(home + location.search, { replace: true });

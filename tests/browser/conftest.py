@@ -19,6 +19,7 @@ expect.set_options(timeout=120_000)  # a busy machine is slow, not wrong
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-3d-apis",  # charts are drawn without WebGL
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",

@@ -30,6 +30,8 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     )
 
     page.get_by_label("File to upload").set_input_files(file(NAME, gzip.compress(GOOD)))
+    expect(page.get_by_role("status").filter(has_text="is not uploaded yet")).to_be_visible()
+    expect(page.get_by_role("button", name="Launch 1 run")).to_be_disabled()
     page.get_by_role("button", name="Upload this file").click()
     chosen = field.get_by_role("combobox").locator("option:checked")
     shown = NAME.replace("\u202e", "‹U+202E›")

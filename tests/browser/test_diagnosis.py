@@ -73,7 +73,7 @@ def test_a_collapse_is_told_with_its_onset_its_cause_and_what_to_do_next(page, s
     expect(card).to_contain_text("No entropy bonus; where there is none, a third of the learning rate")
     expect(card).to_contain_text("optimizer.lr: 0.0003 → 0.0001")
     expect(card.locator(".button-primary")).to_have_text("Try the remedy")
-    expect(card.get_by_role("region", name="Before the onset")).to_contain_text("right, typical of its group")
+    expect(card.get_by_role("region", name="Before the onset")).to_contain_text("its answer is right")
     expect(card.get_by_role("region", name="After it")).to_contain_text("reward 0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
@@ -110,7 +110,7 @@ def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
     page.goto("/runs")
     table = page.get_by_role("table", name="Runs")
     row = table.get_by_role("row").filter(has_text="collapsed").first
-    expect(row.locator(".verdict-bad")).to_have_text("collapsed 73")
+    expect(row.locator(".verdict-bad")).to_have_text("collapsed by 73")
     page.locator(".runs-filters").get_by_role("button", name="verdict").click()
     page.get_by_role("button", name="collapsed", exact=True).click()
     expect(page).to_have_url(re.compile("verdict=collapsed"))

@@ -150,7 +150,7 @@ def test_the_quick_jump_finds_runs_experiments_panels_settings_and_help(page, se
     help_places = page.get_by_role("group", name="Help")
     expect(help_places.get_by_role("option").first).to_contain_text("stop_rules.severity")
     help_places.get_by_role("option").first.click()
-    expect(page).to_have_url(re.compile(r"/help/methods#stop_rules\.severity"))
+    expect(page).to_have_url(re.compile(r"/help/methods\?find=.*#stop_rules\.severity"))
 
 
 def test_the_quick_jump_is_moved_by_keys_and_takes_hostile_names_and_words(page):

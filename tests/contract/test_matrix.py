@@ -69,7 +69,7 @@ def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client
     assert cell_by_variant["dapo"]["verdict"] == "better"
     assert cell_by_variant["dry"]["verdict"] == "no claim"
     assert cell_by_variant["dry"]["reason"] == (
-        "2 of 3 planned seeds of dry have finished: no claim until all have finished."
+        "2 of 3 planned seeds of dry have finished: not tested until all have finished."
     )
 
 

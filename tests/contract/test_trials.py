@@ -259,6 +259,15 @@ def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, se
         "test, one-sided p = .004)."
     )
     assert verdict["sentences"][1].startswith("reward/accuracy ended at 0.6")
+    arm_runs = "".join(
+        ",".join(run.id for run in runs_of(database, trial) if run.variant == arm) + ";"
+        for arm in ("no change", "remedy")
+    )
+    matrix = client.get(
+        "/api/v1/matrix", params={"runs": arm_runs, "metrics": "reward/accuracy:final"}
+    ).json()
+    ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
+    assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(ends)
     assert verdict["repeat"]["state"] == "repeats"
     assert arms_of(shown)["remedy"]["p"] == pytest.approx(1 / 252)
     events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]

@@ -160,7 +160,7 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
     ended = [entry.values[seed] for seed in entry.ended]
     if planned is not None and len(ended) < planned:
         done = f"{len(ended)} of {planned} planned seeds of {entry.name} have finished"
-        return f"{done}: no claim until all have finished."
+        return f"{done}: not tested until all have finished."
     if not ended:
         return f"No run of {entry.name} has finished yet."
     missing = sum(value is None for value in ended)

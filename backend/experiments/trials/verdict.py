@@ -6,6 +6,7 @@ It counts as spared if it ended healthy. A run that failed or was stopped is a r
 that; else it is counted apart, as are runs without a verdict and deleted ones. None is left out of the table.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -22,6 +23,8 @@ from backend.experiments.trials.plan import heals_in
 from backend.experiments.trials.repetition import first_difference
 from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, ArmResult, RepeatResult, TrialVerdict
 from backend.experiments.trials.sentences import sentences
+from backend.metrics.ending import end_of
+from backend.metrics.reading import read_curves
 from backend.runs.lifecycle import ENDED
 from backend.storage.models import Run, Trial
 
@@ -90,8 +93,14 @@ def judged_run(session: Session, run: Run) -> JudgedRun:
     if not is_over:
         return JudgedRun("waiting")
     outcome = diagnose(log_of(session, run.id)).outcome
-    end = outcome.end if outcome.goal else None
-    return JudgedRun(_outcome(run.status, outcome.verdict), outcome.goal, end)
+    return JudgedRun(_outcome(run.status, outcome.verdict), outcome.goal, _end(session, run.id, outcome.goal))
+
+
+def _end(session: Session, run_id: str, goal: str) -> float | None:
+    """Return the end of the goal as tables and the matrix show it; None if it is not finite."""
+    curve = read_curves(session, [run_id], [goal], "step").get((run_id, goal)) if goal else None
+    end = None if curve is None else end_of(goal, curve)
+    return end if end is not None and math.isfinite(end) else None
 
 
 def _outcome(status: str, verdict: str) -> Outcome:

@@ -1,4 +1,4 @@
-/** What the whole page shares, and nothing more: theme, colours of runs, workers, catalog, messages. */
+/** What the whole page shares, and nothing more: theme, colours of runs, workers, files not sent yet, catalog, messages. */
 import { computed, effect, signal, useEffect } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
@@ -58,6 +58,17 @@ export function relatedLooks(groups) {
 
 /** Look of one run by itself. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
 export const runLook = (run) => [...groupLooks([{ name: '', runs: [run] }]).values()][0];
+
+const phone = matchMedia('(max-width: 720px)');
+
+/** Whether the window is as narrow as that of a phone. */
+export const isNarrow = signal(phone.matches);
+phone.addEventListener('change', () => {
+  isNarrow.value = phone.matches;
+});
+
+/** Names of files that are chosen on the launch form and not uploaded yet. */
+export const unsentFiles = signal(/** @type {string[]} */ ([]));
 
 /** @type {import('../../vendor/signals.js').Signal<{items: Api.WorkerSlot[], error: ApiError | null,
  *   loaded: boolean}>} */

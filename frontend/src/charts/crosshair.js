@@ -62,6 +62,9 @@ function placeUnder({ element, figure }, event) {
 /** The recorded x of a point. @param {Plot.Point} point @param {import('./mounted.js').Figure} figure */
 const recordedX = ({ x, data }, { unit }) => unscaled(data.x, Number(x), unit);
 
+/** What has a label that the table of values does not repeat. */
+const NOTES = ['onset', 'mark', 'non-finite'];
+
 /** Reads all panels where the pointer is: at the point with the label, else below the pointer. */
 export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
   if (!panel.drawn || !panel.figure) return;
@@ -71,6 +74,7 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
     placeLabel(/** @type {Drawn} */ (panel));
   }
   const { hovered } = panel;
+  panel.element.classList.toggle('is-on-note', NOTES.includes(hovered?.data.meta.role ?? ''));
   if (hovered) {
     point({ x: recordedX(hovered, figure), metric, key: hovered.data.meta.key });
     return;

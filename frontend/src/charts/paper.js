@@ -6,8 +6,10 @@ import { plain, unescaped } from './parts.js';
 /** @typedef {import('./mounted.js').Figure} Figure */
 /**
  * @typedef {{format: 'pdf' | 'svg' | 'png', width: number, unit: 'mm' | 'in', font: number, family: string,
- *   ground: 'white' | 'transparent', columns: number, legend: boolean}} Paper `width`: of the whole figure;
- *   `font`: in points
+ *   ground: 'white' | 'transparent', columns: number, legend: boolean, onsets: boolean}} Paper `width`: of the whole
+ *   figure; `font`: in points
+ * @typedef {{yRange: [number, number] | null, unit: string, isNamedOnAxis: boolean}} Axis `yRange`: of the visible
+ *   axis, in its own units; `isNamedOnAxis`: whether the metric's name stands along the y axis, not above the panel
  */
 
 /** Pixels of an inch in SVG and CSS, millimetres and points of an inch. */
@@ -29,6 +31,7 @@ export const ONE_COLUMN = {
   ground: 'white',
   columns: 1,
   legend: true,
+  onsets: true,
 };
 
 /** Whether a figure of this size can be drawn. @param {Paper} paper */
@@ -70,15 +73,27 @@ export const shortened = (text, most) => {
   return characters.length > most ? `${characters.slice(0, Math.max(1, most - 1)).join('')}…` : text;
 };
 
+/** The metric of a figure, with its unit. @param {Pick<Figure, 'layout'>} figure */
+const titleOf = ({ layout }) => unescaped(layout.yaxis.title?.text ?? '');
+
+/** Height of the axes' own labels, in font sizes. */
+const AXES_ROOM = 4;
+
+/** Whether the name of a metric fits along the y axis. @param {Figure} figure @param {Paper} paper @param {number} width */
+export const fitsOnAxis = (figure, paper, width) =>
+  titleOf(figure).length * GLYPH * fontInPixels(paper) < width * HEIGHT_OF_WIDTH - AXES_ROOM * fontInPixels(paper);
+
 /**
- * The figure of one panel with the size that it has in print, its metric above it. Margins grow with the labels of
- * the ticks.
- * @param {Figure} figure @param {Paper} paper @param {number} width in pixels
- * @param {[number, number] | null} yRange of the visible axis, in its own units
+ * The figure of one panel with the size that it has in print, its metric along the y axis or above it. Margins grow
+ * with the labels of the ticks.
+ * @param {Figure} figure @param {Paper} paper @param {number} width in pixels @param {Axis} yAxis
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}}
  */
-export function paperFigure({ data, layout }, paper, width, yRange) {
+export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis }) {
+  const { data, layout } = figure;
   const size = fontInPixels(paper);
+  const name = titleOf(figure);
+  const above = isNamedOnAxis ? '' : name.replace(unit && ` (${unit})`, '');
   const font = { family: lookup(FAMILIES, paper.family), size, color: PAPER_THEME.label };
   const axis = (/** @type {Plot.Layout} */ shown) => ({
     ...shown,
@@ -97,12 +112,10 @@ export function paperFigure({ data, layout }, paper, width, yRange) {
       width,
       height: Math.round(width * HEIGHT_OF_WIDTH),
       autosize: false,
-      margin: { l: size * 3, r: size * 1.5, t: size * 2.4, b: size * 3, pad: 0 },
+      margin: { l: size * 3, r: size * 1.5, t: size * (above ? 2.4 : 1), b: size * 3, pad: 0 },
       font,
       title: {
-        text: plain(
-          shortened(unescaped(layout.yaxis.title?.text ?? ''), Math.floor((width - 2 * size) / (size * GLYPH))),
-        ),
+        text: plain(shortened(above, Math.floor((width - 2 * size) / (size * GLYPH)))),
         font: { ...font, color: PAPER_THEME.ink },
         x: 0,
         xref: 'container',
@@ -116,7 +129,11 @@ export function paperFigure({ data, layout }, paper, width, yRange) {
       plot_bgcolor: 'rgba(0,0,0,0)',
       showlegend: false,
       xaxis: axis(layout.xaxis),
-      yaxis: { ...axis(layout.yaxis), title: { text: '' }, ...(yRange ? { range: yRange, autorange: false } : {}) },
+      yaxis: {
+        ...axis(layout.yaxis),
+        title: { text: plain(isNamedOnAxis ? name : unit), font, standoff: size / 2 },
+        ...(yRange ? { range: yRange, autorange: false } : {}),
+      },
     },
   };
 }

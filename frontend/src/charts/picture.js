@@ -7,6 +7,7 @@ import {
   FAMILIES,
   PER_INCH,
   POINTS_PER_INCH,
+  fitsOnAxis,
   fontInPixels,
   inPdf,
   isInPdfFonts,
@@ -17,7 +18,7 @@ import {
 
 /**
  * @typedef {import('./paper.js').Paper} Paper
- * @typedef {{figure: import('./mounted.js').Figure, yRange: [number, number] | null}} Drawing
+ * @typedef {{figure: import('./mounted.js').Figure, yRange: [number, number] | null, unit: string}} Drawing
  * @typedef {{name: string, look: import('../lib/colours.js').Look}} Entry of the legend
  */
 
@@ -46,8 +47,9 @@ export async function pageOf(drawings, entries, paper) {
   const each = width / columns;
   const page = /** @type {SVGSVGElement} */ (element('svg', { xmlns: SVG }));
   let height = 0;
-  for (const [at, { figure, yRange }] of drawings.entries()) {
-    const sized = paperFigure(figure, paper, each, yRange);
+  const isNamedOnAxis = drawings.every(({ figure }) => fitsOnAxis(figure, paper, each));
+  for (const [at, { figure, yRange, unit }] of drawings.entries()) {
+    const sized = paperFigure(figure, paper, each, { yRange, unit, isNamedOnAxis });
     const panel = await panelOf(sized);
     const top = Math.floor(at / columns) * sized.layout.height;
     panel.setAttribute('x', String((at % columns) * each));

@@ -3,6 +3,7 @@ import { html, useEffect, useMemo, useState } from '../dom.js';
 import { get } from '../data/api.js';
 import { useQuery } from '../app/router.js';
 import { useLoad } from '../data/resource.js';
+import { unsentFiles } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
@@ -329,7 +330,7 @@ function LaunchForm({ offers, query, change, fork }) {
             form=${query}
             fork=${fork}
             fulls=${resolved}
-            blocked=${verdicts.some(({ errors }) => errors.length > 0)}
+            blocked=${unsentFiles.value.length > 0 || verdicts.some(({ errors }) => errors.length > 0)}
             check=${check}
             onCheck=${(/** @type {string} */ id) => change({ check: id })}
             onApply=${(/** @type {Api.ConfigChange} */ mend) => apply([...variants.keys()], [mend])}

@@ -42,7 +42,9 @@ export function View() {
   const isIdle = running.data?.items.length === 0 && queue.data?.items.length === 0;
 
   return html`<div class="page queue">
-    <h1 class="visually-hidden">Queue</h1>
+    <div class="page-head">
+      <h1>Queue</h1>
+    </div>
     ${
       isIdle
         ? html`<${Empty}

@@ -3,13 +3,13 @@ import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useRuns, useUnlistedRuns } from '../data/run_list.js';
 import { get } from '../data/api.js';
-import { mayChange, relatedLooks, sayError, useJumpToPanels } from '../app/state.js';
+import { isNarrow, mayChange, relatedLooks, sayError, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { comparisonAddress } from '../lib/runs/addresses.js';
 import { groupsOf } from '../lib/runs/groups.js';
-import { fieldOf, metricsOf, runTitle } from '../lib/runs/fields.js';
+import { fieldOf, isEvaluation, metricsOf, runTitle } from '../lib/runs/fields.js';
 import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
 import { highlight } from '../charts/crosshair.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
@@ -99,7 +99,10 @@ export function View() {
 
   const ids = runs.items.map(({ id }) => id);
   const unlisted = useUnlistedRuns(runs.loaded ? (view.show ?? []) : [], runs.items);
-  const shown = view.show ? view.show.filter((id) => !unlisted.missing.includes(id)) : ids.slice(0, MAX_SHOWN_AT_FIRST);
+  const trained = runs.items.filter((run) => !isEvaluation(run)).map(({ id }) => id);
+  const shown = view.show
+    ? view.show.filter((id) => !unlisted.missing.includes(id))
+    : trained.slice(0, MAX_SHOWN_AT_FIRST);
   const allRuns = [...runs.items, ...unlisted.runs];
   const byId = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
   const looks = relatedLooks(groupsOf(shown.map((id) => byId.get(id) ?? unloaded(id))));
@@ -158,6 +161,7 @@ export function View() {
   const isAllSelected = ids.length > 0 && ids.every((id) => selected.has(id));
   const columns = runColumns({
     fields: view.columns,
+    isNarrow: isNarrow.value,
     looks,
     isShown: (id) => looks.has(id),
     toggleShown,

@@ -111,9 +111,12 @@ def test_a_viewer_reads_the_pages_and_a_stranger_does_not(client):
 
 def test_a_search_finds_sections_and_rows_by_all_words_and_shows_what_was_typed_as_text(client):
     (first, *_) = client.get("/api/v1/help", params={"query": "optimizer.lr"}).json()["items"]
-    assert (first["address"], first["title"]) == ("/help/methods#optimizer.lr", "optimizer.lr")
+    assert (first["address"], first["title"]) == (
+        "/help/methods?find=optimizer.lr#optimizer.lr",
+        "optimizer.lr",
+    )
     page = client.get("/help/search", params={"query": "onset verdict"}).text
-    assert re.search(r'<li><a href="/help/diagnosis#[^"]+">', page)
+    assert re.search(r'<li><a href="/help/diagnosis[?]find=onset[+]verdict#[^"]+">', page)
     for query in ("<script>x</script>", "zzqqxx", "", "a " * 90):
         answer = client.get("/help/search", params={"query": query})
         assert answer.status_code == 200

@@ -251,7 +251,7 @@ function Details({ data, pointedCell, row, baseline }) {
       row && cell && column
         ? html`<b>${pointedCell?.name}, ${columnTitle(column)}.</b>${' '}
           ${sentencesOf(cell, data, baseline, row).join(' ')}`
-        : 'Hover over or focus a cell to see its numbers. '
+        : 'Choose a cell to read its numbers here. '
     }
     ${!cell && html`<a href="/help/comparing">What the words mean</a>`}
   </p>`;

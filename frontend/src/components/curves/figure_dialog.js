@@ -7,6 +7,7 @@ import { figureOf, keyOf } from '../../charts/figure.js';
 import { FONTS, ONE_COLUMN, PAPER_THEME, WIDTHS, isDrawable } from '../../charts/paper.js';
 import { fileOf, pageOf, svgBlob } from '../../charts/picture.js';
 import { curvesAsCsv } from '../../lib/reading.js';
+import { plural, someOf } from '../../lib/text/format.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Dialog } from '../shared/overlay.js';
 import { loadPanel } from './loaded.js';
@@ -49,12 +50,14 @@ export function FigureOnDemand(props) {
 
 /** @param {Page & {metrics: string[], metric: string}} props */
 function FigureDialog({ metrics, metric, ...page }) {
-  const [isOne, setOne] = useState(metric !== '');
-  const [paper, setPaper] = useState(
-    /** @type {Paper} */ ({ ...ONE_COLUMN, columns: isOne ? 1 : 3, width: isOne ? 84 : 174 }),
-  );
-  const chosen = isOne ? [metric || metrics[0]] : metrics.slice(0, MAX_PANELS);
+  const [chosen, setChosen] = useState(metric ? [metric] : metrics.slice(0, MAX_PANELS));
+  const [paper, setPaper] = useState(/** @type {Paper} */ ({ ...ONE_COLUMN, ...sizeFor(chosen.length) }));
   const set = (/** @type {Partial<Paper>} */ changes) => setPaper({ ...paper, ...changes });
+  const choose = (/** @type {string[]} */ next) => {
+    setChosen(next);
+    if (next.length > 1 !== chosen.length > 1) set(sizeFor(next.length));
+  };
+  const hasOnsets = page.view.onsets !== false && page.onsets !== undefined && page.onsets.length > 0;
   const { drawn, error } = useDrawn(chosen, paper, page);
   const [isSaving, setSaving] = useState(false);
   const close = () => {
@@ -84,24 +87,9 @@ function FigureDialog({ metrics, metric, ...page }) {
           options=${['pdf', 'svg', 'png'].map((value) => ({ value, label: value.toUpperCase() }))}
           onChange=${(/** @type {Paper['format']} */ format) => set({ format })}
         />
-        ${
-          metrics.length > 1 &&
-          html`<${Select}
-            label="charts"
-            value=${isOne ? 'one' : 'all'}
-            options=${[
-              { value: 'one', label: metric || metrics[0] },
-              { value: 'all', label: `all ${Math.min(metrics.length, MAX_PANELS)} shown` },
-            ]}
-            onChange=${(/** @type {string} */ value) => {
-              setOne(value === 'one');
-              set(value === 'one' ? { columns: 1, width: 84, unit: 'mm' } : { columns: 3, width: 174, unit: 'mm' });
-            }}
-          />`
-        }
         <${Size} paper=${paper} set=${set} />
         ${
-          !isOne &&
+          chosen.length > 1 &&
           html`<${Select}
             label="charts in a row"
             value=${String(paper.columns)}
@@ -124,11 +112,21 @@ function FigureDialog({ metrics, metric, ...page }) {
         <label class="check">
           <input type="checkbox" checked=${paper.legend} onChange=${() => set({ legend: !paper.legend })} /> legend
         </label>
+        ${
+          hasOnsets &&
+          html`<label class="check">
+            <input type="checkbox" checked=${paper.onsets} onChange=${() => set({ onsets: !paper.onsets })} /> onsets
+          </label>`
+        }
       </div>
+      ${metrics.length > 1 && html`<${Charts} metrics=${metrics} chosen=${chosen} onChoose=${choose} />`}
       <${Preview} page=${drawn?.page} error=${error} />
       <p class="faint">
         ${drawn && captionOf(drawn.panels)}
-        ${metrics.length > MAX_PANELS && !isOne && ` The first ${MAX_PANELS} of ${metrics.length} charts.`}
+        ${
+          paper.format === 'pdf' &&
+          ` The PDF names the standard font ${paper.family}, which every reader has, and does not embed it.`
+        }
       </p>
       <footer>
         <button type="button" class="button" disabled=${!drawn} onClick=${saveData}>Data (CSV)</button>
@@ -140,6 +138,35 @@ function FigureDialog({ metrics, metric, ...page }) {
       </footer>
     </form>
   <//>`;
+}
+
+/** Width and charts in a row for a number of charts. @param {number} count @returns {Partial<Paper>} */
+const sizeFor = (count) => ({ columns: count > 1 ? 3 : 1, width: count > 1 ? 174 : 84, unit: 'mm' });
+
+/**
+ * The charts of the figure, of those on the page; one always stays.
+ * @param {{metrics: string[], chosen: string[], onChoose: (metrics: string[]) => void}} props
+ */
+function Charts({ metrics, chosen, onChoose }) {
+  const flip = (/** @type {string} */ metric) =>
+    onChoose(metrics.filter((name) => (name === metric) !== chosen.includes(name)));
+  return html`<details class="figure-charts">
+    <summary>${`${chosen.length} of ${plural(metrics.length, 'chart')}: ${someOf(chosen, 3)}`}</summary>
+    <div>
+      ${metrics.map((metric) => {
+        const isIn = chosen.includes(metric);
+        return html`<label class="check" key=${metric}>
+          <input
+            type="checkbox"
+            checked=${isIn}
+            disabled=${isIn ? chosen.length === 1 : chosen.length >= MAX_PANELS}
+            onChange=${() => flip(metric)}
+          />
+          ${metric}
+        </label>`;
+      })}
+    </div>
+  </details>`;
 }
 
 /** What a caption should say of the lines. @param {Loaded[]} panels */
@@ -223,7 +250,7 @@ function useDrawn(metrics, paper, page) {
           };
         const loaded = await panels.current.loading;
         const drawn = await pageOf(
-          loaded.map((panel) => drawingOf(panel, page)),
+          loaded.map((panel) => drawingOf(panel, page, paper)),
           legendOf(loaded),
           paper,
         );
@@ -247,8 +274,8 @@ const inPrint = (page) => ({
   looks: new Map([...page.looks].map(([key, look]) => [key, { ...look, colour: look.print }])),
 });
 
-/** @param {Loaded} panel @param {Page} page @returns {import('../../charts/picture.js').Drawing} */
-function drawingOf({ metric, view, shown, lines }, { onsets }) {
+/** @param {Loaded} panel @param {Page} page @param {Paper} paper @returns {import('../../charts/picture.js').Drawing} */
+function drawingOf({ metric, view, shown, lines }, { onsets }, paper) {
   const seen = document.querySelector(`.panel[data-metric=${CSS.escape(metric)}] .panel-plot`);
   const isAsSeen = view.yRange || view.outliers === false;
   return {
@@ -256,8 +283,9 @@ function drawingOf({ metric, view, shown, lines }, { onsets }) {
       ...shown,
       theme: PAPER_THEME,
       titled: true,
-      onsets: view.onsets === false ? [] : onsets,
+      onsets: view.onsets === false || !paper.onsets ? [] : onsets,
     }),
+    unit: shown.unit ?? '',
     yRange: isAsSeen ? rangeSeen(/** @type {HTMLElement | null} */ (seen)) : null,
   };
 }

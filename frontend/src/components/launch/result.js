@@ -3,7 +3,7 @@
  */
 import { html, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
-import { mayChange, workers } from '../../app/state.js';
+import { mayChange, unsentFiles, workers } from '../../app/state.js';
 import { commandOf } from '../../lib/launch/form.js';
 import { sandboxGaps } from '../../lib/service/workers.js';
 import { changesBetween } from '../../lib/launch/layers.js';
@@ -47,7 +47,8 @@ export function LaunchBox({
     (seeds.error ? 1 : 0);
   const checking = planned?.checking || verdicts.some((verdict) => verdict.checking);
   const gaps = sandboxGaps(workers.value.items);
-  const blocked = launching || wrong > 0 || count === 0 || planned?.checking === true;
+  const unsent = unsentFiles.value.length > 0;
+  const blocked = launching || wrong > 0 || unsent || count === 0 || planned?.checking === true;
   return html`<section class="card launch-box" aria-label="Launch">
     <div class="launch-bar">
     <${ForOperator}>
@@ -61,7 +62,7 @@ export function LaunchBox({
       </button>
     <//>
     <p class="quiet" id="launch-state" role="status">
-      ${stateText(form, seeds, wrong, checking, planned)}
+      ${unsent ? unsentText(unsentFiles.value) : stateText(form, seeds, wrong, checking, planned)}
     </p>
     <${Totals} verdicts=${variantVerdicts} seeds=${seeds.seeds.length} planned=${planned} />
     </div>
@@ -126,7 +127,7 @@ function Totals({ verdicts, seeds, planned }) {
   const peaks = verdicts.flatMap(({ valid }) => valid?.memory?.peak_bytes ?? []);
   return html`<dl class="launch-totals">
     <div>
-      <dt>total time</dt>
+      <dt>${(planned?.plan?.runs ?? verdicts.length * seeds) > 1 ? 'time in sequence' : 'time'}</dt>
       <dd>${low && high ? formatDurationRange(low, high) : '–'}</dd>
     </div>
     <div>
@@ -149,6 +150,10 @@ const Warnings = ({ form, verdicts }) =>
       ${warning}
     </p>`,
   );
+
+/** @param {string[]} files */
+const unsentText = (files) =>
+  `${files.join(', ')} ${files.length > 1 ? 'are' : 'is'} not uploaded yet: upload or cancel under Problems.`;
 
 /**
  * @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking
@@ -225,7 +230,8 @@ const COSTS = [
 
 /** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
 function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
-  if (alike) return `measured on ${plural(alike, 'similar run')}`;
+  if (alike)
+    return `${alike > 1 ? `from the fastest to the slowest of ${alike} similar runs` : 'as one similar run'}, ± 25 %`;
   return scaled
     ? `estimated from ${plural(scaled, 'run')} of this policy with other settings`
     : "estimated from the policy's size; no similar run has finished here yet";
@@ -294,7 +300,8 @@ function Estimates({ form, verdicts, seeds }) {
     ${sources.map(
       (source) => html`<p class="form-help" key=${source}>
         Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}.
-        Evaluations and checkpoints take additional time.
+        Evaluations and checkpoints take additional time.${' '}
+        ${rows.length * seeds > 1 && 'Runs that train at the same time are done sooner than in sequence.'}
       </p>`,
     )}
     ${

@@ -1,5 +1,6 @@
 /** Upload of a dataset: three rows as they will be used, with the columns recognised, before the file is sent. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
+import { unsentFiles } from '../../app/state.js';
 import { upload } from '../../data/api.js';
 import { formatBytes, formatPercent } from '../../lib/text/format.js';
 import { Columns } from './columns.js';
@@ -44,6 +45,8 @@ export function Upload({ most, onDone }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const stop = useRef(/** @type {AbortController | null} */ (null));
   useEffect(() => () => stop.current?.abort(), []);
+  const isIdle = state.share === null && !state.isLooking;
+  useUnsent(isIdle && !state.chosen ? '' : state.name);
   /** @param {Partial<State>} begun @param {(signal: AbortSignal) => Promise<void>} work */
   const attempt = async (begun, work) => {
     const abort = new AbortController();
@@ -90,7 +93,6 @@ export function Upload({ most, onDone }) {
       setState(IDLE);
       onDone(dataset);
     });
-  const isIdle = state.share === null && !state.isLooking;
   return html`
     <input
       ref=${input}
@@ -132,6 +134,17 @@ export function Upload({ most, onDone }) {
     }
     ${state.error && html`<${UploadError} name=${state.name} error=${state.error} />`}
   `;
+}
+
+/** Holds the launch back while a file is chosen and not uploaded. @param {string} name of the file; empty: none */
+function useUnsent(name) {
+  useEffect(() => {
+    if (!name) return;
+    unsentFiles.value = [...unsentFiles.peek(), name];
+    return () => {
+      unsentFiles.value = unsentFiles.peek().toSpliced(unsentFiles.peek().indexOf(name), 1);
+    };
+  }, [name]);
 }
 
 /** Where nothing was recognised: the first two columns. @param {Chosen} chosen @returns {Api.Mapped} */

@@ -14,6 +14,15 @@ const PARTS = [
   ...numbers('mean before', 'mean after', 'share before', 'share after'),
 ];
 
+/** What a row stands for. @type {Record<Api.BreakdownAnswer['by'], string>} */
+const ROWS = {
+  prompt: 'a prompt',
+  group: 'a group of completions',
+  flag: 'the completions with these flags',
+  length: 'the completions of these lengths',
+  term: 'a term of the reward with its weight',
+};
+
 /** Parts that are rounding of the sums. */
 const ROUNDING = 1e-12;
 
@@ -35,6 +44,14 @@ export function BreakdownTable({ answer }) {
       <span class="quiet">${' '}${formatCount(completions)} of ${formatCount(of)} completions are attributed.</span>
     </p>
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
+    <p>
+      Each row stands for ${ROWS[by]}, and its bar is what that row contributed; together they are the ${signed(change)}.${' '}
+      <${MovedMost} answer=${answer} />
+    </p>
+    <p class="faint breakdown-legend">
+      <span><span class="breakdown-key is-fall"></span> lowered ${answer.metric}</span>
+      <span><span class="breakdown-key is-rise"></span> raised it</span>
+    </p>
     <${DataTable}
       name="Parts of the change"
       kind="table breakdown-table"
@@ -61,6 +78,20 @@ export function BreakdownTable({ answer }) {
       </tfoot>
     <//>
   </div>`;
+}
+
+/** The largest row in words, with what changed of it. @param {{answer: Api.BreakdownAnswer}} props */
+function MovedMost({ answer: { rows, by } }) {
+  const [row] = rows.filter(({ kind }) => kind === 'category').sort((a, b) => Math.abs(b.total) - Math.abs(a.total));
+  if (!row || Math.abs(row.total) < ROUNDING) return null;
+  const { before, after, value, share } = row;
+  const isByMean = Math.abs(value) > Math.abs(share) && before.mean !== null && after.mean !== null;
+  const reason = isByMean
+    ? `their mean went from ${formatValue(before.mean)} to ${formatValue(after.mean)}`
+    : `${formatPercent(before.share, 1)} of the completions before, ${formatPercent(after.share, 1)} after`;
+  return html`
+    Most of it: <b>${row.prompt ? oneLine(row.prompt) : row.label}</b>, ${signed(row.total)}${by !== 'term' && `: ${reason}`}.
+  `;
 }
 
 /** @param {Api.BreakdownWindow} window */

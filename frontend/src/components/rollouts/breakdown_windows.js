@@ -3,6 +3,7 @@ import { html, useRef, useState } from '../../dom.js';
 import { curveIn } from '../../lib/curve.js';
 import { formatValue } from '../../lib/text/format.js';
 import { redrawn } from '../../lib/breakdown.js';
+import { stepsText } from '../../lib/runs/verdicts.js';
 import { dragged } from '../shared/dragging.js';
 
 const WIDTH = 1000;
@@ -60,7 +61,14 @@ export function Windows({ series, before, after, onset, onChange }) {
     >
       ${band(shown.before, 'before')} ${band(shown.after, 'after')}
       ${
-        onset && html`<line class="breakdown-onset" x1=${x(onset.sick)} x2=${x(onset.sick)} y1="-8" y2=${HEIGHT + 8} />`
+        onset &&
+        html`<rect
+          class="breakdown-onset"
+          x=${x(onset.healthy)}
+          width=${Math.max(3, x(onset.sick) - x(onset.healthy))}
+          y="-8"
+          height=${HEIGHT + 16}
+        />`
       }
       <path class="breakdown-curve" d=${path} />
       <rect
@@ -74,8 +82,12 @@ export function Windows({ series, before, after, onset, onChange }) {
       />
     </svg>
     <p class="faint">
-      Drag over the curve to move the nearer window. <span class="breakdown-key is-before"></span> before${'  '}
-      <span class="breakdown-key is-after"></span> after
+      Drag over the curve to move the nearer window.${' '}
+      <span class="breakdown-legend">
+        <span><span class="breakdown-key is-before"></span> before</span>
+        <span><span class="breakdown-key is-after"></span> after</span>
+        ${onset && html`<span><span class="breakdown-key is-onset"></span> onset, ${stepsText(onset)}</span>`}
+      </span>
     </p>
   </div>`;
 }

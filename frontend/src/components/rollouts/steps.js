@@ -90,10 +90,10 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
         html`<button
           type="button"
           class="button-quiet"
-          title=${`The diagnosis sees the onset ${stepsText(onset)}`}
+          title="Go to the first stored step after the onset"
           onClick=${() => onStep(steps.find((storedStep) => storedStep >= onset.sick) ?? steps[steps.length - 1])}
         >
-          onset: step ${onset.sick}
+          onset ${stepsText(onset)}
         </button>`
       }
     </div>

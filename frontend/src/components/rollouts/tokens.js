@@ -183,7 +183,7 @@ function valuesAt(tokens, at) {
 /** Numbers of the token that is pointed at. */
 export function Readout() {
   if (!pointed.value) {
-    return html`<p class="readout faint">Hover over a token to see its values; click to pin it and get a link</p>`;
+    return html`<p class="readout faint">Point at a token to see its values; click or tap it to pin them and get a link</p>`;
   }
   const { tokens, at, index, pinned } = pointed.value;
   const isObserved = tokens.observed[at] === 1;

@@ -1,7 +1,7 @@
 /** Two completions beside a diagnosis: from the last stored step before the onset, and from the first after it. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { exampleOf, isRight } from '../../lib/rollouts.js';
+import { exampleOf, isRight, passes } from '../../lib/rollouts.js';
 import { startOf } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
@@ -25,7 +25,6 @@ export function BeforeAfter({ run, onset, shown }) {
       kind=${shown.kind}
       step=${stepBefore}
       marks=${[]}
-      choice="typical of its group"
     />
     <${Excerpt}
       title="After it"
@@ -33,16 +32,15 @@ export function BeforeAfter({ run, onset, shown }) {
       kind=${shown.kind}
       step=${shown.step}
       marks=${shown.marks}
-      choice=${marksText(shown) || 'typical of its group'}
     />
   </div>`;
 }
 
 /**
- * @param {{title: string, run: string, kind: string, step: number | undefined, marks: string[], choice: string}} props
- *   `step`: undefined while it is not known, negative if there is none; `choice`: why this completion
+ * @param {{title: string, run: string, kind: string, step: number | undefined, marks: string[]}} props
+ *   `step`: undefined while it is not known, negative if there is none; `marks`: what the completion shall have
  */
-function Excerpt({ title, run, kind, step, marks, choice }) {
+function Excerpt({ title, run, kind, step, marks }) {
   const hasStep = step !== undefined && step >= 0;
   const groups = useGet(hasStep ? '/rollouts' : null, { run, step, kind, limit: GROUPS });
   const example = exampleOf(groups.data?.items ?? [], marks);
@@ -52,8 +50,8 @@ function Excerpt({ title, run, kind, step, marks, choice }) {
       <h4>${title}</h4>
       ${hasStep && html`<a href=${href}>step ${step}</a>`}
       ${example && html`<span>reward ${formatValue(example.completion.reward)}</span>`}
-      ${example && html`<span class="faint">${[...new Set([rightText(example.completion), choice])].filter(Boolean).join(', ')}</span>`}
     </header>
+    ${example && html`<p class="faint">${choiceText(example.completion, marks)}</p>`}
     ${
       example
         ? html`
@@ -65,8 +63,15 @@ function Excerpt({ title, run, kind, step, marks, choice }) {
   </section>`;
 }
 
-/** @param {import('../../lib/rollouts.js').Completion} completion */
-function rightText(completion) {
+/**
+ * Which completion it is, and whether its answer is right.
+ * @param {import('../../lib/rollouts.js').Completion} completion @param {string[]} marks
+ */
+function choiceText(completion, marks) {
   const right = isRight(completion);
-  return right === null ? '' : right ? 'right' : 'wrong';
+  const answer =
+    right === null || marks.includes('wrong') ? '' : right ? '; its answer is right' : '; its answer is wrong';
+  return marks.length && passes({ filter: marks, least: null }, completion)
+    ? `One of the completions that are ${marksText({ marks })}${answer}.`
+    : `The completion with the reward nearest to the mean of its group${answer}.`;
 }

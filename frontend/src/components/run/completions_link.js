@@ -7,7 +7,7 @@ import { rolloutsAddress } from '../../lib/runs/addresses.js';
 /** Marks whose names are no adjectives. @type {Record<string, string>} */
 const MARK_WORDS = { same_reward: 'equally rewarded', language: 'mixed-script' };
 
-/** @param {Api.EvidenceItem} shown */
+/** @param {Pick<Api.EvidenceItem, 'marks'>} shown */
 export const marksText = ({ marks }) => marks.map((mark) => lookup(MARK_WORDS, mark) ?? mark).join(' and ');
 
 /**

@@ -2,9 +2,9 @@
 import { html } from '../../dom.js';
 import { groupLooks } from '../../app/state.js';
 import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
-import { metricsOf } from '../../lib/runs/fields.js';
+import { isEvaluation, metricsOf } from '../../lib/runs/fields.js';
 import { bandOf, groupsOf, namesOf } from '../../lib/runs/groups.js';
-import { formatCount } from '../../lib/text/format.js';
+import { formatCount, plural } from '../../lib/text/format.js';
 import { CurveToolbar, MetricSearch } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
@@ -90,8 +90,11 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
 /** @param {{runs: RunList, shown: string[], unlisted: UnlistedRuns, change: Function}} props */
 function ShownMenu({ runs, shown, unlisted, change }) {
   const ids = runs.items.map(({ id }) => id);
+  const trained = runs.items.filter((run) => !isEvaluation(run)).map(({ id }) => id);
   const unlistedCount = shown.filter((id) => !ids.includes(id)).length;
+  const hiddenCount = ids.filter((id) => !trained.includes(id) && !shown.includes(id)).length;
   const notes = [
+    hiddenCount && `${plural(hiddenCount, 'check or evaluation', 'checks and evaluations')} hidden`,
     unlistedCount && `${formatCount(unlistedCount)} not in this list`,
     unlisted.missing.length && `${formatCount(unlisted.missing.length)} deleted`,
   ]
@@ -122,7 +125,7 @@ function ShownMenu({ runs, shown, unlisted, change }) {
   >
     ${(close) => html`
       ${item('First 10 in the list', undefined, close)}
-      ${item('First 50 in the list', ids.slice(0, 50), close)}
+      ${item('First 50 in the list', trained.slice(0, 50), close)}
       ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}
       ${item('None', [], close)}
     `}

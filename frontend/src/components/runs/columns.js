@@ -9,7 +9,8 @@ import { Progress, Status, Swatch, Tag, Verdict } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 
 /**
- * @param {{fields: string[], looks: Map<string, import('../../lib/colours.js').Look>, isShown: (id: string) => boolean,
+ * On a phone, the verdict follows the name: it is in the first screen.
+ * @param {{fields: string[], isNarrow: boolean, looks: Map<string, import('../../lib/colours.js').Look>, isShown: (id: string) => boolean,
  *   toggleShown: (id: string) => void,
  *   isSelected: (id: string) => boolean, toggleSelected: (id: string, range: boolean) => void,
  *   allSelected: boolean, selectAll: (on:
@@ -21,13 +22,16 @@ import { ForOperator } from '../shared/role.js';
  * @returns {Column[]}
  */
 export function runColumns(table) {
+  const fields = table.fields.filter((key) => key !== 'experiment');
+  const first = fields.filter((key) => table.isNarrow && key === 'verdict');
   return [
     selectColumn(table),
     eyeColumn(table),
     nameColumn(table),
+    ...first.map((key) => fieldColumn(key, table)),
     ...IDENTITY,
     statusColumn(table),
-    ...table.fields.filter((key) => key !== 'experiment').map((key) => fieldColumn(key, table)),
+    ...fields.filter((key) => !(table.isNarrow && key === 'verdict')).map((key) => fieldColumn(key, table)),
   ];
 }
 
@@ -156,7 +160,7 @@ function fieldColumn(key, table) {
 
 /** A verdict takes little room while no run has one. @type {Record<string, (table: Table) => string>} */
 const WIDTHS = {
-  verdict: ({ runs }) => (runs.some((run) => run.verdict) ? '124px' : '64px'),
+  verdict: ({ runs }) => (runs.some((run) => run.verdict) ? '144px' : '64px'),
   onset: () => '60px',
   changes: () => 'minmax(112px, 2fr)',
   created: () => '88px',

@@ -60,7 +60,7 @@ export function Verdict({ run }) {
     <${Icon} name=${icon} size=${12} />
     <span>
       ${verdictTitle(run.verdict)}
-      ${run.onset && html`${' '}<span class="faint">${run.onset.sick}</span>`}
+      ${run.onset && html`${' '}<span class="faint">by ${run.onset.sick}</span>`}
     </span>
   </span>`;
 }

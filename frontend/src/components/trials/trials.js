@@ -57,7 +57,7 @@ function Trial({ trial, isAlone, config }) {
     ${sentences.map((words) => html`<p key=${words}>${words}</p>`)}
     <${DataTable}
       name="Arms of the trial"
-      heads=${['arm', 'changes', ...numbers('ended', 'fell', 'healthy', 'not counted', 'goal at end', 'p')]}
+      heads=${['arm', 'changes', ...numbers('ended', 'fell', 'healthy', 'not counted', `${verdict.goal || 'goal'} at the end`, 'p')]}
     >
       <tbody>
         ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} config=${config} />`)}

@@ -76,12 +76,31 @@ export const reachedText = ({ reached }, { runs }) =>
 
 const SIDES = ['better', 'worse', 'higher', 'lower'];
 
-/** The difference to the baseline, as `+0.1 better` or `+0.1, more seeds`. @param {Api.MatrixCell} cell */
+/** Words for a cell that decides nothing. @type {Partial<Record<Api.MatrixCell['verdict'], string>>} */
+const UNDECIDED = { 'no claim': 'not tested', 'more seeds': 'undecided, needs more seeds' };
+
+/** The difference to the baseline, as `+0.1 better` or `+0.1, not tested`. @param {Api.MatrixCell} cell */
 export function verdictText({ verdict, versus }) {
   if (verdict === 'baseline') return '';
-  if (!versus) return verdict;
-  return `${signed(versus.mean)}${SIDES.includes(verdict) ? ' ' : ', '}${verdict}`;
+  const words = UNDECIDED[verdict] ?? verdict;
+  if (!versus) return words;
+  return `${signed(versus.mean)}${SIDES.includes(verdict) ? ' ' : ', '}${words}`;
 }
+
+/**
+ * What pairing by seed did to the noise of the difference.
+ * @param {number} ratio variance of the paired differences over that of independent seeds
+ */
+function pairingText(ratio) {
+  const percent = `${Math.round(Math.abs(ratio - 1) * 100)} %`;
+  if (Math.abs(ratio - 1) < NO_EFFECT) return 'Pairing by seed made no difference to the noise.';
+  return ratio < 1
+    ? `Pairing by seed removed ${percent} of the variance: equal seeds move together.`
+    : `Pairing by seed added ${percent} of variance: equal seeds do not move together here.`;
+}
+
+/** Change of the variance by pairing that is not worth a number. */
+const NO_EFFECT = 0.05;
 
 /** A p-value in two digits. @param {number | null} p */
 const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : `= ${Number(p.toPrecision(2))}`);
@@ -102,8 +121,7 @@ export function sentencesOf(cell, { looks, tests }, baseline, row) {
     const ends = versus.low === null ? '' : `, ${kind} ${signed(versus.low)} to ${signed(versus.high)}`;
     const pairs = versus.paired ? `over ${plural(versus.n, 'pair')} of seeds` : `over ${versus.n} seeds each, unpaired`;
     sentences.push(`${signed(versus.mean)} to ${baseline} ${pairs}${ends}.`);
-    if (versus.variance_ratio !== null)
-      sentences.push(`Pairing leaves ${formatValue(versus.variance_ratio)} of the variance of independent seeds.`);
+    if (versus.variance_ratio !== null) sentences.push(pairingText(versus.variance_ratio));
     if (versus.p_corrected !== null)
       sentences.push(
         `p ${pText(versus.p)}, corrected over ${plural(tests, 'difference')} p ${pText(versus.p_corrected)}.`,

@@ -109,17 +109,22 @@ const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
 const timeUnitOf = (seconds) =>
   /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([most]) => seconds < most)?.[1] ?? 'd');
 
+/** Smallest number of the larger unit at the lower end of a range. */
+const LOWEST = 0.1;
+
 /**
- * An estimated length of time: `3.2 – 5.8 min`, `19 min – 4.1 h`; one number where both ends read alike.
- * A line breaks only behind the dash.
+ * An estimated length of time in the unit of its longer end: `3.2 – 5.8 min`, `0.3 – 4.1 h`, `up to 5 h`; one number
+ * where both ends read alike. A line breaks only behind the dash.
  * @param {number | null | undefined} low seconds @param {number | null | undefined} high seconds
  */
 export function formatDurationRange(low, high) {
   if (typeof low !== 'number' || typeof high !== 'number') return NONE;
-  const units = [low, high].map(timeUnitOf);
-  const [from, to] = [low, high].map((seconds, i) => `${Number((seconds / SECONDS_IN[units[i]]).toPrecision(2))}`);
-  if (units[0] !== units[1]) return `${from}\u00a0${units[0]}\u00a0– ${to}\u00a0${units[1]}`;
-  return from === to ? `${to}\u00a0${units[1]}` : `${from}\u00a0– ${to}\u00a0${units[1]}`;
+  const unit = timeUnitOf(high);
+  const [from, to] = [low, high].map((seconds) => Number((seconds / SECONDS_IN[unit]).toPrecision(2)));
+  if (from === to) return `${to}\u00a0${unit}`;
+  return from < LOWEST
+    ? `up to\u00a0${to}\u00a0${unit}`
+    : `${Number(from.toPrecision(from < 1 ? 1 : 2))}\u00a0– ${to}\u00a0${unit}`;
 }
 
 /** An amount of money without its currency. @param {number} amount */
