@@ -78,7 +78,7 @@ def train(sessions, settings):
         stopping = threading.Event()
         recorder = Recorder(sessions, run_id, claim.attempt, config=config)
         with recorder:
-            root = settings.artifacts_of(run_id)
+            root = settings.artifact_dir(run_id)
             origin = recorder.read(lambda session: origin_of(session, run_id, settings))
             owner = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
             owner["artifacts"] = artifact_store(settings)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.storage.engine import Sessions, reading, url_of
+from backend.storage.engine import Sessions, database_address, reading
 from backend.storage.faults import Fault, database_fault
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) ->
         try:
             return once()
         except SQLAlchemyError as error:
-            fault = database_fault(error, url_of(sessions))
+            fault = database_fault(error, database_address(sessions))
             if fault is None or fault.kind == "damaged":
                 raise
             logger.warning("%s, trying again: %s", fault.sentence, first_line(error))

@@ -206,7 +206,7 @@ def _train(
     from worker.training.trainer import Trainer
 
     checkpoints = Checkpoints(
-        settings.artifacts_of(assignment.run_id),
+        settings.artifact_dir(assignment.run_id),
         recorder,
         run_id=assignment.run_id,
         attempt=assignment.attempt,

@@ -14,7 +14,7 @@ from backend.experiments.comparable import scale_differences
 from backend.experiments.schemas import ExperimentRequest
 from backend.experiments.sweep import MAX_RUNS, Cell, drawn, expand
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
+from backend.http.idempotency import find_previous, request_digest
 from backend.runs.checks import runnable
 from backend.runs.cost import newest_price
 from backend.runs.events import add_event
@@ -48,9 +48,9 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
     """
     document = request.model_dump(mode="json", exclude=set() if request.sweep else {"sweep"})
-    digest = digest_of(document)
+    digest = request_digest(document)
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
+        if earlier_id := find_previous(session, key, digest):
             return launched(session, earlier_id)
         errors = budget_errors(session, request) if is_search(request) else []
     if errors:
@@ -74,7 +74,7 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
         if experiment_id and is_search(request):
             _begin_search(session, experiment_id, cells[0])
         # None: somebody with the same key was quicker by a moment.
-        return launched(session, experiment_id or made_before(session, key, digest) or "")
+        return launched(session, experiment_id or find_previous(session, key, digest) or "")
 
 
 def enter_experiment(

@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from backend.base.locations import CODE_ROOT
 from backend.base.settings import Settings
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, parse_adapter
 from backend.catalog.policies.architectures import architecture_error
 from backend.catalog.policies.directories import read_config
-from backend.catalog.policies.fitting import USABLE, changes_that_fit
+from backend.catalog.policies.fitting import USABLE, fitting_changes
 from backend.catalog.policies.hub_models import HubModelError, hub_model
-from backend.catalog.policies.memory import PROMPT_TOKENS, Memory, memory_of
+from backend.catalog.policies.memory import PROMPT_TOKENS, Memory, estimate_memory
 from backend.catalog.policies.model_shape import ModelShape, UnknownShape
 from backend.catalog.policies.offered import COMMIT, is_built_in
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
@@ -103,7 +103,7 @@ def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
     if isinstance(adapter, ContinuedAdapter):
         adapter_config = read_config(settings.models_dir / adapter.name, ADAPTER_CONFIG) or {}
         try:
-            return adapter_of(adapter_config).with_(dtype=adapter.dtype)
+            return parse_adapter(adapter_config).with_(dtype=adapter.dtype)
         except ValidationError as error:
             raise UnknownShape(f"{ADAPTER_CONFIG} of the adapter does not say how large it is") from error
     return adapter
@@ -126,7 +126,7 @@ def _memory(
     engine = changed.sampling.engine
     if changed.policy.adapter != config.policy.adapter:
         adapter = _adapter(changed, settings)
-    return memory_of(
+    return estimate_memory(
         changed,
         shape,
         adapter,
@@ -228,7 +228,7 @@ def _on_slot(
         return memory.peak if on_cpu or memory.host_bytes <= USABLE * (host or 2**60) else float("inf")
 
     row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens
-    changes = changes_that_fit(config, peak, usable, row_tokens=row)
+    changes = fitting_changes(config, peak, usable, row_tokens=row)
     verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
     return shown.model_copy(
         update={

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from backend.base.errors import ExperimentNotFound
-from backend.http.paging import iso, read_cursor
+from backend.http.paging import iso_time, read_cursor
 from backend.storage.models import Experiment, Run, Search, Trial
 
 
@@ -111,7 +111,7 @@ def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> d
     return {
         "id": experiment.id,
         "name": experiment.name,
-        "created_at": iso(experiment.created_at),
+        "created_at": iso_time(experiment.created_at),
         "kind": kind or ("sweep" if request.get("sweep") else "variants"),
         "variants": [variant["name"] for variant in request["variants"]],
         "seeds": request["seeds"],
@@ -119,7 +119,7 @@ def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> d
         "statuses": activity.statuses,
         "verdicts": activity.verdicts,
         "best_accuracy": activity.best_accuracy,
-        "active_at": iso(activity.active_at or experiment.created_at),
+        "active_at": iso_time(activity.active_at or experiment.created_at),
     }
 
 

@@ -44,7 +44,7 @@ class Rendered:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _PageState:
     """The state of a walk through the tokens of a page."""
 
     path: Path
@@ -61,14 +61,14 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("code_inline", _code)
     tokens = markdown.parse(MARKER.sub("", path.read_text(encoding="utf-8")))
-    reading = _Reading(path, address_of)
+    reading = _PageState(path, address_of)
     _name_headings(tokens, reading)
     _name_rows(tokens, reading)
     passages = _passages(tokens)
     for token in tokens:
         if token.children:
-            token.children = _lead_on(token.children, reading)
-    body = _in_scroll_boxes(markdown.renderer.render(tokens, markdown.options, {}))
+            token.children = _rewrite_links(token.children, reading)
+    body = _wrap_in_scroll_boxes(markdown.renderer.render(tokens, markdown.options, {}))
     return Rendered(
         reading.title,
         body,
@@ -80,28 +80,28 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     )
 
 
-def anchor_of(text: str) -> str:
+def heading_anchor(text: str) -> str:
     """Return a heading's anchor, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
-def _heading_anchor(inline: Token, text: str) -> str:
+def _field_anchor(inline: Token, text: str) -> str:
     """Return the anchor of a heading that is a single piece of code and so names a config field: the field's
     path.
     """
     children = inline.children or []
     is_field = len(children) == 1 and children[0].type == "code_inline"
-    return text if is_field else anchor_of(text)
+    return text if is_field else heading_anchor(text)
 
 
-def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
+def _name_headings(tokens: Sequence[Token], reading: _PageState) -> None:
     for token, inline in itertools.pairwise(tokens):
         if token.type != "heading_open":
             continue
         text = "".join(child.content for child in inline.children or [])
         if token.tag == "h1":
             reading.title = reading.title or text
-        if (name := _claim(_heading_anchor(inline, text), reading)) and token.tag == "h2":
+        if (name := _claim_anchor(_field_anchor(inline, text), reading)) and token.tag == "h2":
             reading.sections.append((name, text))
         if name:
             token.attrSet("id", name)
@@ -120,7 +120,7 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
     for before, token in itertools.pairwise(tokens):
         if before.type == "heading_open":
             section = Passage(
-                "" if before.tag == "h1" else str(before.attrGet("id") or ""), _plain(token), ""
+                "" if before.tag == "h1" else str(before.attrGet("id") or ""), _plain_text(token), ""
             )
             begin(section)
         elif before.type == "tr_open" and before.attrGet("id"):
@@ -128,7 +128,7 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
         elif before.type == "table_close":
             begin(section)
         if token.type in ("inline", "fence") and before.type != "heading_open" and passages:
-            texts[-1].append(_plain(token))
+            texts[-1].append(_plain_text(token))
     return [
         passage._replace(text=" ".join(" ".join(words).split()))
         for passage, words in zip(passages, texts, strict=True)
@@ -136,12 +136,12 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
     ]
 
 
-def _plain(token: Token) -> str:
+def _plain_text(token: Token) -> str:
     """Return the text of a token without marks."""
     return "".join(child.content or " " for child in token.children) if token.children else token.content
 
 
-def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
+def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
     """Anchors for table rows: the code in the first cell."""
     row: Token | None = None
     for opened, inline in itertools.pairwise(tokens):
@@ -150,11 +150,11 @@ def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
         if opened.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
             continue
         named, row = row or opened, None
-        if len(inline.children) == 1 and (name := _claim(inline.children[0].content, reading)):
+        if len(inline.children) == 1 and (name := _claim_anchor(inline.children[0].content, reading)):
             named.attrSet("id", name)
 
 
-def _claim(name: str, reading: _Reading) -> str:
+def _claim_anchor(name: str, reading: _PageState) -> str:
     """Return the name, where nothing before it on the page has it and it can be one."""
     if not name or name in reading.anchors or re.search(r"\s", name):
         return ""
@@ -162,7 +162,7 @@ def _claim(name: str, reading: _Reading) -> str:
     return name
 
 
-def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
+def _rewrite_links(tokens: Sequence[Token], reading: _PageState) -> list[Token]:
     """Return the same words, with links that work in the service; a link to a file that it does not show is
     code.
     """
@@ -170,18 +170,18 @@ def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
     tokens_shown: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
-            leads.append(_relink(token, reading))
+            leads.append(_rewrite_link(token, reading))
             tokens_shown.append(token if leads[-1] else Token("code_open", "code", 1))
         elif token.type == "link_close":
             tokens_shown.append(token if leads.pop() else Token("code_close", "code", -1))
         else:
             if token.type == "image":
-                _show(token, reading)
+                _rewrite_image(token, reading)
             tokens_shown.append(token)
     return tokens_shown
 
 
-def _relink(token: Token, reading: _Reading) -> bool:
+def _rewrite_link(token: Token, reading: _PageState) -> bool:
     """Return whether this link leads to something that the service shows, or out to the web."""
     target = str(token.attrGet("href") or "")
     if target.startswith(("https://", "http://", "#")):
@@ -196,14 +196,14 @@ def _relink(token: Token, reading: _Reading) -> bool:
     return True
 
 
-def _show(token: Token, reading: _Reading) -> None:
+def _rewrite_image(token: Token, reading: _PageState) -> None:
     picture = (reading.path.parent / str(token.attrGet("src"))).resolve()
     reading.pictures.append(picture)
     token.attrSet("src", f"/help/pictures/{quote(picture.name)}")
     token.attrSet("loading", "lazy")
 
 
-def _in_scroll_boxes(body: str) -> str:
+def _wrap_in_scroll_boxes(body: str) -> str:
     """Wide tables and code scroll by themselves, also by keyboard, and not with the page."""
     opened = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
     body = body.replace("<table>", opened).replace("</table>", "</table></div>")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.http.auth.permissions import Access, access_of
+from backend.http.auth.permissions import Access, required_access
 
 ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
     "GET /api/v1/runs": ("200", {"run_id": "items/0/id", "run": "items/0/id", "runs": "items/0/id"}),
@@ -21,7 +21,7 @@ WHO = {
 }
 
 
-def complete(schema: dict[str, Any]) -> dict[str, Any]:
+def complete_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Add to a document that FastAPI has made."""
     schema["components"].setdefault("securitySchemes", {})["token"] = {
         "type": "http",
@@ -34,7 +34,7 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
         for method, operation in methods.items()
     }
     for line, operation in operations.items():
-        access = access_of(*line.split(" "))
+        access = required_access(*line.split(" "))
         operation["security"] = [] if access is Access.PUBLIC else [{"token": []}]
         operation["description"] = (
             f"{operation.get('description', '')} {WHO[access] if access else ''}".strip()

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.block_codec import MAX_POINTS, BlockDamaged, content, decode_all
-from backend.metrics.block_damage import BlockPlace, notice
+from backend.metrics.block_codec import MAX_POINTS, BlockDamaged, decode_all, read_content
+from backend.metrics.block_damage import BlockPlace, record_damage
 from backend.storage.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
 from backend.storage.numbers import from_stored
 
@@ -226,7 +226,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
         except BlockDamaged as error:
             run, key, attempt, number, _, last, *_ = row
             points_of_it = _full_content(session, row, reader)
-            notice(
+            record_damage(
                 BlockPlace(run, key, attempt, number, number * BLOCK, last, points_of_it is not None),
                 str(error),
             )
@@ -239,7 +239,7 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
 
 def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
     """Return a row's block or outline. Raises BlockDamaged if the content is damaged or another row's."""
-    return content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
+    return read_content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:

@@ -34,15 +34,15 @@ class Summary:
         """
         self.step = step
         for name, value in metrics.items():
-            self._enter(step, name, value, is_last=True)
+            self._set_value(step, name, value, is_last=True)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
         """Enter further metrics of a step that may lie behind the last one."""
         self.step = max(self.step, step)
         for name, value in metrics.items():
-            self._enter(step, name, value, is_last=self._steps.get(name, -1) <= step)
+            self._set_value(step, name, value, is_last=self._steps.get(name, -1) <= step)
 
-    def _enter(self, step: int, name: str, value: float, *, is_last: bool) -> None:
+    def _set_value(self, step: int, name: str, value: float, *, is_last: bool) -> None:
         if is_interval_end(name):
             return
         if is_last:

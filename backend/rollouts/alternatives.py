@@ -13,7 +13,7 @@ MOST = 8
 """Alternatives of a token; `recording.alternatives` allows no more."""
 
 
-def alternatives_of(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
+def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
     """Return the most likely tokens at each token: schemas.Alternatives; None if they are not stored.
 
     Strings are those that the same ids have as tokens of the group.

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from backend.http.upload import receive
 from backend.rollouts.labels import MAX_LABELS, LabelRequest
-from backend.storage.completions import completions_named
+from backend.storage.completions import find_completions
 from backend.storage.engine import Sessions, insert_into
 from backend.storage.models import RolloutGroup, RolloutLabel
 
@@ -100,7 +100,7 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
     with sessions.begin() as session:
         group_of = {
             rollout_id: completion.group_id
-            for rollout_id, completion in completions_named(session, sorted(ids)).items()
+            for rollout_id, completion in find_completions(session, sorted(ids)).items()
         }
         runs = select(RolloutGroup.id, RolloutGroup.run_id)
         groups = runs.where(RolloutGroup.id.in_(set(group_of.values()))).order_by(RolloutGroup.id)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.merge import usual_config
 from backend.config.run import RunConfig
-from backend.metrics.grouping import flattened
+from backend.metrics.grouping import flatten
 from backend.storage.models import Run
 
 MAX_SETTINGS = 20
@@ -45,7 +45,7 @@ def _changed(config_json: str) -> dict[str, Any]:
     """
     try:
         config = RunConfig.model_validate_json(config_json)
-        current, usual = (dict(flattened(c.model_dump(mode="json"))) for c in (config, usual_config(config)))
+        current, usual = (dict(flatten(c.model_dump(mode="json"))) for c in (config, usual_config(config)))
     except ValidationError:
         return {}
     lists = tuple(f"{path}." for path, value in current.items() if isinstance(value, list))

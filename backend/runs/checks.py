@@ -6,7 +6,7 @@ from typing import Any
 
 from backend.base.errors import FieldError, InvalidConfig
 from backend.base.settings import Settings
-from backend.catalog.policies.offered import context_errors, policy_errors, profile_here
+from backend.catalog.policies.offered import context_errors, policy_errors, policy_profile
 from backend.catalog.policies.prompt_lengths import conversation_errors, prompt_errors
 from backend.config.environments import OpenEnv
 from backend.config.merge import resolve
@@ -21,7 +21,7 @@ def runnable(
     seed: int | None = None,
 ) -> RunConfig:
     """Return the complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
-    config = resolve(base, variant, seed, profile=partial(profile_here, settings))
+    config = resolve(base, variant, seed, profile=partial(policy_profile, settings))
     errors = [
         *policy_errors(config.policy, settings),
         *context_errors(config, settings),

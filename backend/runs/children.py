@@ -12,7 +12,7 @@ from backend.config.merge import grading_hash, merge
 from backend.config.resources import ONE_PROCESS
 from backend.config.run import RunConfig
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
+from backend.http.idempotency import find_previous, request_digest
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
@@ -62,9 +62,9 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
 
     The same key and request again give the same run.
     """
-    digest = digest_of([run_id, type(request).__name__, request.model_dump(mode="json")])
+    digest = request_digest([run_id, type(request).__name__, request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
+        if earlier_id := find_previous(session, key, digest):
             return earlier_id
         parent = session.get(Run, run_id)
         if parent is None or parent.deleting_at is not None:
@@ -86,7 +86,7 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         refuse_programs(session, [child.config])
         run_id_made = _enter(session, run_id, child, key=key, digest=digest)
         # None: somebody with the same key was quicker by a moment.
-        return run_id_made or made_before(session, key, digest) or ""
+        return run_id_made or find_previous(session, key, digest) or ""
 
 
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:

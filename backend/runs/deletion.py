@@ -150,7 +150,7 @@ def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
             if time.monotonic() > until:
                 return gone
         try:
-            remove_files(settings.artifacts_of(run_id))
+            remove_files(settings.artifact_dir(run_id))
             if (store := artifact_store(settings)) is not None:
                 store.remove_run(run_id)
         except OSError as error:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.logs import request_id
 from backend.base.redaction import redact, redact_document
 from backend.base.text import clean_text
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.storage.models import Event
 from backend.storage.numbers import spell_all
 
@@ -51,7 +51,7 @@ def event_json(event: Event) -> dict[str, Any]:
         "id": str(event.id),
         "run": event.run_id,
         "attempt": event.attempt,
-        "at": iso(event.at),
+        "at": iso_time(event.at),
         "kind": event.kind,
         "level": event.level,
         "step": event.step,

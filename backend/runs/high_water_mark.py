@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.durable_files import publish
 from backend.base.settings import Settings
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.runs.events import add_event
 from backend.storage.engine import is_postgres
 from backend.storage.models import Checkpoint, Event, Run
@@ -60,7 +60,9 @@ class Older(NamedTuple):
         """One sentence: what is missing and what can be recovered."""
         words = "the database is older than this state directory"
         if self.events:
-            words += f": {self.events:,} or more of its newest events are missing, last seen {iso(self.at)}"
+            words += (
+                f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
+            )
         if self.ahead:
             named = ", ".join(self.ahead[:NAMED]) + (", ..." if len(self.ahead) > NAMED else "")
             words += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "

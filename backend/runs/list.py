@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.http.paging import read_cursor
-from backend.metrics.known import must_be_known
+from backend.metrics.known import require_known
 from backend.runs.order import RunOrder, in_order, read_order
 from backend.runs.query.catalog import tag_rows
 from backend.runs.query.conditions import condition_of, tagged
@@ -127,7 +127,7 @@ def next_ids(
 def _check(session: Session, order: RunOrder) -> None:
     """Raise InvalidRequest for a metric that no run has, and for no path of a config."""
     if order.metric:
-        must_be_known(session, [order.metric], "sort")
+        require_known(session, [order.metric], "sort")
     if order.field:
         must_be_a_path(session, order.field, "sort")
 

@@ -8,7 +8,7 @@ from fastapi import BackgroundTasks, Depends, Query
 from backend.base.errors import FieldError, InvalidRequest
 from backend.config.causes import Verdict
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
-from backend.http.paging import page_of, split_list
+from backend.http.paging import make_page, split_list
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.bulk import MAX_RUNS, act_on
@@ -93,7 +93,7 @@ def list_all(
         run = run_json(row, attempts=attempts.get(row.id, []) if with_attempts else None)
         return run | {"changes": changes.get(row.config_hash, {})} if with_changes else run
 
-    page = page_of(rows, limit, shown, place_of, order=sort)
+    page = make_page(rows, limit, shown, place_of, order=sort)
     if not cursor:
         page["total"] = len(rows) if page["next"] is None else count_runs(session, run_filter)
     return Json(page)

@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import RunNotFound
 from backend.base.text import clean_text
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.runs.cost import cost_of
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
 from backend.runs.pushed import end_pushed
 from backend.storage.engine import db_now, insert_into
 from backend.storage.models import NOT_BEGUN, Attempt, LogChunk, Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
@@ -55,11 +55,12 @@ def run_json(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) ->
         "origin": row.origin,
         "origin_file": row.origin_file,
         "writer": row.writer,
-        "seen_at": None if row.writer is None else iso(row.progress_at),
+        "seen_at": None if row.writer is None else iso_time(row.progress_at),
         **verdict_json(row),
         "is_check": row.check_hash is not None,
         **{
-            name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
+            name: iso_time(getattr(row, name))
+            for name in ("created_at", "queued_at", "started_at", "finished_at")
         },
     }
     if hasattr(row, "config"):
@@ -95,8 +96,8 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
         "judge_cost": attempt.judge_cost,
         "currency": attempt.currency,
         "versions": attempt.versions,
-        "started_at": iso(attempt.started_at),
-        "ended_at": iso(attempt.ended_at),
+        "started_at": iso_time(attempt.started_at),
+        "ended_at": iso_time(attempt.ended_at),
         "outcome": attempt.outcome,
     }
 
@@ -128,7 +129,7 @@ def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Atte
 
 def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> None:
     """Name, tags, notes, priority, archived."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     values = dict(changes)
     if "archived" in values:
         values["archived_at"] = db_now() if values.pop("archived") else None

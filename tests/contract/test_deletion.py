@@ -36,7 +36,7 @@ def full_run(database, settings):
                 add_event(session, "alert", "something", run_id=run.id)
             row = {"path": "s000006-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
             session.add(Checkpoint(run_id=run.id, step=6, attempt=1, **row))
-        folder = settings.artifacts_of(run.id) / "s000006-a1" / "trainer"
+        folder = settings.artifact_dir(run.id) / "s000006-a1" / "trainer"
         folder.mkdir(parents=True)
         (folder / "state.json").write_text("{}")
         return run
@@ -145,7 +145,7 @@ def test_a_deletion_that_stops_after_any_batch_goes_on_there(
         assert steps < 50
     assert steps >= 3 + 2 + 2 + 2  # metrics, groups, output, events
     assert left(database, run.id) == set()
-    assert not settings.artifacts_of(run.id).exists()
+    assert not settings.artifact_dir(run.id).exists()
 
 
 def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
@@ -165,7 +165,7 @@ def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
         carry_on(database.sessions, settings, seconds=60)
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [stuck.id]
-    assert not settings.artifacts_of(free.id).exists()
+    assert not settings.artifact_dir(free.id).exists()
     monkeypatch.undo()
     assert carry_on(database.sessions, settings, seconds=60) == 1
 
@@ -217,6 +217,6 @@ def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_remo
         assert session.get(Run, run.id) is not None
     assert carry_on(database.sessions, settings, seconds=60) == 1
     assert left(database, run.id) == set()
-    assert not settings.artifacts_of(run.id).exists()
+    assert not settings.artifact_dir(run.id).exists()
     with database.sessions() as session:
         assert session.scalars(select(Attempt.run_id)).all() == [other_run.id]

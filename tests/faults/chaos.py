@@ -186,7 +186,7 @@ class Chaos:
         if len(undamaged) < 2:
             send(victim.pid, signal.SIGCONT)
             return
-        newest, older = (self.plant.settings.artifacts_of(row.run_id) / row.path for row in undamaged[:2])
+        newest, older = (self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2])
         self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
         damage(newest, self._random.choice(WAYS), older, self._random)
         send(victim.pid, signal.SIGKILL)

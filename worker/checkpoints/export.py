@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import GrpoLabError
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, parse_adapter
 from backend.catalog.policies.directories import read_config
 from worker.checkpoints.disk import need_room, on_disk
 from worker.checkpoints.files import BadCheckpoint, verify_checkpoint
@@ -110,7 +110,7 @@ def _merged(checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[s
     if digest(dict(model.named_parameters())) != state["base_sha256"]:
         raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")
     model.to(DTYPES[dtype or trained_dtype])  # before the sum, so that a wider type holds all of it
-    add_adapter(model, adapter_of(config), base="")
+    add_adapter(model, parse_adapter(config), base="")
     load_adapter_weights(model, checkpoint)
     return merged_copy(model)
 

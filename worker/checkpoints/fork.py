@@ -39,7 +39,7 @@ def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin |
         raise Conflict(f"the run whose checkpoint of step {run.fork_step} it begins with was deleted")
     parent = session.get_one(Run, run.parent_run)
     checkpoint = checkpoint_at(session, parent.id, run.fork_step)
-    directory = settings.artifacts_of(parent.id) / checkpoint.path
+    directory = settings.artifact_dir(parent.id) / checkpoint.path
     config = RunConfig.model_validate(parent.config)
     return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config, run.fork_step)
 

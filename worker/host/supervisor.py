@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.base.errors import Fenced
-from backend.base.logs import about
+from backend.base.logs import log_context
 from backend.base.settings import Settings
 from backend.runs import leases, lifecycle
 from backend.runs.lifecycle import Claim
@@ -139,7 +139,7 @@ class Supervisor:
 
         `gpus` are the GPUs of all ranks of the run.
         """
-        with about(run_id=claim.run_id, attempt=claim.attempt):
+        with log_context(run_id=claim.run_id, attempt=claim.attempt):
             self._supervise(claim, gpus)
 
     def _supervise(self, claim: Claim, gpus: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from backend.base.errors import FieldError, InvalidConfig
 from backend.catalog.policies.adapters import ADAPTER_WEIGHTS, is_fused, reserved_layers
-from backend.catalog.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_outside_text_model
 from backend.config.adapters import LoraAdapter
 
 NAME = "default"
@@ -85,13 +85,13 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
         if isinstance(module, nn.Linear)
         and module is not head
         and not is_fused(name)
-        and not is_beside_text(name)
+        and not is_outside_text_model(name)
         and _last(name) not in reserved
     ]
     beside_text = {
         _last(name)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and is_beside_text(name)
+        if isinstance(module, nn.Linear) and is_outside_text_model(name)
     }
     chosen: set[str] = set()
     for target in targets:

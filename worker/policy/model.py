@@ -13,7 +13,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.base.settings import Settings
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_error, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_error, parse_adapter
 from backend.catalog.policies.directories import directory_error, read_config
 from backend.config import policies
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
@@ -122,7 +122,7 @@ def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> Lo
     directory = settings.models_dir.expanduser() / adapter.name
     if reason := adapter_error(directory, policy, inside=settings.models_dir):
         raise invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
-    return adapter_of(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
+    return parse_adapter(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.catalog.datasets.overlap import first_of_each, overlapping
+from backend.catalog.datasets.overlap import first_occurrences, overlapping
 from backend.catalog.datasets.similarity import near_duplicates
 from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, stated_answer
 from backend.config.data import DataConfig
@@ -103,7 +103,7 @@ class RowProblem:
             dropped=[name for name in FIELDS if getattr(data, name) == "drop"],
         )
         if "duplicates" in selection.dropped or data.contamination != "ignore":
-            firsts = first_of_each(self._questions("train"))
+            firsts = first_occurrences(self._questions("train"))
             selection.duplicates = selection.rows - len(firsts)
             if "duplicates" in selection.dropped:
                 self._keep(firsts)

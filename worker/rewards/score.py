@@ -19,7 +19,7 @@ from backend.config.rewards import (
 )
 from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 from backend.rollouts.script import script_consistent, script_share
-from backend.rollouts.tags import with_opened
+from backend.rollouts.tags import restore_think_tag
 from worker.prompt import Prompt
 from worker.rewards.answers import spelled_alike
 from worker.rewards.code import CodeGrader
@@ -127,7 +127,7 @@ class Scorer:
     ) -> tuple[str, ...]:
         """Return the flags of a conspicuous completion: see completion_flags."""
         return completion_flags(
-            with_opened(completion.text) if self.opens_think else completion.text,
+            restore_think_tag(completion.text) if self.opens_think else completion.text,
             prompt=prompt.text,
             is_scored=reward is not None,
             is_truncated=completion.is_truncated,

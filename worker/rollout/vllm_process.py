@@ -83,13 +83,13 @@ class VllmProcess:
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self.is_apart = not bubblewrap.why_not_apart()
+        self.is_apart = not bubblewrap.isolation_unavailable_reason()
         guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
         argv = list(command.argv)
         command.socket.unlink(missing_ok=True)
         try:
             self._process = subprocess.Popen(
-                bubblewrap.apart(argv) if self.is_apart else [*guarded, *argv],
+                bubblewrap.isolated_command(argv) if self.is_apart else [*guarded, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

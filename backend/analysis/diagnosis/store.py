@@ -14,9 +14,9 @@ from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.log import Log, Series, is_read
 from backend.analysis.diagnosis.news import News, first_cause, verdict_news
 from backend.base.errors import RunNotFound
-from backend.metrics.lineage import lineages
+from backend.metrics.lineage import load_lineages
 from backend.metrics.reading import read_curves
-from backend.metrics.windows import names_of_metrics
+from backend.metrics.windows import load_metric_names
 from backend.runs.events import add_event
 from backend.runs.origin import is_ours
 from backend.storage.engine import Sessions, reading
@@ -53,8 +53,8 @@ def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
     """Return the recorded points of every metric that a detector reads."""
-    runs = [stretch.run for stretch in lineages(session, [run_id])[run_id]]
-    metrics = [metric for metric in names_of_metrics(session, runs) if is_read(metric)]
+    runs = [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+    metrics = [metric for metric in load_metric_names(session, runs) if is_read(metric)]
     curves = read_curves(session, [run_id], metrics, "step")
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
 

@@ -14,14 +14,14 @@ NGRAM, SIMILARITY = 13, 0.7
 MAX_NAMED = 10
 
 
-def _import(_request: Request) -> None:
+def _import_comparison(_request: Request) -> None:
     import backend.catalog.datasets.overlap
     import backend.catalog.datasets.similarity  # noqa: F401 - so that forks have it
 
 
 def repeats(request: Request) -> dict[str, Any]:
-    """Counts and the first examples; lines are counted from 1."""
-    from backend.catalog.datasets.overlap import first_of_each, overlapping
+    """Return counts and the first examples; line numbers start at 1."""
+    from backend.catalog.datasets.overlap import first_occurrences, overlapping
     from backend.catalog.datasets.similarity import near_duplicates
 
     columns = Columns(request["prompt_field"], request["answer_field"])
@@ -38,7 +38,7 @@ def repeats(request: Request) -> dict[str, Any]:
     twins = near_duplicates(train, held_out, SIMILARITY)
     return {
         "rows": len(train),
-        "duplicates": len(train) - len(first_of_each(train)),
+        "duplicates": len(train) - len(first_occurrences(train)),
         "contaminated": len(overlapping(train, held_out, NGRAM)),
         "near": len(twins),
         "twins": [
@@ -52,4 +52,4 @@ def repeats(request: Request) -> dict[str, Any]:
     }
 
 
-OPERATIONS = {"repeats": Operation(repeats, _import)}
+OPERATIONS = {"repeats": Operation(repeats, _import_comparison)}

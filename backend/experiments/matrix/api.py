@@ -19,8 +19,8 @@ from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
-from backend.metrics.known import must_be_known
-from backend.metrics.lineage import stamps_of
+from backend.metrics.known import require_known
+from backend.metrics.lineage import load_stamps
 from backend.storage.models import Experiment, Run
 
 router = Router(prefix="/api/v1", tags=["experiments"])
@@ -76,7 +76,7 @@ def matrix(
     Differences are paired by seed where seeds are shared, and corrected over the table by Holm's procedure.
     """
     columns = _columns(metrics)
-    must_be_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
+    require_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
     rows, missing = _rows(session, experiment, runs)
     all_runs = [run for row in rows for run in row.runs]
     _check_size(len(all_runs), columns)
@@ -84,7 +84,7 @@ def matrix(
     base = _baseline(rows, baseline)
     state = [
         [(run.id, run.name, run.status, run.verdict, run.last_step, run.judged_step) for run in all_runs],
-        stamps_of(session, [run.id for run in all_runs]),
+        load_stamps(session, [run.id for run in all_runs]),
         seeds,
     ]
     return answers.answer(

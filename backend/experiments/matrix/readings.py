@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from backend.config.metrics import Better
-from backend.metrics.ending import LAST_STEPS, or_nan
+from backend.metrics.ending import LAST_STEPS, finite_or_nan
 from backend.metrics.series import Curve, Floats
 
 Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to", "seconds_to"]
@@ -65,7 +65,7 @@ def area(curve: Curve, last_step: int) -> float | None:
         return float(curve.values[0])
     x = curve.steps.astype(float)
     with np.errstate(all="ignore"):
-        return or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
+        return finite_or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
 
 
 def reached(

@@ -20,7 +20,7 @@ from backend.experiments.matrix.readings import (
     sparkline,
     until,
 )
-from backend.metrics.ending import end_of, is_evaluation
+from backend.metrics.ending import curve_end, is_evaluation
 from backend.metrics.reading import read_points
 from backend.metrics.series import Curve, Floats, Points
 from backend.metrics.statistics import LARGEST, spread
@@ -198,13 +198,13 @@ class _Reader:
                 along = self._along(run, curve, TOKENS)
                 if along is None or self._tokens is None:
                     return None
-                return end_of(column.metric, until(*along, self._tokens))
+                return curve_end(column.metric, until(*along, self._tokens))
             case "steps_to":
                 return _reached(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
                 along = self._along(run, curve, AXES[column.reading])
                 return along and _reached(*along, column)
-        return end_of(column.metric, curve)
+        return curve_end(column.metric, curve)
 
     def unrecorded(self, run: Run, column: Column) -> str:
         """Return the first metric that the column reads and the run does not record; empty if it records

@@ -12,7 +12,7 @@ from backend.experiments.searches.objective import value_of
 from backend.experiments.searches.schemas import settings_json
 from backend.experiments.searches.store import events_of_search, read_search
 from backend.experiments.searches.trial import LIVE, TrialRow
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 
 
 def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
         "hours": taken.hours,
         "money": taken.money,
         "events": [
-            {"at": iso(event.at), "run": event.run_id, "message": event.message}
+            {"at": iso_time(event.at), "run": event.run_id, "message": event.message}
             for event in events_of_search(session, runs)
         ],
     }

@@ -11,7 +11,7 @@ from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanIt
 from backend.experiments.trials.store import find_trial, list_trials, trial_json
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
-from backend.http.paging import page_of
+from backend.http.paging import make_page
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.queue.doorbell import ring
@@ -48,7 +48,7 @@ def list_all(
 ) -> Json:
     """Trials with their verdicts so far, newest first: of a run, or the one that an experiment is."""
     rows = list_trials(session, run=run, experiment=experiment, limit=limit, cursor=cursor)
-    return Json(page_of(rows, limit, lambda row: trial_json(session, row), lambda row: (row.id,)))
+    return Json(make_page(rows, limit, lambda row: trial_json(session, row), lambda row: (row.id,)))
 
 
 def _plan_json(plan: TrialPlan) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from backend.experiments.trials.fork_point import ForkPoint, refuse_trash
 from backend.experiments.trials.plan import TrialPlan, plan_trial
 from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, TrialRequest
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
+from backend.http.idempotency import find_previous, request_digest
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
@@ -31,9 +31,9 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     Raises InvalidConfig with the errors of the plan, and Conflict where there is nothing to try or the
     checkpoint has gone in the meantime.
     """
-    digest = digest_of([run_id, "trial", request.model_dump(mode="json")])
+    digest = request_digest([run_id, "trial", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
+        if earlier_id := find_previous(session, key, digest):
             return trial_of(session, earlier_id)
         plan = plan_trial(session, lab.settings, run_id, request)
     if plan.errors or plan.base is None:
@@ -44,7 +44,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
         run = lock_runs(session, run_id, plan.point)
         experiment_id = enter_experiment(session, row, planned, {"tags": ["trial"]})
         if experiment_id is None:  # somebody with the same key was quicker by a moment
-            return trial_of(session, made_before(session, key, digest) or "")
+            return trial_of(session, find_previous(session, key, digest) or "")
         trial = Trial(id=new_id(), experiment_id=experiment_id, **_columns(plan))
         session.add(trial)
         message = f"a trial of {len(planned)} runs was queued"

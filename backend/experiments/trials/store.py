@@ -12,7 +12,7 @@ from backend.base.settings import Settings
 from backend.experiments.trials.next_arm import start_next_arm
 from backend.experiments.trials.schemas import TrialVerdict
 from backend.experiments.trials.verdict import judge
-from backend.http.paging import iso, read_cursor
+from backend.http.paging import iso_time, read_cursor
 from backend.runs.events import add_event
 from backend.runs.lifecycle import ENDED
 from backend.storage.engine import Sessions, db_now, reading
@@ -60,8 +60,8 @@ def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
         },
         "steps": trial.steps,
         "seeds": trial.seeds,
-        "created_at": iso(trial.created_at),
-        "judged_at": iso(trial.judged_at),
+        "created_at": iso_time(trial.created_at),
+        "judged_at": iso_time(trial.judged_at),
         "verdict": verdict,
     }
 

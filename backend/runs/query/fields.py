@@ -13,7 +13,7 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.config.causes import Cause, Verdict
 from backend.config.metrics import METRICS, find_metric
 from backend.config.run import RunConfig
-from backend.metrics.known import reason_unknown
+from backend.metrics.known import unknown_name_message
 from backend.metrics.store import find_keys
 from backend.runs.lifecycle import STATUSES
 from backend.runs.query.json_paths import SEGMENT, JsonValue
@@ -106,7 +106,7 @@ def find_field(session: Session, name: Name) -> Field:
 
 def _metric(session: Session, name: Name) -> Field:
     if find_metric(name.text) is None and not find_keys(session, [name.text]):
-        raise QueryError(reason_unknown(name.text), name.at)
+        raise QueryError(unknown_name_message(name.text), name.at)
     if not SEGMENT.fullmatch(name.text):
         raise QueryError("a metric whose name contains quotes, braces or commas cannot be queried", name.at)
     statistic = name.statistic or "last"

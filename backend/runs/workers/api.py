@@ -6,7 +6,7 @@ from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.http.dependencies import ReadSession
-from backend.http.paging import iso, page_of, read_cursor
+from backend.http.paging import iso_time, make_page, read_cursor
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.http.routing import Router
 from backend.runs.list import run_columns
@@ -42,8 +42,8 @@ def _worker_json(worker: Worker, now: float, names: dict[str, str]) -> dict[str,
         "status": "lost" if is_lost else worker.status,
         "run": worker.run_id,
         "run_name": names.get(worker.run_id or ""),
-        "started_at": iso(worker.started_at),
-        "seen_at": iso(worker.seen_at),
+        "started_at": iso_time(worker.started_at),
+        "seen_at": iso_time(worker.seen_at),
         "stats": worker.stats,
     }
 
@@ -63,7 +63,7 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
     rows = session.execute(waiting.order_by(*order).limit(limit + 1)).all()
     why = _reasons(session)
     return Json(
-        page_of(
+        make_page(
             list(enumerate(rows, first)),
             limit,
             lambda item: run_json(item[1]) | {"position": item[0], "why": why(item[0], item[1])},

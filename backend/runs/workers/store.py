@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.runs.workers.devices import CPU, CPU_RANKS, Slot
 from backend.storage.engine import db_now
-from backend.storage.live_workers import seen_lately
+from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Worker
 
 FORGOTTEN_SECONDS = 3600.0
@@ -66,7 +66,7 @@ def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
 
 def live_slots(session: Session) -> list[Worker]:
     """Return the slots that were seen lately."""
-    query = select(Worker).where(seen_lately()).order_by(Worker.host, Worker.slot)
+    query = select(Worker).where(has_recent_heartbeat()).order_by(Worker.host, Worker.slot)
     return list(session.scalars(query))
 
 

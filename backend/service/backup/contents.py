@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import Conflict
-from backend.http.bodies import distinct
+from backend.http.bodies import refuse_duplicates
 from backend.service.backup.files import BadBackup, Digest, check_names, describe, files_in, open_below
 
 FORMAT = 1
@@ -89,7 +89,7 @@ def read_manifest(directory: Path) -> Manifest:
             content = file.read(MANIFEST_BYTES + 1)
         if len(content) > MANIFEST_BYTES:
             raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MANIFEST_BYTES:,} bytes")
-        document = json.loads(content, object_pairs_hook=distinct)
+        document = json.loads(content, object_pairs_hook=refuse_duplicates)
         if isinstance(document, dict) and (saved_format := document.get("format", FORMAT)) != FORMAT:
             raise BadBackup(
                 f"{directory} has format {saved_format!r:.20}, this version reads {FORMAT}: "

@@ -14,9 +14,9 @@ from backend.service.backup.contents import SavedTable
 from backend.service.backup.files import BadBackup, is_canonical
 from backend.service.backup.tables import ordered_tables
 from backend.storage.engine import open_engine
-from backend.storage.migrate import locked, upgrade_within
+from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import Checkpoint, Run
-from backend.storage.schema import schema_of
+from backend.storage.schema import read_schema
 
 DEEPEST = 200
 """Levels of a document; those that come from outside have at most a quarter of it."""
@@ -81,7 +81,7 @@ def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
     empty = database_file.with_name(f"{database_file.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
     try:
-        with locked(engine) as connection:
+        with schema_lock(engine) as connection:
             upgrade_within(connection, revision)
         engine.dispose()
         with closing(sqlite3.connect(empty)) as database:
@@ -94,7 +94,7 @@ def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
 
 def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
     """Raise BadBackup unless the database is what the manifest says, before it is brought up to date."""
-    if (schema := schema_of(connection)) != revision:
+    if (schema := read_schema(connection)) != revision:
         raise BadBackup(f"its database has schema {schema!r:.40}, its manifest says {revision}")
     for name, table in saved.items():
         count = connection.scalar(text(f'SELECT count(*) FROM "{name}"'))  # noqa: S608 - names that we know

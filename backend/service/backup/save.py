@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, Unavailable
 from backend.base.settings import Settings
-from backend.metrics.block_check import damaged, sentence
-from backend.rollouts.block_check import damaged_groups
+from backend.metrics.block_check import damage_sentence, find_damaged_blocks
+from backend.rollouts.block_check import find_damaged_groups
 from backend.service.backup.contents import (
     DATABASE,
     MANIFEST,
@@ -40,7 +40,7 @@ from backend.storage.artifacts.copies import Copies
 from backend.storage.artifacts.store import ArtifactFault
 from backend.storage.engine import copy_sqlite, open_engine
 from backend.storage.models import BrowserSession, Checkpoint
-from backend.storage.schema import newest_schema, schema_of
+from backend.storage.schema import newest_schema, read_schema
 
 TRIES = 5
 """Moments of the database that are tried until no checkpoint is missing."""
@@ -109,8 +109,8 @@ def _may_have(copies: Copies, name: str) -> bool:
 def _damage(connection: Connection) -> list[str]:
     """Points and completions that this backup has, and that nobody can read."""
     session = Session(connection)
-    points = [sentence(session, block, reason) for block, reason in damaged(session)]
-    return [*points, *damaged_groups(session)]
+    points = [damage_sentence(session, block, reason) for block, reason in find_damaged_blocks(session)]
+    return [*points, *find_damaged_groups(session)]
 
 
 def _take_all(source: Path, target: Path) -> None:
@@ -181,7 +181,7 @@ def _moment(engine: Engine, draft: Path) -> Iterator[Connection]:
 
 
 def _check_schema(connection: Connection) -> None:
-    if (schema := schema_of(connection)) != newest_schema():
+    if (schema := read_schema(connection)) != newest_schema():
         raise Conflict(
             f"the database has schema {schema or 'none'}, this version has {newest_schema()}: "
             "start the service once to upgrade it"

@@ -11,7 +11,7 @@ from typing import Any
 from backend.analysis.diagnosis.detectors import DETECTORS
 from backend.analysis.diagnosis.remedies import REMEDIES
 from backend.analysis.diagnosis.signs import TITLES
-from backend.base.documented import descriptions_of
+from backend.base.documented import field_descriptions
 from backend.base.locations import CODE_ROOT
 from backend.base.settings import Settings
 from backend.catalog.policies.architectures import REFUSED, TESTED
@@ -119,7 +119,7 @@ def aliases() -> str:
 
 def settings() -> str:
     """Return one line per environment variable."""
-    texts = descriptions_of(Settings)
+    texts = field_descriptions(Settings)
     rows = (
         [f"`{name.upper()}`", _value(field.default), _one_line(texts.get(name, ""))]
         for name, field in Settings.model_fields.items()

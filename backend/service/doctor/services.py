@@ -30,7 +30,7 @@ from backend.service.webhook.post import try_connection
 from backend.service.webhook.sender import NAME, target_of
 from backend.storage.engine import db_now, open_engine, open_sessions, reading
 from backend.storage.models import Webhook
-from backend.storage.schema import known_schemas, newest_schema, schema_of, why_unknown
+from backend.storage.schema import known_schemas, newest_schema, read_schema, unknown_schema_reason
 
 CLOCK_SECONDS = 5.0
 """Largest harmless difference of the clocks, in seconds; leases use only the database's clock."""
@@ -101,7 +101,7 @@ def webhook(settings: Settings, session: Session) -> Finding:
         try_connection(target)
     except Unreachable as error:
         return bad("webhook", error.detail)
-    row = session.get(Webhook, NAME) if schema_of(session.connection()) == newest_schema() else None
+    row = session.get(Webhook, NAME) if read_schema(session.connection()) == newest_schema() else None
     if row is not None and row.failures:
         return warn("webhook", f"{target.host} is reached, but the last try failed: {row.last_error}")
     return ok("webhook", f"{target.host} is reached; it gets {form}")
@@ -148,7 +148,7 @@ def clock(now: float) -> Finding:
 
 def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
     """Schema, clock and the settings that matter."""
-    yield schema(schema_of(connection))
+    yield schema(read_schema(connection))
     theirs = connection.scalar(select(db_now())) or 0.0
     yield skew(time.time() - theirs)
     if engine.dialect.name == "postgresql":
@@ -165,7 +165,7 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 def age(settings: Settings, session: Session) -> Finding:
     """Return whether the database has what the state directory proves."""
-    if schema_of(session.connection()) != newest_schema():
+    if read_schema(session.connection()) != newest_schema():
         return ok("history", "checked once the schema is up to date")
     older = find_older(settings, session)
     return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
@@ -175,7 +175,7 @@ def schema(revision: str) -> Finding:
     """Known, or to be upgraded."""
     newest = newest_schema()
     if revision and revision not in known_schemas():
-        return bad("schema", f"{revision}, {why_unknown(revision)}")
+        return bad("schema", f"{revision}, {unknown_schema_reason(revision)}")
     if revision != newest:
         return ok("schema", f"{revision or 'none yet'}: the next start brings it to {newest}")
     return ok("schema", revision)

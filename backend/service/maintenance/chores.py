@@ -17,13 +17,13 @@ from backend.base.settings import Settings
 from backend.experiments.searches.advance import advance
 from backend.experiments.searches.store import active_searches
 from backend.experiments.trials.store import due_trials, settle
-from backend.metrics.sealing import seal, sealable
+from backend.metrics.sealing import find_sealable, seal
 from backend.rollouts.token_budget import TokenBudget
 from backend.runs.queue.doorbell import ring
 from backend.runs.strays import Strays
 from backend.service.maintenance.damaged_blocks import tell_block
 from backend.storage.engine import Sessions, reading
-from backend.storage.rollout_words import index_groups, unindexed
+from backend.storage.rollout_words import has_unindexed_groups, index_groups
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
     start = time.monotonic()
 
     def points(session: Session) -> Work | None:
-        tasks = sealable(session)
+        tasks = find_sealable(session)
         return _pieces(seal(sessions, tasks, tell_block)) if tasks else None
 
     def verdicts(session: Session) -> Work | None:
@@ -97,7 +97,7 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
     return [
         Chore(points, SEAL_PAUSE_SECONDS, SEAL_SECONDS),
         Chore(
-            lambda session: _pieces(index_groups(sessions)) if unindexed(session) else None,
+            lambda session: _pieces(index_groups(sessions)) if has_unindexed_groups(session) else None,
             INDEX_PAUSE_SECONDS,
             INDEX_SECONDS,
         ),

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
-from backend.metrics.block_damage import forget_reported, noticed
+from backend.metrics.block_damage import forget_damage, recorded_damage
 from backend.runs.deletion import carry_on
 from backend.runs.high_water_mark import raise_mark
 from backend.runs.leases import LostRuns
@@ -103,7 +103,7 @@ class Reconciler:
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         chores = [chore for chore in self._chores if chore.work is not None]
-        damage = noticed()
+        damage = recorded_damage()
         if not (rings or lost or is_deleting or is_odd or chores or damage):
             return 0
         with self._sessions.begin() as session:
@@ -115,7 +115,7 @@ class Reconciler:
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
             tell_damage(session, damage.items())
-        forget_reported(damage)
+        forget_damage(damage)
         self._clock.settled(clock)
         for _ in range(rings):
             if not ring(self._settings):

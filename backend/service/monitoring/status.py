@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from backend.base.settings import Settings
 from backend.base.text import size_text
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.http.responses import Json
 from backend.http.routing import Router
 from backend.runs.queue.broker import choose_broker
@@ -57,7 +57,7 @@ class Component:
 
     def as_json(self) -> dict[str, Any]:
         """Return the part as the HTTP interface shows it."""
-        return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
+        return {"state": self.state, "detail": self.detail, "since": iso_time(self.since)}
 
 
 class Status:

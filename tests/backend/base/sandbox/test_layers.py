@@ -70,7 +70,7 @@ def only(monkeypatch, *names, permissions=process.NOTHING, plugin=""):
     """Yield a sandbox with these layers and no other."""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
-        monkeypatch.setattr(bubblewrap, "why_not", lambda: "switched off")
+        monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "switched off")
     with Sandbox(PROBES, permissions=permissions, plugin=plugin, further=(HERE,)) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
@@ -286,7 +286,7 @@ def test_a_path_that_holds_home_or_state_is_never_shown(monkeypatch, tmp_path):
 
 
 def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
-    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
+    monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "the system does not allow user namespaces")
     layers.cache_clear()
     try:
         assert [layer.name for layer in missing_layers()] == ["namespaces"]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from backend.catalog.datasets.guess import guessed
+from backend.catalog.datasets.guess import guess_mapping
 from backend.config.columns import Columns, answer_of, prompt_of
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
@@ -51,7 +51,7 @@ def ask(client, content, name="a.jsonl", **params):
     ],
 )
 def test_the_usual_columns_are_recognised(row, expected):
-    assert tuple(guessed([row, row], {}).model_dump().values()) == expected
+    assert tuple(guess_mapping([row, row], {}).model_dump().values()) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_usual_columns_are_recognised(row, expected):
     [{}, {"a": "q", "b": "a"}, {"prompt": "q"}, {"prompt": 1, "answer": 2}, {"messages": [{"from": 1}]}],
 )
 def test_nothing_is_recognised_where_there_is_nothing(row):
-    assert guessed([row], {}) is None
+    assert guess_mapping([row], {}) is None
 
 
 def test_a_conversation_ends_with_its_answer():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backend.base.errors import InvalidConfig
-from backend.catalog.policies.prompt_lengths import tiny_tokens
+from backend.catalog.policies.prompt_lengths import count_tiny_tokens
 from backend.runs.checks import runnable
 
 WORDS = {"Ġthe": 0, "cat": 1, "Ċ": 2, "}ĊĊ": 3, "ĠĠĠĠ": 4, "<|im_start|>": 5}
@@ -85,4 +85,4 @@ def test_the_built_in_policys_tokens_are_counted_as_its_tokenizer_counts(setting
 
     tokenizer = build_tokenizer()
     for text in ("85+60=?", "<think>a</think>\n", "<eos><pad> <unk>", "é漢字😀\t", "< think >", ""):
-        assert tiny_tokens(text) == len(tokenizer.encode(text)), text
+        assert count_tiny_tokens(text) == len(tokenizer.encode(text)), text

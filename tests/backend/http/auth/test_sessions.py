@@ -208,6 +208,6 @@ def test_rows_of_sessions_that_are_long_over_go(database, row, settings):
         session.add(BrowserSession(id="expired", role="viewer", ends_at=5.0))
         session.add(BrowserSession(id="ended", role="viewer", ends_at=1e12, ended_at=5.0))
     _, login = new_cookie(settings, Role.OPERATOR)
-    BrowserSessions(database.sessions)._enter(login, "", None)
+    BrowserSessions(database.sessions)._insert_row(login, "", None)
     with database.sessions() as session:
         assert set(session.scalars(select(BrowserSession.id))) == {row.id, login.id}

@@ -53,7 +53,7 @@ def lab(settings, database):
 
 
 def plant_checkpoint(session, lab, run, step, size=2000):
-    directory = lab.artifacts_of(run.id) / f"s{step:06d}-a1"
+    directory = lab.artifact_dir(run.id) / f"s{step:06d}-a1"
     (directory / "trainer").mkdir(parents=True)
     (directory / "model.safetensors").write_bytes(random.randbytes(size))
     (directory / "trainer" / "state.json").write_text(json.dumps({"step": step}))

@@ -64,7 +64,7 @@ def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse
     assert finding_text(healthy, "sandbox", "ok").startswith(
         "all layers: environment, descriptors, namespaces"
     )
-    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
+    monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "the system does not allow user namespaces")
     layers.cache_clear()
     try:
         assert "no namespaces, which keeps out other processes" in finding_text(healthy, "sandbox", "warn")

@@ -47,8 +47,8 @@ def run(sessions, settings):
         write_metric(session, run, "reward/mean", {1: 0.5, 9: 0.75})
         make_checkpoint(session, run, settings.state, step=9, content=WEIGHTS)
         run_id = run.id
-    artifact_store(settings).upload(settings.artifacts_of(run_id) / "s000009-a1")
-    shutil.rmtree(settings.artifacts_of(run_id))
+    artifact_store(settings).upload(settings.artifact_dir(run_id) / "s000009-a1")
+    shutil.rmtree(settings.artifact_dir(run_id))
     return run_id
 
 
@@ -89,7 +89,7 @@ def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, s
         row = session.get_one(Run, run)
         for step in (19, 29):
             make_checkpoint(session, row, settings.state, step=step, content=WEIGHTS)
-    shutil.rmtree(settings.artifacts_of(run) / "s000029-a1")
+    shutil.rmtree(settings.artifact_dir(run) / "s000029-a1")
     answer = client.get(path).json()
     places = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
     assert answer["has_store"]
@@ -98,7 +98,7 @@ def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, s
         "s000019-a1": (True, False),
         "s000009-a1": (False, True),
     }
-    artifact_store(settings).upload(settings.artifacts_of(run) / "s000019-a1")
+    artifact_store(settings).upload(settings.artifact_dir(run) / "s000019-a1")
     assert client.get(path).json()["items"][1] == {"name": "s000019-a1", "is_here": True, "is_copied": True}
 
 
