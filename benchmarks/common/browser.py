@@ -13,7 +13,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser; ends the program with a sentence where PATH has none."""
+    """Yield a headless browser, or exit with a message if PATH has none."""
     path = next((executable for name in NAMES if (executable := shutil.which(name))), None)
     if path is None:
         raise SystemExit(f"none of {', '.join(NAMES)} is on PATH")
@@ -27,7 +27,7 @@ def chromium() -> Iterator[Any]:
 
 
 def fresh_page(browser: Any, service: Service) -> Any:
-    """A page with nothing in its cache, logged in as the operator; closing its context closes it."""
+    """Return a page with an empty cache, logged in as the operator; closing its context closes it."""
     headers = {"Authorization": f"Bearer {service.token}"}
     context = browser.new_context(viewport={"width": 1440, "height": 900}, extra_http_headers=headers)
     return context.new_page()

@@ -8,7 +8,7 @@ from worker.recording.records import StepRecord
 
 
 class Nothing:
-    """Takes the place of both: keeps nothing, and nobody wishes anything."""
+    """A recorder and control that store nothing and request nothing."""
 
     run_id = wish = ""
     attempt = 0
@@ -24,7 +24,7 @@ class Nothing:
     def show_life(self, *_args: object) -> None: ...
 
     def read(self, _query: object) -> dict[str, Any]:
-        """Nothing was recorded before."""
+        """Return an empty record."""
         return {}
 
     def pay(self, _cost: float, /) -> None: ...
@@ -33,7 +33,7 @@ class Nothing:
 
     @contextmanager
     def lull(self) -> Iterator[None]:
-        """A moment that nobody uses."""
+        """Do nothing between two steps."""
         yield
 
     def restore(self, *_args: object) -> None: ...

@@ -23,17 +23,17 @@ REQUIREMENTS = {
 
 
 def python_of_trl() -> Path:
-    """The interpreter that can import TRL."""
+    """Return the interpreter that can import TRL."""
     return python_of("trl")
 
 
 def python_of_rlwatch() -> Path:
-    """The interpreter that can import rlwatch."""
+    """Return the interpreter that can import rlwatch."""
     return python_of("rlwatch")
 
 
 def python_of(peer: str) -> Path:
-    """The interpreter of a peer's environment."""
+    """Return the interpreter of a peer's environment."""
     environment = ROOT / f".venv-{peer}"
     python = environment / "bin" / "python"
     if not python.exists():
@@ -44,13 +44,13 @@ def python_of(peer: str) -> Path:
 
 
 def version_of(checkout: Path) -> str:
-    """Its commit, short."""
+    """Return the abbreviated commit of a peer."""
     command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=8"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run(python: Path | str, script: Path, job: dict[str, Any], root: Path = ROOT) -> Any:
-    """What a script answers to a job, both JSON, in a process of its own; job["threads"] of them.
+    """Return a script's answer to a job, both JSON, from a process with job["threads"] threads.
 
     The script imports the modules of the checkout at `root`.
     """

@@ -19,7 +19,7 @@ ENDED = ("finished", "stopped", "failed")
 
 
 class Service:
-    """A command of the service, on a free port unless one is given, with a client that holds its token."""
+    """A service started as a process, on a free port unless one is given, with an authenticated client."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Service:
         )
 
     def wait(self, seconds: float = 600) -> None:
-        """Until it is ready to train, and nothing of it starts any more."""
+        """Wait until a worker slot is ready and all processes have started."""
         deadline = time.monotonic() + seconds
         while not self.has_worker():
             if time.monotonic() > deadline:
@@ -66,7 +66,7 @@ class Service:
             time.sleep(0.5)
 
     def wait_until_it_answers(self, seconds: float = 60) -> None:
-        """Until requests are answered."""
+        """Wait until requests are answered."""
         deadline = time.monotonic() + seconds
         while True:
             with contextlib.suppress(httpx2.TransportError):
@@ -77,13 +77,13 @@ class Service:
             time.sleep(0.2)
 
     def get(self, path: str, **parameters: str) -> Any:
-        """The answer of an endpoint below /api/v1."""
+        """Return the JSON of an endpoint below /api/v1."""
         answer = self.http.get(f"/api/v1{path}", params=parameters)
         answer.raise_for_status()
         return answer.json()
 
     def has_worker(self) -> bool:
-        """Whether a slot waits for a run, or trains one that this service has resumed."""
+        """Return whether a slot is idle, or trains a run that this service has resumed."""
         try:
             answer = self.http.get("/api/v1/workers")
         except httpx2.TransportError:
@@ -91,13 +91,13 @@ class Service:
         return answer.is_success and any(slot["status"] != "starting" for slot in answer.json()["items"])
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop the service; running trainers save a checkpoint."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 
 
 def machine() -> dict[str, Any]:
-    """What figures were measured with."""
+    """Return the versions and the machine of a measurement."""
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),

@@ -9,7 +9,7 @@ from worker.problems.sums import Sums
 
 
 def sums_rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Rows with prompt, answer and split, so many of each split."""
+    """Return rows with prompt, answer and split, `count` for each split."""
     problem = Sums(seed=0)
     return [
         {"prompt": prompt.text, "answer": prompt.answer, "split": split}
@@ -19,5 +19,5 @@ def sums_rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object per line."""
+    """Write one JSON object per line."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Measured:
-    """Measurements of the clients."""
+    """Measurements of concurrent clients."""
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)

@@ -11,12 +11,12 @@ METRIC = "reward/mean"
 
 
 def names_of(runs: int) -> list[str]:
-    """Names of runs with curves."""
+    """Return the names of runs with curves."""
     return [f"curve-{number:03}" for number in range(runs)]
 
 
 def values_of(run: int, steps: int) -> list[float]:
-    """A curve of a run, steps 1 to `steps`."""
+    """Return the values of a run's curve at steps 1 to `steps`."""
     chance = np.random.default_rng([run, 0])
     values = 1 - np.exp(-3 * np.arange(steps) / steps) + 0.01 * run + chance.normal(0, 0.05, steps)
     values[steps // 2 + run] = SPIKE
@@ -26,7 +26,7 @@ def values_of(run: int, steps: int) -> list[float]:
 
 
 def write_curves(directory: Path, runs: int, steps: int) -> None:
-    """A file for each run, which all loaders read."""
+    """Write a file for each run, which all loaders read."""
     directory.mkdir()
     for run, name in enumerate(names_of(runs)):
         (directory / name).write_text(json.dumps(values_of(run, steps)))

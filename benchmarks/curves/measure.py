@@ -22,12 +22,12 @@ class Answered:
 
     @property
     def middle(self) -> float:
-        """Median of the seconds."""
+        """Return the median of the seconds."""
         return median(self.seconds)
 
     @property
     def p95(self) -> float:
-        """Nearest rank."""
+        """Return the 95th percentile by nearest rank."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 

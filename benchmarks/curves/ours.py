@@ -30,7 +30,7 @@ class Ours:
         self.service: Service | None = None
 
     def add_runs(self, count: int, steps: int) -> list[str]:
-        """Finished runs without points, judged by their trainers."""
+        """Add finished runs without points, judged by their trainers."""
         chance = random.Random(self.count)
         rows = []
         with self.sessions.begin() as session:
@@ -53,7 +53,7 @@ class Ours:
         return [row["id"] for row in rows]
 
     def add_curves(self, runs: Sequence[str], steps: int) -> float:
-        """Store points in transactions like those of trainers and pack them; the seconds of both."""
+        """Store points in transactions like those of trainers and pack them; return the seconds of both."""
         seconds = 0.0
         for number, run in enumerate(runs):
             points = [(step, {METRIC: value}) for step, value in enumerate(values_of(number, steps), 1)]
@@ -65,7 +65,7 @@ class Ours:
         return seconds + self.settle()
 
     def settle(self) -> float:
-        """Do what the service and autovacuum do within minutes; the seconds that sealing took."""
+        """Do what the service and autovacuum do within minutes; return the seconds that sealing took."""
         seconds = seal_all(self.sessions)
         vacuum(self._engine)
         return seconds

@@ -22,7 +22,7 @@ def _ms(answered: Answered | None) -> str:
 
 
 def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
-    """A chart and the table of runs, a row per system."""
+    """Return the times of a chart and of the table of runs in Markdown, a row per system."""
     head = [
         "median / p95, ms",
         "loading",
@@ -56,7 +56,7 @@ def beside_table(beside: Beside, sizes: Sequence[int]) -> str:
 
 
 def _ratios(beside: Beside) -> list[str]:
-    """How much faster a chart is here than at the fastest peer."""
+    """Return how much faster a chart is here than at the fastest peer."""
     ours = [system for system in beside.systems if not system.peer]
     peers = [system for system in beside.systems if system.peer]
     if not ours or not peers:

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def into_mlflow(directory: Path, curves: Curves) -> list[str]:
-    """Batches of 1,000 points, the most that a call may hold, to a tracking store in SQLite."""
+    """Write batches of 1,000 points, the limit of a call, to a tracking store in SQLite."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
@@ -64,7 +64,7 @@ def into_mlflow(directory: Path, curves: Curves) -> list[str]:
 
 
 def into_aim(directory: Path, curves: Curves) -> list[str]:
-    """Point by point: there is no batch."""
+    """Write point by point: the client has no batches."""
     import aim
 
     ids = []
@@ -81,7 +81,7 @@ def into_aim(directory: Path, curves: Curves) -> list[str]:
 
 
 def into_trackio(directory: Path, curves: Curves) -> list[str]:
-    """A run's points at once, as its client sends what has gathered."""
+    """Write a run's points at once, as its client sends a full buffer."""
     from trackio.sqlite_storage import SQLiteStorage
 
     ids = []
@@ -98,7 +98,7 @@ def into_trackio(directory: Path, curves: Curves) -> list[str]:
 
 
 def into_tensorboard(directory: Path, curves: Curves) -> list[str]:
-    """A file of events for each run."""
+    """Write a file of events for each run."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _of_labels(path: Path, url: str) -> str:
-    """How the diagnosis of labelled runs agrees with their labels; the token is GRPOLAB_TOKEN."""
+    """Print how the diagnosis of labelled runs agrees with their labels; the token is GRPOLAB_TOKEN."""
     runs = labelled_runs(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
     headers = {"Authorization": f"Bearer {os.environ.get('GRPOLAB_TOKEN', '')}"}
     with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
@@ -75,7 +75,7 @@ def _of_labels(path: Path, url: str) -> str:
 
 
 def tables() -> str:
-    """The tables of the parts that may be looked at, each under its caption."""
+    """Return the tables of the chosen splits, each under its caption."""
     results = recorded()
     built = _trained(results, "build")
     build = f"{built} of the part that the detectors were built on: these figures are optimistic."
@@ -110,7 +110,7 @@ def train(missing: list[Planted]) -> None:
 
 
 class _Queue:
-    """What is still to be trained, what trains, and the healthy runs to fork from."""
+    """Runs that are still to be trained, runs that train, and the healthy runs to fork from."""
 
     def __init__(self, service: Service, missing: list[Planted]) -> None:
         self.service = service
@@ -128,7 +128,7 @@ class _Queue:
             time.sleep(0.5)
 
     def launch(self, key: Planted) -> str:
-        """The id of the run, once it is queued; its parent is trained first."""
+        """Queue a run and return its id; its parent is trained first."""
         recipe = RECIPES[key.recipe]
         plant = ALL_PLANTS[key.plant] if key.plant else None
         changes = dict(plant.severities[key.severity]) if plant else {}

@@ -19,34 +19,34 @@ MIN_EVALUATIONS = 3
 
 
 def as_it_is(log: Log, _key: Planted) -> Log:
-    """The whole log of a run of this service."""
+    """Return the whole log of a run of this service."""
     return log
 
 
 def metrics_alone(log: Log, _key: Planted) -> Log:
-    """No config and no reason: the log of another trainer."""
+    """Return the log without config and reason, like that of another trainer."""
     return Log(log.series)
 
 
 def without_evaluations(log: Log, _key: Planted) -> Log:
-    """No config, and no held-out accuracy."""
+    """Return the log without config and held-out accuracy."""
     return Log({name: series for name, series in log.series.items() if not name.startswith("eval/")})
 
 
 def half_withheld(log: Log, key: Planted) -> Log:
-    """No config, and of the metrics beside the training accuracy a half that is drawn for each run."""
+    """Return the log without config and with a random half of the metrics beside the training accuracy."""
     names = sorted(set(log.series) - {GOAL})
     sampled_names = random.Random(str(key)).sample(names, len(names) // 2)
     return Log({name: log.series[name] for name in [GOAL, *sampled_names]})
 
 
 def shuffled(log: Log, key: Planted) -> Log:
-    """All steps in an order that is drawn, the same for all metrics."""
+    """Return the log with its steps in a random order, the same for all metrics."""
     return _reordered(log, lambda steps: np.random.default_rng(_number(key)).permutation(len(steps)))
 
 
 def reversed_plateau(log: Log, _key: Planted) -> Log:
-    """The steps after the goal first came near its best, last step first."""
+    """Return the steps after the goal first came near its best, in reverse order."""
     healthy = judge(log).healthy
     first = healthy.sick if healthy else 0
     late = replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})
@@ -54,7 +54,7 @@ def reversed_plateau(log: Log, _key: Planted) -> Log:
 
 
 def level_window(log: Log) -> Log | None:
-    """The steps from the first evaluation that is not surely below the best; None with fewer than 3 of them.
+    """Return the steps from the first evaluation that is not surely below the best; None if fewer than 3.
 
     This definition was made after the unseen part had been looked at.
     """
@@ -68,17 +68,17 @@ def level_window(log: Log) -> Log | None:
 
 
 def level_shuffled(log: Log, key: Planted) -> Log:
-    """The steps of the level window alone, in an order that is drawn."""
+    """Return only the steps of the level window, in a random order."""
     return shuffled(level_window(log) or log, key)
 
 
 def level_reversed(log: Log, _key: Planted) -> Log:
-    """The steps of the level window alone, last step first."""
+    """Return only the steps of the level window, in reverse order."""
     return _reordered(level_window(log) or log, lambda steps: np.arange(len(steps))[::-1])
 
 
 def _reordered(log: Log, order: Callable[[np.ndarray], np.ndarray]) -> Log:
-    """Values in another order of the steps, moved together where metrics share their steps."""
+    """Return values in another order of the steps, moved together where metrics share their steps."""
     reordered = {}
     for name, series in log.series.items():
         reordered[name] = Series(series.steps, series.values[order(series.steps)]) if len(series) else series
@@ -123,5 +123,5 @@ NEEDED: dict[str, tuple[str, ...]] = {
 
 
 def can_be_named(log: Log, cause: str) -> bool:
-    """Whether a log still has a metric that the cause requires."""
+    """Return whether a log still has a metric that the cause requires."""
     return any(metric in log.series for metric in NEEDED[cause])

@@ -124,7 +124,8 @@ def _trial(service: Service, run: str, arms: Mapping[str, Mapping[str, Any]]) ->
     trial = _post(service, f"/api/v1/runs/{run}/trials", body)
     while not trial["verdict"]["complete"]:
         time.sleep(2)
-        trial = service.http.get(f"/api/v1/trials/{trial['id']}").json()
+        trials = service.http.get("/api/v1/trials", params={"experiment": trial["experiment"]}).json()
+        [trial] = trials["items"]
     return {arm["name"]: arm for arm in trial["verdict"]["arms"]}
 
 

@@ -13,7 +13,7 @@ CAUSE = "reward_hacking"
 
 
 class Labelled(NamedTuple):
-    """What people said about one run."""
+    """Labels that people gave to the completions of one run."""
 
     run: str
     labelled: int
@@ -25,7 +25,7 @@ class Labelled(NamedTuple):
 
 
 def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:
-    """The runs of an export in which somebody labelled a completion, by id."""
+    """Return the runs of an export that have labelled completions, by id."""
     by_run: dict[str, list[tuple[int, bool]]] = {}
     for row in rows:
         if labels := {label["label"] for label in row["labels"]}:
@@ -39,7 +39,7 @@ def _labelled(run: str, run_labels: list[tuple[int, bool]]) -> Labelled:
 
 
 def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, Any]]) -> str:
-    """A table of runs with their labels and diagnoses, and how often hacking was named, in Markdown."""
+    """Return runs with their labels and diagnoses, and how often hacking was named, in Markdown."""
     lines = [
         "| run | labelled | hacked | first at step | verdict | place of reward hacking | onset |",
         "|---|---|---|---|---|---|---|",

@@ -17,7 +17,7 @@ SURE = 3.0
 
 
 class Lead(NamedTuple):
-    """Steps at which a fall was seen; None: it was not."""
+    """Steps at which a fall was detected; None if it was not."""
 
     by_diagnosis: int | None
     by_accuracy: int | None
@@ -25,7 +25,7 @@ class Lead(NamedTuple):
 
 
 def lead(log: Log) -> Lead:
-    """When the diagnosis and when the held-out accuracy show that a run falls."""
+    """Return the steps at which the diagnosis and the held-out accuracy show that a run falls."""
     return Lead(next(_alarms(log), None), next(_falls(log), None))
 
 
@@ -48,12 +48,12 @@ def _falls(log: Log) -> Iterator[int]:
 
 
 def surely_lower(best: float) -> float:
-    """The difference of two accuracies on HELD_OUT problems that chance does not explain."""
+    """Return the difference of two accuracies on HELD_OUT problems that chance does not explain."""
     return SURE * math.sqrt(2 * max(best * (1 - best), 0.01) / HELD_OUT)
 
 
 def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
-    """What judging every 10 steps found before the end of runs that fell, and of healthy ones."""
+    """Return what a judgement every 10 steps says before the end of runs that fell and of healthy runs."""
     leads = [lead(log) for log in fell]
     gained_steps = sorted(
         run_lead.by_accuracy - run_lead.by_diagnosis

@@ -29,7 +29,7 @@ RLWATCH_READS = {
 
 
 def alarms(logs: Sequence[Log]) -> dict[str, list[bool]]:
-    """For each detector whether it raises its highest alarm on each log."""
+    """Return for each detector whether it raises its highest alarm on each log."""
     return {
         "rlwatch 0.5.1, critical": rlwatch(logs),
         **{name: [rule(log) for log in logs] for name, rule in RULES.items()},
@@ -37,14 +37,14 @@ def alarms(logs: Sequence[Log]) -> dict[str, list[bool]]:
 
 
 def rlwatch(logs: Sequence[Log]) -> list[bool]:
-    """Whether rlwatch's detectors, as they are configured by default, say critical at any step."""
+    """Return whether rlwatch's detectors with their default configuration say critical at any step."""
     rows = [_rows(log) for log in logs]
     answer = run(python_of_rlwatch(), Path(__file__).parent / "rlwatch_side.py", {"logs": rows, "threads": 1})
     return [severity == "critical" for severity in answer["severities"]]
 
 
 def _rows(log: Log) -> list[dict[str, float]]:
-    """One row for each step with what rlwatch reads."""
+    """Yield the metrics that rlwatch reads, a row per step."""
     steps: dict[int, dict[str, float]] = {}
     for name, metric in RLWATCH_READS.items():
         if series := log.series.get(metric):
@@ -54,7 +54,7 @@ def _rows(log: Log) -> list[dict[str, float]]:
 
 
 def halved(log: Log) -> bool:
-    """Reward, smoothed by an exponential average of weight 0.1, below half of its best for 5 steps."""
+    """Return whether the reward, smoothed with weight 0.1, is below half of its best for 5 steps."""
     smooth, best, low = None, 0.0, 0
     for value in _values(log, "reward/mean"):
         smooth = value if smooth is None else 0.9 * smooth + 0.1 * value
@@ -66,7 +66,7 @@ def halved(log: Log) -> bool:
 
 
 def fixed_limits(log: Log) -> bool:
-    """Groups without variance above 0.5, or cut completions above 0.25, in the mean of 10 steps."""
+    """Return whether groups without variance exceed 0.5, or cut completions 0.25, in a mean of 10 steps."""
     limits = {"groups/zero_variance_frac": 0.5, "length/truncated_frac": 0.25}
     for metric, limit in limits.items():
         values = _values(log, metric)
@@ -77,7 +77,7 @@ def fixed_limits(log: Log) -> bool:
 
 
 def rewardspy(log: Log) -> bool:
-    """Whether a rule of rewardspy alerts or warns of a shift, on rollouts of reward 1 (right) and 0."""
+    """Return whether a rule of rewardspy alerts or warns of a shift, on rollouts of reward 0 or 1."""
     rewards = _rollouts(log)
     if len(rewards) < WINDOW:
         return False
@@ -85,7 +85,7 @@ def rewardspy(log: Log) -> bool:
 
 
 def _rollouts(log: Log) -> Floats:
-    """A reward for each rollout in the order of steps; within a step the order is drawn."""
+    """Yield a reward for each rollout in the order of steps, at random within a step."""
     size = int((log.setting("sampling.prompts_per_step") or 8) * (log.setting("sampling.group_size") or 8))
     drawn = random.Random(0)
     rewards: list[float] = []

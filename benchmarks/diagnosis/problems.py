@@ -16,7 +16,7 @@ ROWS = {"train": 2000, "eval": 1024}
 
 @contextmanager
 def service_with_problems() -> Iterator[Service]:
-    """A service that is ready, in a directory that is removed; SIGTERM ends it in order."""
+    """Yield a service that is ready, in a temporary directory; SIGTERM stops it in order."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="grpolab-suite-") as state:
         data = Path(state) / "data"
@@ -31,7 +31,7 @@ def service_with_problems() -> Iterator[Service]:
 
 
 def write_problems(folder: Path) -> None:
-    """Sums as a file, and copies in which training answers are wrong or stand in the prompt."""
+    """Write sums as a file, and copies whose training answers are wrong or are in the prompt."""
     rows = sums_rows(ROWS)
     write_rows(folder / "sums.jsonl", rows)
     for share in (60, 80, 100):
@@ -40,19 +40,19 @@ def write_problems(folder: Path) -> None:
 
 
 def _is_spared(row: dict[str, str], share: int, chance: random.Random) -> bool:
-    """Whether a row stays as it is: held-out rows do."""
+    """Return whether a row stays unchanged, as held-out rows do."""
     return row["split"] == "eval" or chance.randrange(100) >= share
 
 
 def _leaked(row: dict[str, str], share: int) -> dict[str, str]:
-    """Training rows whose prompt ends with the answer: `65+82+80=227`."""
+    """Return training rows whose prompt ends with the answer: `65+82+80=227`."""
     if _is_spared(row, share, random.Random(row["prompt"])):
         return row
     return row | {"prompt": row["prompt"].removesuffix("?") + row["answer"]}
 
 
 def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
-    """Training rows whose answer is another number; held-out rows stay."""
+    """Return training rows whose answer is another number; held-out rows stay."""
     chance = random.Random(row["prompt"])
     if _is_spared(row, share, chance):
         return row

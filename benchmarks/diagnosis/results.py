@@ -38,7 +38,7 @@ class Judged(NamedTuple):
 
     @property
     def is_ill(self) -> bool:
-        """Whether the verdict is that something went wrong."""
+        """Return whether the verdict is that something went wrong."""
         return self.diagnosis.outcome.verdict in ILL
 
     @property
@@ -245,7 +245,7 @@ def _rate(title: str, hits: list[bool]) -> str:
 
 
 def _lost(log: Log) -> bool:
-    """Whether the last evaluation is significantly below the first."""
+    """Return whether the last evaluation is significantly below the first."""
     first, *_, last = log.series["eval/accuracy"].values
     return bool(first - last > surely_lower(first))
 

@@ -13,7 +13,7 @@ def main() -> None:
 
 
 def worst(rows: list[dict[str, float]]) -> str:
-    """The highest severity of any alert; empty without one."""
+    """Return the highest severity of any alert; empty without one."""
     suite = DetectorSuite(RLWatchConfig())
     severities = {
         alert.severity

@@ -20,7 +20,7 @@ QUICK, SMALL = 9, 19
 
 
 def recorded() -> dict[Planted, dict[str, Any]]:
-    """The runs that have been trained."""
+    """Return the runs that have been trained."""
     if not RUNS.exists():
         return {}
     lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
@@ -29,7 +29,7 @@ def recorded() -> dict[Planted, dict[str, Any]]:
 
 
 def write(results: dict[Planted, dict[str, Any]], level: int = SMALL) -> None:
-    """Replace the record, in one piece."""
+    """Replace the record atomically."""
     lines = "".join(json.dumps(results[key], allow_nan=False) + "\n" for key in sorted(results))
     draft = RUNS.with_suffix(".draft")
     draft.write_bytes(zstandard.compress(lines.encode(), level))

@@ -44,13 +44,13 @@ def main() -> None:
 
 
 def recorded() -> list[Recorded]:
-    """The runs in the order of claims and seeds."""
+    """Return the runs in the order of claims and seeds."""
     lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
     return sorted(map(json.loads, lines), key=lambda run: (run["claim"], run["seed"]))
 
 
 def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorded]:
-    """Those of the first seeds of each claim, or all."""
+    """Return the runs of the first seeds of each claim, or all."""
     for _, group in groupby(runs, key=lambda run: run["claim"]):
         of_claim = list(group)
         seeds = sorted({run["seed"] for run in of_claim})[:count]
@@ -58,7 +58,7 @@ def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorde
 
 
 def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
-    """Each run with the held-out accuracy at its end, trained anew."""
+    """Train each run again and return it with the held-out accuracy at its end."""
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
         data = Path(state) / "data"
         data.mkdir()
@@ -82,7 +82,7 @@ def again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
 
 
 def launch(service: Service, runs: list[Recorded]) -> dict[str, Recorded]:
-    """Queue the variants of a claim with one seed; the runs by id."""
+    """Queue the variants of a claim with one seed; return the runs by id."""
     body = {
         "name": runs[0]["claim"],
         "base": runs[0]["asked"]["base"],
@@ -95,18 +95,18 @@ def launch(service: Service, runs: list[Recorded]) -> dict[str, Recorded]:
 
 
 def wait_for(service: Service, run_id: str) -> None:
-    """Until a run has ended."""
+    """Wait until a run has ended."""
     while service.get(f"/runs/{run_id}")["status"] not in ENDED:
         time.sleep(1)
 
 
 def last(values: Iterable[Any]) -> float:
-    """The last value that there is."""
+    """Return the last value of a metric."""
     return float([value for value in values if value not in {"", None}][-1])
 
 
 def table(repeated: list[tuple[Recorded, float]]) -> str:
-    """Mean accuracies of each variant, recorded and now, in Markdown."""
+    """Return the mean accuracy of each variant, recorded and trained again, in Markdown."""
     lines = ["| claim | variant | n | recorded | again | |", "|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str], list[tuple[Recorded, float]]] = {}
     for run, value in repeated:
@@ -120,7 +120,7 @@ def table(repeated: list[tuple[Recorded, float]]) -> str:
 
 
 def has_changed(asked: Mapping[str, Any]) -> bool:
-    """Whether the preset of a run sets something else today."""
+    """Return whether the preset of a run has changed since."""
     name = asked["variant"].get("preset") or asked["base"].get("preset")
     changes = PRESETS[name].changes if name else {}
     return bool(json.loads(json.dumps(changes)) != asked["preset"])

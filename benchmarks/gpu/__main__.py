@@ -1,6 +1,6 @@
 """What a GPU shows in eight minutes, on a machine that may have nothing but torch, transformers and peft.
 
-    make gpu-folder GPU_FOLDER=DIR    where there is a network: wheels and the model
+    make gpu-folder GPU_FOLDER=DIR    where there is a network: wheels and the package with the model
     make gpu GPU_FOLDER=DIR           where there is a GPU
     make gpu ARGS=--rehearse          the same on a CPU with the tiny policy; its times are not a GPU's
 
@@ -52,7 +52,10 @@ def main() -> None:
     parser.add_argument("--trl", help="an interpreter that can import TRL; without it this one")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    variables = variables_of(arguments.folder.resolve(), is_rehearsal=arguments.rehearse)
+    folder = arguments.folder.resolve()
+    variables = variables_of(folder, is_rehearsal=arguments.rehearse)
+    if not arguments.rehearse:
+        convert_model(folder, variables)
     began = time.monotonic()
     for line in HEAD:
         print(line, flush=True)
@@ -64,7 +67,7 @@ def main() -> None:
 
 
 def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
-    """The environment of the parts; packages that this Python lacks are unpacked into the folder first."""
+    """Return the environment of the parts; missing packages are unpacked into the folder first."""
     packages = folder / "packages"
     wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if not is_installed(wheel)]
     if wheels and not packages.is_dir():
@@ -77,8 +80,15 @@ def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
     return os.environ | settings | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
+def convert_model(folder: Path, variables: dict[str, str]) -> None:
+    """Convert the packaged model to a policy, unless it is there already."""
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "models")}
+    command = [sys.executable, "-m", "backend.service", "model"]
+    subprocess.run(command, env=variables | pip, cwd=ROOT, check=True)
+
+
 def is_installed(wheel: Path) -> bool:
-    """Whether this Python has the package of a wheel, in whatever version."""
+    """Return whether this Python has the package of a wheel, in any version."""
     try:
         importlib.metadata.version(wheel.name.split("-")[0])
     except importlib.metadata.PackageNotFoundError:
@@ -87,7 +97,7 @@ def is_installed(wheel: Path) -> bool:
 
 
 def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
-    """The rows of a part's table as they come; a part that fails or runs out of time says so in the last."""
+    """Yield the rows of a part's table; the last one says if the part failed or ran out of time."""
     seconds = REHEARSAL_SECONDS if arguments.rehearse else PARTS[part]
     job = {"part": part, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
     process = subprocess.Popen(
@@ -118,7 +128,7 @@ def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str])
 
 
 def end(process: "subprocess.Popen[str]") -> None:
-    """End a part with everything that it started."""
+    """Stop a part and its child processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -128,20 +138,20 @@ def end(process: "subprocess.Popen[str]") -> None:
 
 
 def row_of(part: str, row: dict[str, Any]) -> str:
-    """One line of the table, in Markdown."""
+    """Return one line of the table in Markdown."""
     cells = (re.sub(r"[|\s]+", " ", str(cell)) for cell in (part, row["what"], row["result"]))
     return f"| {' | '.join(cells)} |"
 
 
 def shown(rows: Iterator[str]) -> Iterator[str]:
-    """The rows, each printed as it comes."""
+    """Yield the rows and print each."""
     for row in rows:
         print(row, flush=True)
         yield row
 
 
 def caption(arguments: argparse.Namespace, variables: dict[str, str]) -> str:
-    """What was measured with what."""
+    """Return the versions and the machine of the measurement."""
     script = (
         "import torch, transformers; "
         "print(torch.cuda.get_device_name() if torch.cuda.is_available() else 'a CPU', "

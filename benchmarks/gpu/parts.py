@@ -37,7 +37,7 @@ WAIT_SECONDS = 0.2
 
 
 class Sizes(NamedTuple):
-    """What the parts do, on a GPU or in a rehearsal."""
+    """Sizes of the parts, on a GPU or in a rehearsal."""
 
     base: dict[str, Any]
     """Config of the runs through the service."""
@@ -53,7 +53,7 @@ class Sizes(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What the parent asks for."""
+    """A part's job, as the parent process sends it."""
 
     part: str
     rehearse: bool
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def on_gpu() -> Sizes:
-    """The sizes of the measurement."""
+    """Return the sizes of the measurement."""
     recipe = RECIPES["smollm2_sums"].config.model_dump(mode="json", exclude={"seed"})
     models = Path(os.environ["MODELS_DIR"])
     if not torch.cuda.is_available():
@@ -89,7 +89,7 @@ def on_gpu() -> Sizes:
 
 
 def rehearsed() -> Sizes:
-    """The same with the tiny policy on a CPU."""
+    """Return the sizes of a rehearsal with the tiny policy on a CPU."""
     base = {"sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40}}
     return Sizes(
         base=base,
@@ -120,7 +120,7 @@ def service_of() -> Iterator[Service]:
 
 
 def launch(service: Service, *layers: dict[str, Any]) -> str:
-    """The id of a run whose config is that of the layers, one upon the other."""
+    """Launch a run whose config is merged from layers; return its id."""
     config: dict[str, Any] = {}
     for layer in layers:
         for section, fields in layer.items():
@@ -168,7 +168,7 @@ def service_part(_job: Job, sizes: Sizes) -> Rows:
 
 
 def compared(service: Service, left: str, right: str) -> str:
-    """How far the metrics of two runs differ, apart from those of the machine."""
+    """Return how far the metrics of two runs differ, except those of the machine."""
     largest, where = 0.0, ""
     pairs = zip(metric_rows(service, left), metric_rows(service, right), strict=True)
     for before, after in pairs:
@@ -257,7 +257,7 @@ def step_part(job: Job, sizes: Sizes) -> Rows:
 
 
 def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, rate: float) -> Rows:
-    """Sampling beside reading all weights once for a token, learning beside six operations for a weight."""
+    """Compare sampling with reading all weights per token, and learning with six operations per weight."""
     values = sum(weight.values for weight in read_weights(work.path))
     width = 2 if work.device == "cuda" else 4
     reading = work.max_new_tokens * values * width / bandwidth
@@ -277,7 +277,7 @@ def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, r
 
 
 def timed(work: Callable[[], object], device: str, repeats: int = 10) -> float:
-    """Seconds that the fastest of some calls takes."""
+    """Return the seconds of the fastest of some calls."""
     fastest = float("inf")
     for _ in range(repeats):
         began = time.perf_counter()
@@ -289,14 +289,14 @@ def timed(work: Callable[[], object], device: str, repeats: int = 10) -> float:
 
 
 def bandwidth_of(device: str, values: int) -> float:
-    """Bytes that a copy reads and writes in a second."""
+    """Return the bytes per second that a copy reads and writes."""
     source = torch.ones(values, device=device)
     target = torch.empty_like(source)
     return 2 * source.nbytes / timed(lambda: target.copy_(source), device)
 
 
 def rate_of(device: str, rows: int) -> float:
-    """Floating-point operations of matrix products in a second, bfloat16 on a GPU."""
+    """Return the floating-point operations per second of matrix products, bfloat16 on a GPU."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     matrix = torch.ones(rows, rows, device=device, dtype=dtype)
     return 2 * float(rows) ** 3 / timed(lambda: matrix @ matrix, device)
@@ -304,7 +304,7 @@ def rate_of(device: str, rows: int) -> float:
 
 # ---------------------------------------------------------------- tests
 def tests_part(job: Job, _sizes: Sizes) -> Rows:
-    """Each file by itself; a rehearsal collects the tests and runs none."""
+    """Run each test file by itself; a rehearsal only collects the tests."""
     for file in TESTS:
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-n", "0", file]
         done = subprocess.run(

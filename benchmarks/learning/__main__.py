@@ -23,7 +23,7 @@ NAMES = ("demo_healthy", "demo_collapse")
 
 
 def main() -> None:
-    """Train, wait, tabulate."""
+    """Train the recipes and write their table."""
     parser = argparse.ArgumentParser(description="Run the recipes and write down what they learned.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     seeds = parser.parse_args().seeds
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
-    """The ended runs of one experiment: every recipe with every seed."""
+    """Train every recipe with every seed in one experiment; return the ended runs."""
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in NAMES
     ]
@@ -60,7 +60,7 @@ def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
 
 
 def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
-    """What a run learned, read from its metrics as anybody may download them."""
+    """Return what a run learned, from the metrics that the service exports."""
     steps = metric_rows(service, run["id"])
     evaluated = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
     trained = [row for row in steps if row["reward/mean"]]
@@ -89,13 +89,13 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def metric_rows(service: Service, run_id: str) -> list[dict[str, str]]:
-    """The metrics of a run's steps, as anybody may download them."""
+    """Return the metrics of a run's steps from its CSV export."""
     text = service.http.get(f"/api/v1/runs/{run_id}/metrics.csv").raise_for_status().text
     return list(csv.DictReader(text.splitlines()))
 
 
 def caption(facts: dict[str, Any]) -> str:
-    """What was measured with what."""
+    """Return the sentence above the tables: sizes, machine and versions."""
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
     return (
         f"Tiny policy on `sums`, accuracy on {RECIPES[NAMES[0]].config.evaluation.prompts} held-out prompts, "
@@ -105,7 +105,7 @@ def caption(facts: dict[str, Any]) -> str:
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
-    """Two Markdown tables: the healthy recipe and the collapsing one."""
+    """Return two tables in Markdown: the healthy recipe and the collapsing one."""
     healthy = [row for row in rows if row["recipe"] == "demo_healthy"]
     collapsed = [row for row in rows if row["recipe"] == "demo_collapse"]
     lines = ["| demo_healthy | start | best | end | step at 60 % | time |", "|---|---|---|---|---|---|"]
@@ -129,7 +129,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    """The verdict, and the steps between which it began."""
+    """Return the verdict and the steps between which the fall began."""
     onset = row["onset"]
     verdict = str(row["verdict"]).replace("_", " ")
     return f"{verdict}, began between steps {onset['healthy']} and {onset['sick']}" if onset else verdict

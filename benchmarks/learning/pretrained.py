@@ -1,18 +1,21 @@
-"""Learning of a pretrained model: the recipe `smollm2_sums` through the service, one seed after the other.
+"""Learning of a pretrained model: the recipe `smollm2_sums` and changes of it, through the service.
 
     python -m benchmarks.learning.pretrained --state DIR               three seeds on one slot; hours on a CPU
+    python -m benchmarks.learning.pretrained --state DIR --arms all    every arm; a day on a CPU
     python -m benchmarks.learning.pretrained --state DIR --steps 2 --prompts 8          a rehearsal
 
 Ctrl-C saves a checkpoint, and the same command continues from it. `make model` installs the model. Each run
-that has ended gets a line in results-pretrained.jsonl, beside its table in .md; with --out elsewhere.
+that has ended adds a line to results-pretrained.jsonl, from which the table in .md is made; `--out` names
+another file.
 """
 
 import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any
 
 from backend.config.recipes import RECIPES
@@ -21,109 +24,154 @@ from benchmarks.learning.__main__ import measured, metric_rows
 
 RECIPE = "smollm2_sums"
 RESULTS = Path(__file__).with_name("results-pretrained.jsonl")
-LOOK_SECONDS = 5
+POLL_SECONDS = 5
+
+FOUR_UPDATES = {"minibatches": 4}
+"""Ratios differ from 1 only after the first update of a step."""
+
+ARMS: dict[str, dict[str, Any]] = {
+    "recipe": {},
+    "token mean": {"objective": {"aggregation": {"type": "token_mean"}}},
+    "no KL": {"objective": {"kl": {"type": "none"}}},
+    "LoRA": {"policy": {"adapter": {"type": "lora"}}, "optimizer": {"lr": 1e-4}},
+    "16 x 4": {"sampling": {"prompts_per_step": 16, "group_size": 4}},
+    "four updates": {"updates": FOUR_UPDATES},
+    "four updates, clip-higher": {
+        "updates": FOUR_UPDATES,
+        "objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}},
+    },
+    "four updates, sequence ratio": {
+        "updates": FOUR_UPDATES,
+        "objective": {
+            "ratio": {"type": "seq_geo"},
+            "surrogate": {"type": "ppo_clip", "eps_low": 3e-4, "eps_high": 4e-4},
+        },
+    },
+}
+"""Changes of the recipe by arm. The recipe averages over sequences, has a KL penalty of 0.04 and trains all
+weights.
+"""
 
 
 def main() -> None:
-    """Train, wait, tabulate."""
+    """Train the runs that are missing and write their table."""
     parser = argparse.ArgumentParser(description="Train the pretrained model of the recipe and measure it.")
     parser.add_argument("--state", type=Path, required=True, help="state directory, in which runs continue")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, help="steps, where not those of the recipe")
-    parser.add_argument("--prompts", type=int, help="held-out prompts, where not those of the recipe")
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS, "all"], default=["recipe"])
+    parser.add_argument("--steps", type=int, help="steps, if not those of the recipe")
+    parser.add_argument("--prompts", type=int, help="held-out prompts, if not those of the recipe")
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results")
     arguments = parser.parse_args()
+    arms = list(ARMS) if "all" in arguments.arms else arguments.arms
     service = Service(str(arguments.state))
     try:
         service.wait()
         for seed in arguments.seeds:
-            run = trained(service, seed, changes(arguments))
-            keep(arguments.out, figures(service, run))
+            for arm in arms:
+                if (arm, seed) not in {(row["arm"], row["seed"]) for row in read_results(arguments.out)}:
+                    run = train(service, arm, seed, base_config(arguments))
+                    add_result(arguments.out, {"arm": arm} | run_figures(service, run))
     finally:
         service.stop()
-    rows = [json.loads(line) for line in arguments.out.read_text().splitlines()]
-    text = table(rows)
+    text = table(read_results(arguments.out))
     arguments.out.with_suffix(".md").write_text(text + "\n")
     print(text)
 
 
-def changes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The fields that differ from the recipe's."""
-    fields: dict[str, Any] = {} if arguments.steps is None else {"steps": arguments.steps}
-    return fields if arguments.prompts is None else fields | {"evaluation": {"prompts": arguments.prompts}}
+def base_config(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the recipe's config, with steps and held-out prompts of the command line."""
+    config = RECIPES[RECIPE].config.model_dump(mode="json", exclude={"seed"})
+    if arguments.steps is not None:
+        config["steps"] = arguments.steps
+    if arguments.prompts is not None:
+        config["evaluation"]["prompts"] = arguments.prompts
+    return config
 
 
-def trained(service: Service, seed: int, fields: dict[str, Any]) -> dict[str, Any]:
-    """The ended run of a seed; one that was launched in this state directory before goes on."""
-    recipe = RECIPES[RECIPE].config.model_dump(mode="json", exclude={"seed"})
-    merged = recipe | fields | {"evaluation": recipe["evaluation"] | fields.get("evaluation", {})}
-    body = {"name": RECIPE, "base": {}, "variants": [{"name": RECIPE, **merged}], "seeds": [seed]}
-    key = {"Idempotency-Key": f"{RECIPE}-{seed}"}
+def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[str, Any]:
+    """Return the run of an arm and a seed once it has ended; one of an earlier call continues."""
+    body = {"name": RECIPE, "base": base, "variants": [{"name": arm, **ARMS[arm]}], "seeds": [seed]}
+    key = {"Idempotency-Key": f"{RECIPE}-{arm}-{seed}"}
     answer = service.http.post("/api/v1/experiments", json=body, headers=key)
     if not answer.is_success:
         raise SystemExit(f"the run was not launched: {answer.text[:500]}")
     [launched] = answer.json()["runs"]
     while (run := service.get(f"/runs/{launched['id']}"))["status"] not in ENDED:
-        print(f"\rseed {seed}: step {run['last_step'] or 0}", end="", flush=True, file=sys.stderr)
-        time.sleep(LOOK_SECONDS)
+        print(f"\r{arm}, seed {seed}: step {run['last_step'] or 0}", end="", flush=True, file=sys.stderr)
+        time.sleep(POLL_SECONDS)
     print(file=sys.stderr)
     return dict(run)
 
 
-def figures(service: Service, run: dict[str, Any]) -> dict[str, Any]:
-    """What a run learned, how long its steps took, and what they were measured with."""
+def run_figures(service: Service, run: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run learned, how long its steps took, and the versions and device of the measurement."""
     rows = [row for row in metric_rows(service, run["id"]) if row["reward/mean"]]
     seconds = [float(row["time/step_seconds"]) for row in rows if row["time/step_seconds"]]
-    first, last = rows[: len(rows) // 6 or 1], rows[-(len(rows) // 6 or 1) :]
+    sixth = len(rows) // 6 or 1
     return measured(service, run) | {
         "held_out": run["config"]["evaluation"]["prompts"],
         "lr": run["config"]["optimizer"]["lr"],
         "step_seconds": median(seconds),
         "device": run["attempts"][-1].get("device") or "",
-        "first_training_accuracy": mean_of(first, "reward/accuracy"),
-        "last_training_accuracy": mean_of(last, "reward/accuracy"),
+        "first_training_accuracy": mean(float(row["reward/accuracy"]) for row in rows[:sixth]),
+        "last_training_accuracy": mean(float(row["reward/accuracy"]) for row in rows[-sixth:]),
         "first_length": float(rows[0]["length/mean"]),
         "machine": machine(),
     }
 
 
-def mean_of(rows: list[dict[str, str]], metric: str) -> float:
-    """The mean of a metric over steps."""
-    return sum(float(row[metric]) for row in rows) / len(rows)
+def read_results(file: Path) -> list[dict[str, Any]]:
+    """Return the figures of all runs that have ended."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def keep(file: Path, row: dict[str, Any]) -> None:
-    """Add a run's figures to the results, in place of older ones of the same seed."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    others = [line for line in lines if json.loads(line)["seed"] != row["seed"]]
-    kept = sorted([*others, json.dumps(row)], key=lambda line: int(json.loads(line)["seed"]))
-    file.write_text("\n".join(kept) + "\n")
+def add_result(file: Path, row: dict[str, Any]) -> None:
+    """Add a run's figures to the results, sorted by arm and seed."""
+    rows = sorted([*read_results(file), row], key=lambda row: (list(ARMS).index(row["arm"]), row["seed"]))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line per seed, in Markdown."""
+    """Return a line for each run and, of arms with several seeds, the mean gain, in Markdown."""
     about = rows[-1]
     facts = about["machine"]
     caption = (
-        f"SmolLM2-135M-Instruct (all weights, float32) on sums and differences of two numbers of one or two "
-        f"digits: {about['held_out']} held-out problems, greedy, before and after training; n = {len(rows)} "
-        f"seed{'s' * (len(rows) > 1)}; learning rate {about['lr']:g}; {about['device'] or 'CPU'}, "
-        f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}."
+        f"SmolLM2-135M-Instruct (float32) on sums and differences of two numbers of one or two digits: "
+        f"{about['held_out']} held-out problems, greedy, before and after training; "
+        f"{about['device'] or 'CPU'}, torch {facts['torch']}, transformers {facts['transformers']}, "
+        f"Python {facts['python']}. Every held-out accuracy has a standard error of up to "
+        f"{(0.25 / about['held_out']) ** 0.5 * 100:.1f} points."
     )
     lines = [
         caption,
         "",
-        "| seed | steps | held-out before | after | best | in training, first → last sixth | tokens | step |",
-        "|---|---|---|---|---|---|---|---|",
+        "| arm | seed | steps | before | after | best | training, first → last sixth | tokens | step |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *map(_row, rows),
     ]
-    lines += [
-        f"| {row['seed']} | {row['steps']} | {row['first_accuracy']:.1%} | {row['last_accuracy']:.1%} "
-        f"| {row['best_accuracy']:.1%} | {row['first_training_accuracy']:.1%} → "
+    gains = list(_gains(rows))
+    return "\n".join([*lines, "", *gains] if gains else lines)
+
+
+def _row(row: dict[str, Any]) -> str:
+    return (
+        f"| {row['arm']} | {row['seed']} | {row['steps']} | {row['first_accuracy']:.1%} "
+        f"| {row['last_accuracy']:.1%} | {row['best_accuracy']:.1%} | {row['first_training_accuracy']:.1%} → "
         f"{row['last_training_accuracy']:.1%} | {row['first_length']:.1f} → {row['last_length']:.1f} "
         f"| {row['step_seconds']:.0f} s |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+    )
+
+
+def _gains(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the mean and the standard deviation of the gain of each arm with at least two seeds."""
+    for arm in ARMS:
+        gains = [100 * (row["last_accuracy"] - row["first_accuracy"]) for row in rows if row["arm"] == arm]
+        if len(gains) > 1:
+            yield (
+                f"- {arm}: held-out accuracy rises by {mean(gains):.1f} points on average "
+                f"(standard deviation {stdev(gains):.1f}, n = {len(gains)} seeds)."
+            )
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Within the tolerance."""
+        """Return whether both sides agree within the tolerance."""
         return max(self.loss_gap, self.gradient_gap) <= TOLERANCE
 
 
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def compare(case: Case, trl_answers: list[dict[str, Any]]) -> Comparison:
-    """Our side of a case beside what TRL answered for each batch."""
+    """Compare our side of a case with TRL's answer for each batch."""
     objective = Objective.model_validate(case.ours)
     our_answers = [loss_and_gradient(case, objective, random_batch(seed)) for seed in range(len(trl_answers))]
     pairs = list(zip(our_answers, trl_answers, strict=True))
@@ -109,7 +109,7 @@ def _largest_gap(ours: Any, trl: Any) -> float:
 
 
 def report(compared: list[Comparison], versions: dict[str, str], batches: int) -> str:
-    """Everything in Markdown."""
+    """Return the report in Markdown."""
     shown = [case.name for case in CASES]
     different = [comparison for comparison in compared if comparison.case.differs]
     alike = {

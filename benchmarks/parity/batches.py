@@ -10,7 +10,7 @@ ROWS = PROMPTS * GROUP_SIZE
 
 
 def random_batch(seed: int) -> dict[str, Any]:
-    """Log-probabilities that drifted by 0.4 nats, padded with garbage; rewards in eighths; ragged lengths.
+    """Return a batch of ragged lengths: log-probabilities that drifted by 0.4 nats, garbage as padding.
 
     One group has equal rewards, and one completion has a single token.
     """

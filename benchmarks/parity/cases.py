@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
     @property
     def with_sampler(self) -> bool:
-        """Whether the sampler's log-probabilities are used."""
+        """Return whether the sampler's log-probabilities are used."""
         return "vllm_importance_sampling_mode" in self.trl or "off_policy_mask_threshold" in self.trl
 
 
@@ -79,7 +79,7 @@ CORRECTIONS: dict[str, tuple[Settings, Settings]] = {
 
 
 def combination(loss: str, level: str, scale: str, correction: str, **changes: Any) -> Case:
-    """One combination of TRL's four choices, and ours."""
+    """Return the case of one combination of TRL's four choices."""
     loss_trl, loss_ours = LOSSES[loss]
     limits, correction_ours = CORRECTIONS[correction]
     trl = {"loss_type": loss, "importance_sampling_level": level, "scale_rewards": scale, **loss_trl}
@@ -99,7 +99,7 @@ def combination(loss: str, level: str, scale: str, correction: str, **changes: A
 
 
 def every_combination() -> Iterator[Case]:
-    """The cross product of what both sides have; a cap on sequence weights is TRL's alone."""
+    """Return the cross product of what both sides have; only TRL caps sequence weights."""
     for loss, level, scale, correction in product(LOSSES, LEVELS, SCALES, CORRECTIONS):
         if (loss, level) != ("cispo", "sequence"):
             yield combination(loss, level, scale, correction)

@@ -19,7 +19,7 @@ TERM_WEIGHTS = (1.0, 0.5)
 
 
 def loss_and_gradient(case: Case, objective: Objective, batch: dict[str, Any]) -> dict[str, Any]:
-    """One optimizer batch, in as many micro-batches as the case says."""
+    """Return loss and gradient of one optimizer batch, in the micro-batches of the case."""
     rows = _policy_batch(case, objective, batch)
     policy, entropy = (_exact(batch[name]).requires_grad_() for name in ("new", "entropy"))
     weights = denominators(rows.mask, rows.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)

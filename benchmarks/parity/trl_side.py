@@ -44,7 +44,7 @@ class Answers(nn.Module):
 
 
 def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[str, Any]) -> Any:
-    """The trainer of a case; `batch` is what its sampler and rewards will answer with."""
+    """Return the trainer of a case whose sampler and rewards answer with `batch`."""
     kind, config = TRAINERS[case.trainer]
 
     class RecordedSampler(kind):  # type: ignore[misc, valid-type]
@@ -105,7 +105,7 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
 
 
 def loss_and_gradient(case: Case, trainer: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """One optimizer batch through TRL's scoring and loss."""
+    """Return loss and gradient of one optimizer batch through TRL's scoring and loss."""
 
     def exact(name: str) -> Tensor:
         return torch.tensor(batch[name], dtype=torch.float64)

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFigures:
-    """What was measured on one database."""
+    """Measurements on one database."""
 
     filled: Filled
     waited: Figures
@@ -71,7 +71,7 @@ def _publish(text: str, name: str, share: float) -> None:
 def inspected(
     installed: Installation, size: Rollouts, *, rounds: int
 ) -> tuple[FilledRollouts, dict[str, list[float]]]:
-    """Fill a database with completions unless it was filled before, start the service on it, measure."""
+    """Fill a database with completions unless it is filled, start the service on it and measure."""
     note = installed.state / "filled.json"
     if note.exists():
         filled = FilledRollouts(**json.loads(note.read_text()))
@@ -92,7 +92,7 @@ def inspected(
 def rollouts_table(
     by_database: dict[str, tuple[FilledRollouts, dict[str, list[float]]]], size: Rollouts, rounds: int
 ) -> str:
-    """The waiting times of inspecting a run in Markdown."""
+    """Return the response times of inspecting a run in Markdown."""
     filled, seconds = next(iter(by_database.values()))
     setting = (
         f"A run of {filled.completions:,} completions of {size.prompts:,} prompts, {size.steps:,} steps; "
@@ -121,7 +121,7 @@ def rollouts_table(
 
 
 def fill_and_measure(installed: Installation, size: Size, *, rounds: int) -> DatabaseFigures:
-    """Fill a database, start the service on it, measure."""
+    """Fill a database, start the service on it and measure."""
     upgrade(installed.url)
     engine = open_engine(installed.url)
     sessions = open_sessions(engine)
@@ -139,7 +139,7 @@ def fill_and_measure(installed: Installation, size: Size, *, rounds: int) -> Dat
 
 
 def table(by_database: dict[str, DatabaseFigures], size: Size, rounds: int) -> str:
-    """The figures in Markdown."""
+    """Return the figures in Markdown."""
     first = next(iter(by_database.values()))
     setting = (
         f"{size.runs:,} runs, {first.filled.points:,} metric points, {first.filled.rollouts:,} rollouts; "

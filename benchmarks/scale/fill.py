@@ -38,7 +38,7 @@ RARE = "quaternion"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is."""
+    """Amount of data."""
 
     runs: int = 10_000
     chart_runs: int = 50
@@ -55,7 +55,7 @@ class Size:
     """Half of them of one run."""
 
     def scaled(self, share: float) -> "Size":
-        """The same with less of everything, to try the benchmark itself."""
+        """Return smaller sizes, to try the benchmark itself."""
         return Size(
             runs=max(200, int(self.runs * share)),
             chart_runs=self.chart_runs,
@@ -70,7 +70,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What was written, and how fast."""
+    """Amount of written data and speed of writing."""
 
     long_run: str
     wide_run: str
@@ -121,7 +121,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
 
 
 def run_row(number: int, experiment: str, chance: random.Random) -> dict[str, Any]:
-    """A run that has ended, judged by its trainer, with the summary of an ordinary run."""
+    """Return the row of an ended run, judged by its trainer, with the summary of an ordinary run."""
     config = resolve({}, None, number % 5)
     last = {f"family_{n % 8}/metric_{n}": chance.gauss(0, 1) for n in range(40)}
     last |= {"reward/mean": chance.random(), "eval/accuracy": chance.random()}
@@ -146,12 +146,12 @@ def run_row(number: int, experiment: str, chance: random.Random) -> dict[str, An
 
 
 def attempt_row(run: str) -> dict[str, Any]:
-    """Its only attempt."""
+    """Return the row of a run's only attempt."""
     return {"run_id": run, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}
 
 
 def _runs(sessions: Sessions, count: int) -> list[str]:
-    """Runs of experiments of twenty."""
+    """Add runs in experiments of twenty."""
     chance = random.Random(0)
     ids: list[str] = []
     for first in range(0, count, 1_000):
@@ -174,12 +174,12 @@ def _runs(sessions: Sessions, count: int) -> list[str]:
 
 
 def ended_at(steps: int) -> dict[str, int]:
-    """The columns of a run whose trainer has judged its last step."""
+    """Return the columns of a run whose trainer has judged its last step."""
     return {"steps": steps, "last_step": steps, "judged_step": steps}
 
 
 def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int:
-    """Points of a run, in transactions of 20,000; every curve has one spike and one NaN."""
+    """Add the points of a run in transactions of 20,000; every curve has one spike and one NaN."""
     with sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run).values(**ended_at(steps)))
     chance = np.random.default_rng(len(metrics) * steps)
@@ -201,7 +201,7 @@ def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int
 
 
 def _wide(sessions: Sessions, run: str, steps: int) -> int:
-    """Points of a run at irregular steps, one in a hundred of them NaN; the last metric is NaN throughout."""
+    """Add points at irregular steps, one in a hundred of them NaN; the last metric is always NaN."""
     with sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run).values(**ended_at(steps)))
     chance = np.random.default_rng(0)
@@ -222,7 +222,7 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
 
 
 def seal_all(sessions: Sessions) -> float:
-    """All points, as the service would have sealed them long ago; how many seconds it took."""
+    """Seal all points, as the service would have done, and return the seconds that it took."""
     started = time.perf_counter()
     while True:
         with reading(sessions) as session:
@@ -234,7 +234,7 @@ def seal_all(sessions: Sessions) -> float:
 
 
 def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
-    """Give the curves of the sources to the targets, rows and blocks, inside of the database."""
+    """Copy the curves of the sources to the targets within the database."""
     copied = 0
     for first in range(0, len(targets), 20):
         with sessions.begin() as session:
@@ -254,7 +254,7 @@ def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
 
 
 def _rollouts(sessions: Sessions, run: str, groups: int) -> int:
-    """Groups of eight completions, sixteen a step."""
+    """Add groups of eight completions, sixteen per step."""
     chance = random.Random(groups)
     for first in range(0, groups, 512):
         with sessions.begin() as session:

@@ -32,7 +32,7 @@ FILTERS: dict[str, Params] = {
 def measure_rollouts(
     service: Service, filled: FilledRollouts, size: Rollouts, *, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each kind of request; one of each before goes uncounted."""
+    """Return the seconds of each kind of request, after an uncounted one of each."""
     seconds_by_request: dict[str, list[float]] = {}
     for name, request in _requests(service, filled, size):
         timed(service, *request())

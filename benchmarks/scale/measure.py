@@ -24,7 +24,7 @@ Request = tuple[str, Params]
 
 @dataclass(slots=True)
 class Figures:
-    """Seconds of each kind of request, and what was found to be right."""
+    """Seconds of each kind of request, and results of the checks."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     walked: int = 0
@@ -38,7 +38,7 @@ class Figures:
 
 
 def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *, rounds: int) -> Figures:
-    """Everything, the requests of each kind in random places."""
+    """Measure everything; each kind of request reads random positions."""
     figures = Figures()
     for name, request in requests(size, filled).items():
         figures.seconds[name] = [timed(service, *request()) for _ in range(rounds)]
@@ -48,13 +48,13 @@ def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *,
 
 
 def percentile(seconds: list[float], share: float) -> float:
-    """The nearest rank."""
+    """Return a percentile by nearest rank."""
     ordered = sorted(seconds)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
-    """What people ask for, each time in a random place."""
+    """Return requests as people make them, at random positions."""
     chance = random.Random(1)
     chart = ",".join(filled.chart_runs)
 
@@ -96,7 +96,7 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
 
 
 def timed(service: Service, path: str, params: Params) -> float:
-    """Seconds of a request, which has to succeed."""
+    """Return the seconds of a request, which must succeed."""
     started = time.perf_counter()
     answer = service.http.get(f"/api/v1{path}", params=params)
     seconds = time.perf_counter() - started
@@ -106,7 +106,7 @@ def timed(service: Service, path: str, params: Params) -> float:
 
 
 def _walk(service: Service, sessions: Sessions, figures: Figures) -> None:
-    """Through the list of runs page by page while another thread adds runs."""
+    """Read the list of runs page by page while another thread adds runs."""
     with sessions() as session:
         expected = set(session.scalars(select(Run.id)))
     done = threading.Event()
@@ -144,7 +144,7 @@ def _add_runs(sessions: Sessions, done: threading.Event, figures: Figures) -> No
 
 
 def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 5) -> None:
-    """The pages in Chromium, each visit with an empty cache."""
+    """Measure the pages in Chromium, each visit with an empty cache."""
     pages = {
         "Runs": ("/", "text=/run-\\d{5}/"),
         "Compare, 50 runs": (

@@ -53,7 +53,7 @@ class Rollouts:
 
 @dataclass(frozen=True, slots=True)
 class FilledRollouts:
-    """The written run, and the speed of writing."""
+    """A written run and the speed of writing."""
 
     run: str
     completions: int

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """The figures of each round of all sides."""
+    """Return the figures of each round of all sides."""
     problem = Sums(seed=0)
     asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
     prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
@@ -75,7 +75,7 @@ def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[di
 
 
 def large_policy(directory: Path) -> str:
-    """A policy of 80 M random weights, which runs into the cap: both sides do equal work."""
+    """Return a policy of 80 M random weights that never ends early, so that both sides do equal work."""
     tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
     tokenizer.add_tokens([f"<w{number}>" for number in range(VOCABULARY - len(tokenizer))])
     torch.manual_seed(0)

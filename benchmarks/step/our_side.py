@@ -30,7 +30,7 @@ FIGURES = (
 
 
 class Listener(Nothing):
-    """Counts steps, stores nothing."""
+    """A recorder that counts steps and stores nothing."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -49,7 +49,7 @@ class Listener(Nothing):
 
 
 def trainer_of(work: Workload, listener: Listener, seed: int) -> Trainer:
-    """The trainer of a workload, which records to the listener and saves nothing."""
+    """Return the trainer of a workload, which records to the listener and saves nothing."""
     base = {
         "policy": {"name": work.path.name, "dtype": "bfloat16" if work.device == "cuda" else "float32"},
         "steps": work.steps,

@@ -13,7 +13,7 @@ from benchmarks.step.workload import Workload
 def table(
     sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
 ) -> str:
-    """The figures in Markdown."""
+    """Return the figures in Markdown."""
     setting = (
         f"{work.prompts_per_step} prompts x {work.group_size} completions of at most {work.max_new_tokens} "
         f"tokens, {policy}, learning rate {work.learning_rate:g}; {arguments.threads} threads, "

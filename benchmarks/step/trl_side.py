@@ -16,7 +16,7 @@ from workload import Workload, correctness, report
 
 
 class Stopwatch(TrainerCallback):
-    """Seconds from the beginning of each step to its end."""
+    """A callback that measures the seconds of each step."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Workload(NamedTuple):
-    """What both trainers do."""
+    """The work of both trainers."""
 
     policy: str
     """Directory of the policy."""
@@ -36,7 +36,7 @@ BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
 
 def correctness(text: str, answer: str) -> float:
-    """1 when the last box holds the answer."""
+    """Return 1 if the last box has the answer, else 0."""
     boxes = BOX.findall(text)
     return float(bool(boxes) and boxes[-1].strip() == answer)
 
@@ -48,7 +48,7 @@ def report(
     versions: dict[str, str],
     extra_figures: dict[str, float] | None = None,
 ) -> None:
-    """One line of JSON for the parent process."""
+    """Print one line of JSON for the parent process."""
     counted = step_seconds[work.warm_up_steps :]
     figures = {"median_seconds": median(counted), "fastest_seconds": min(counted), "steps": len(counted)}
     figures |= extra_figures or {}

@@ -6,7 +6,7 @@ from backend.storage.engine import new_id
 
 
 def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
-    """A run that has ended."""
+    """Return the row of an ended run."""
     shared_columns: dict[str, Any] = {
         "variant": "",
         "config": {},
@@ -26,5 +26,5 @@ def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
 
 
 def attempt_row(run_id: str) -> dict[str, Any]:
-    """Its only attempt."""
+    """Return the row of a run's only attempt."""
     return {"run_id": run_id, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}

@@ -10,7 +10,7 @@ APART = text("SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = t
 
 
 def used(sessions: Sessions, tables: Sequence[str]) -> int:
-    """Bytes of a SQLite file but for free pages, which are used again; of tables with indexes on Postgres.
+    """Return the used bytes: of SQLite all but free pages, of Postgres tables with indexes.
 
     Postgres' tables are emptied of what was deleted: by `VACUUM FULL`, or by `VACUUM`, as in service, where
     rows have values that lie apart. Of those `VACUUM FULL` fills pages worse than what was inserted.
