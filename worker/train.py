@@ -31,7 +31,7 @@ from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.runs import lifecycle
 from backend.service.monitoring.backlog import note_path
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from backend.storage.artifacts.store import ArtifactFault, artifact_store
 from backend.storage.engine import Sessions, open_engine, open_sessions
 from backend.storage.models import Run
@@ -84,7 +84,7 @@ def main() -> None:
 def _import_everything() -> None:
     """Import torch, transformers and sandboxes in advance, which takes seconds."""
     logging.disable(logging.WARNING)  # torchao warns about every kernel for other machines
-    with gc_frozen():
+    with freeze_gc():
         import_module("worker.training.trainer")
     logging.disable(logging.NOTSET)
     layer_names()  # tests the layers

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.settings import Settings
 from backend.catalog.policies.directories import read_config
 from backend.config.run import RunConfig
-from backend.runs.retention import max_kept
+from backend.runs.retention import max_kept_checkpoints
 from backend.storage.models import Checkpoint, Run
 
 LOOKED_AT = 100
@@ -33,7 +33,7 @@ def max_checkpoints(config: RunConfig, *, after: int = 0) -> int:
     """
     rule, steps = config.checkpointing, config.steps
     saves = -(-steps // rule.every) - after // rule.every if rule.every else min(steps, 1)
-    return min(saves, max_kept(keep=rule.keep, spaced=rule.spaced) + 1)
+    return min(saves, max_kept_checkpoints(keep=rule.keep, spaced=rule.spaced) + 1)
 
 
 def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) -> float | None:

@@ -44,15 +44,15 @@ MAX_SLOTS = 64
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
     """Memory of a run on this installation; `unknown` says why there are no numbers."""
     try:
-        shape = _shape(config.policy, settings)
-        adapter = _adapter(config, settings)
+        shape = _load_shape(config.policy, settings)
+        adapter = _load_adapter(config, settings)
     except (UnreadableWeights, UnknownShape, HubModelError) as error:
         return MemoryEstimate(unknown=str(error))
     slots = live_slots(session)
     has_gpu = any(_is_gpu(slot) for slot in slots)
     on_cpu = bool(slots) and not has_gpu
-    largest = max((_total(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
-    need = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
+    largest = max((_slot_memory(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
+    need = _estimate_memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
     return MemoryEstimate(
         peak_bytes=need.peak,
         host_bytes=need.host_bytes,
@@ -63,8 +63,8 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
         devices=config.resources.devices,
         nodes=config.resources.nodes,
         slots=[
-            _on_slot(slot, count, config, shape, adapter, settings)
-            for slot, count in _distinct(slots)[:MAX_SLOTS]
+            _fit_to_slot(slot, count, config, shape, adapter, settings)
+            for slot, count in _distinct_slots(slots)[:MAX_SLOTS]
         ],
     )
 
@@ -80,7 +80,7 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
-def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
+def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
     """Raises UnreadableWeights, UnknownShape or HubModelError."""
     name = policy.name
     directory = BUILT_IN / name if is_built_in(name) else settings.models_dir / name
@@ -95,7 +95,7 @@ def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
     return ModelShape.of(hub.config, hub.weights)
 
 
-def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
+def _load_adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
     """Return the adapter, read from its directory if it is a continued one."""
     adapter = config.policy.adapter
     if isinstance(adapter, NoAdapter):
@@ -109,7 +109,7 @@ def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
     return adapter
 
 
-def _memory(
+def _estimate_memory(
     changed: RunConfig,
     config: RunConfig,
     shape: ModelShape,
@@ -125,7 +125,7 @@ def _memory(
     """
     engine = changed.sampling.engine
     if changed.policy.adapter != config.policy.adapter:
-        adapter = _adapter(changed, settings)
+        adapter = _load_adapter(changed, settings)
     return estimate_memory(
         changed,
         shape,
@@ -140,12 +140,14 @@ def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> 
     """Tokens that a prompt of the run's data is taken to have, as far as the context has room."""
     room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
     policy = config.policy
-    longest = max(_tokens_of_source(source, policy, settings) for source in config.problems)
-    template = TEMPLATE_TOKENS + _tokens(len(policy.system_prompt), policy) if policy.chat_template else 0
+    longest = max(_source_tokens(source, policy, settings) for source in config.problems)
+    template = (
+        TEMPLATE_TOKENS + _estimate_tokens(len(policy.system_prompt), policy) if policy.chat_template else 0
+    )
     return min(room, longest + template)
 
 
-def _tokens_of_source(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
+def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
     """Tokens of the longest sum, or of a file's prompt that 19 of 20 do not exceed; else PROMPT_TOKENS."""
     if isinstance(source, SumsProblem):
         return source.operands * (len(str(source.high)) + 1) + 1
@@ -155,10 +157,10 @@ def _tokens_of_source(source: ProblemSource, policy: PolicyConfig, settings: Set
         long = checked_file(source, settings.datasets_dir, trains=False).long_length
     except (ValueError, OSError):  # the form says so at the field
         return PROMPT_TOKENS
-    return max(1, _tokens(long + len(source.instruction), policy))
+    return max(1, _estimate_tokens(long + len(source.instruction), policy))
 
 
-def _tokens(characters: int, policy: PolicyConfig) -> int:
+def _estimate_tokens(characters: int, policy: PolicyConfig) -> int:
     return math.ceil(characters / (1 if is_built_in(policy.name) else CHARACTERS_PER_TOKEN))
 
 
@@ -166,12 +168,12 @@ def _is_gpu(slot: Worker) -> bool:
     return slot.device.startswith("cuda")
 
 
-def _distinct(slots: list[Worker]) -> list[tuple[Worker, int]]:
+def _distinct_slots(slots: list[Worker]) -> list[tuple[Worker, int]]:
     """Return one slot of each kind and host, and how many are like it."""
     kinds: dict[tuple[object, ...], Worker] = {}
     counts: Counter[tuple[object, ...]] = Counter()
     for slot in slots:
-        kind = (slot.host, slot.device, slot.device_name, _total(slot, slots))
+        kind = (slot.host, slot.device, slot.device_name, _slot_memory(slot, slots))
         kinds.setdefault(kind, slot)
         counts[kind] += 1
     return [(slot, counts[kind]) for kind, slot in kinds.items()]
@@ -182,7 +184,7 @@ def _reading(slot: Worker, name: str) -> float:
     return float(value) if isinstance(value, int | float) and 0 < value < 2**60 else 0.0
 
 
-def _total(slot: Worker, slots: list[Worker]) -> float:
+def _slot_memory(slot: Worker, slots: list[Worker]) -> float:
     """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
@@ -190,7 +192,7 @@ def _total(slot: Worker, slots: list[Worker]) -> float:
     return _reading(slot, "memory_total_bytes") / max(1, sharing_slots)
 
 
-def _on_slot(
+def _fit_to_slot(
     slot: Worker,
     count: int,
     config: RunConfig,
@@ -200,13 +202,13 @@ def _on_slot(
 ) -> MemorySlot:
     on_cpu = not _is_gpu(slot)
     estimate_of = partial(
-        _memory,
+        _estimate_memory,
         config=config,
         shape=shape,
         adapter=adapter,
         settings=settings,
         on_cpu=on_cpu,
-        total=0.0 if on_cpu else _total(slot, [slot]),
+        total=0.0 if on_cpu else _slot_memory(slot, [slot]),
     )
     unchanged = estimate_of(config)
     shown = MemorySlot(
@@ -216,7 +218,7 @@ def _on_slot(
         verdict="unknown",
         peak_bytes=unchanged.peak,
     )
-    total = _reading(slot, "memory_total_bytes") / count if on_cpu else _total(slot, [slot])
+    total = _reading(slot, "memory_total_bytes") / count if on_cpu else _slot_memory(slot, [slot])
     if not total:
         return shown
     used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0

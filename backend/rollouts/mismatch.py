@@ -21,7 +21,7 @@ from backend.metrics.reading import read_points
 from backend.rollouts.breakdown.cells import count_carried_groups
 from backend.rollouts.packing import try_unpack_arrays
 from backend.rollouts.reading import valid_group_conditions
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.models import RolloutGroup, RolloutTokens, Run
 
 LOG_RATIO_LIMIT = 20.0
@@ -117,7 +117,7 @@ def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, leve
 
 def _run_rule(run: Run) -> tuple[Rule | None, float]:
     """Return the run's correction and its cap, if the correction has a cap."""
-    if not is_ours(run):
+    if not has_run_config(run):
         return None, 0.0
     match RunConfig.model_validate(run.config).objective.correction:
         case TokenTis(cap=cap):

@@ -27,7 +27,7 @@ from backend.rollouts.reading import valid_group_conditions
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
 from backend.rollouts.token_budget import removal_reason
 from backend.rollouts.token_values import ALTERNATIVE
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.completion import Completion
 from backend.storage.completions import load_completions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, Run
@@ -65,7 +65,7 @@ def compute_what_if(session: Session, order: WhatIfOrder, allowance: Allowance =
     contributions, Conflict where it is too large, Unavailable where the process that computes fails.
     """
     run = session.get_one(Run, order.run)
-    if not is_ours(run):
+    if not has_run_config(run):
         raise NotFound("the run was trained elsewhere: what its loss is computed from was not recorded")
     config, step = RunConfig.model_validate(run.config), order.step
     changed = [_variant_config(run, change) for change in order.variants]

@@ -14,10 +14,10 @@ from backend.http.paging import iso_time, make_page, read_cursor
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.http.routing import Router
 from backend.runs import lifecycle
-from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checkpoints import load_checkpoints
 from backend.runs.children import ChildRequest, queue_child
 from backend.runs.deletion import begin_deletion, empty_trash
-from backend.runs.events import event_json, events_of
+from backend.runs.events import event_json, load_events
 from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import (
     CloneRequest,
@@ -32,7 +32,7 @@ from backend.runs.schemas import (
 from backend.runs.store import (
     change_run,
     find_run,
-    log_chunks,
+    load_log_chunks,
     restore_run,
     trash_run,
 )
@@ -181,7 +181,7 @@ def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildR
 def checkpoints(run_id: str, session: ReadSession) -> Json:
     """The run's checkpoints, newest first; each is a directory that `from_pretrained` opens."""
     require_run(session, run_id)
-    return Json({"items": [_checkpoint_json(row) for row in checkpoints_of(session, run_id)], "next": None})
+    return Json({"items": [_checkpoint_json(row) for row in load_checkpoints(session, run_id)], "next": None})
 
 
 def _checkpoint_json(row: Checkpoint) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
     """
     with reading(lab.sessions) as session:
         require_run(session, run_id)
-        names = [row.path for row in checkpoints_of(session, run_id)]
+        names = [row.path for row in load_checkpoints(session, run_id)]
     root, copies = lab.settings.artifact_dir(run_id), Copies(lab.settings)
     items = [
         {"name": name, "is_here": (root / name / MANIFEST).is_file(), "is_copied": copies.has(run_id, name)}
@@ -222,7 +222,7 @@ def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
 def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf) -> Response:
     """A file of a checkpoint, under the name that `/checkpoints` lists."""
     require_run(session, run_id)
-    rows = checkpoints_of(session, run_id)
+    rows = load_checkpoints(session, run_id)
     if name not in {f"{row.path}/{file}" for row in rows for file in row.manifest.get("files", [])}:
         raise NotFound(f"run {run_id!r} has no file {name!r}")
     root = settings.artifact_dir(run_id)
@@ -231,10 +231,10 @@ def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf)
         raise NotFound(f"the file {name!r} is no longer there")
     if path.is_file():
         return FileResponse(path, media_type=BINARY, filename=PurePosixPath(name).name)
-    return _from_store(settings, root / name, name)
+    return _stream_from_store(settings, root / name, name)
 
 
-def _from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
+def _stream_from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
     """Stream the file from the artifact store, piece by piece."""
     gone = NotFound(f"the file {name!r} is no longer there")
     if (store := artifact_store(settings)) is None:
@@ -262,7 +262,7 @@ def events(
     require_run(session, run_id)
     after_key = read_cursor(cursor, int, order=order, largest=2**63)
     after = after_key[0] if after_key else None
-    rows = events_of(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
+    rows = load_events(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
     return Json(make_page(rows, limit, event_json, lambda event: (event.id,), order=order))
 
 
@@ -278,7 +278,9 @@ def logs(
     """The trainer's output in pieces, from the first or from the last one."""
     require_run(session, run_id)
     after = read_cursor(cursor, int, int, order=order)
-    rows = log_chunks(session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc")
+    rows = load_log_chunks(
+        session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc"
+    )
     return Json(make_page(rows, limit, _chunk_json, lambda chunk: (chunk.attempt, chunk.number), order=order))
 
 

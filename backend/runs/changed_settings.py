@@ -34,11 +34,11 @@ def changed_settings(session: Session, config_hashes: Iterable[str]) -> dict[str
     a_run_of_each = select(func.min(Run.id)).where(Run.config_hash.in_(set(config_hashes)))
     query = select(Run.config_hash, cast(Run.config, Text))
     rows = session.execute(query.where(Run.id.in_(a_run_of_each.group_by(Run.config_hash))))
-    return {config_hash: _changed(config) for config_hash, config in rows}
+    return {config_hash: _find_changes(config) for config_hash, config in rows}
 
 
 @lru_cache(maxsize=2_000)
-def _changed(config_json: str) -> dict[str, Any]:
+def _find_changes(config_json: str) -> dict[str, Any]:
     """Compare a config with the usual one, which takes milliseconds: hence the cache.
 
     A list with other items stands for what is in the new ones.

@@ -14,7 +14,7 @@ from backend.config.run import RunConfig
 from backend.config.sources import pinned, source_errors
 
 
-def runnable(
+def resolve_runnable(
     settings: Settings,
     base: Mapping[str, Any],
     variant: Mapping[str, Any] | None = None,

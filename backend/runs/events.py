@@ -35,7 +35,7 @@ def add_event(
     session.execute(insert(Event).values(**values, **words))
 
 
-def events_of(
+def load_events(
     session: Session, run_id: str, *, after: int | None = None, limit: int = 200, backwards: bool = False
 ) -> Sequence[Event]:
     """Events of a run in order, or from the newest on; behind the event `after` in that order."""

@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     """The time at which the database was last found to be older than its mark; 0: never."""
 
 
-class Older(NamedTuple):
+class DatabaseLoss(NamedTuple):
     """A database that lacks what this directory proves."""
 
     events: int
@@ -91,15 +91,15 @@ def raise_mark(settings: Settings, session: Session) -> None:
         _write(settings, Mark(_identity(settings), newest, time.time(), mark.older_since if mark else 0.0))
 
 
-def find_older(settings: Settings, session: Session) -> Older | None:
+def find_older(settings: Settings, session: Session) -> DatabaseLoss | None:
     """Return what the state directory proves and the database lacks; None if it lacks nothing."""
     mark = read_mark(settings)
-    missing = max(mark.event - _last_number(session), 0) if mark else 0
-    ahead = list(_ahead(settings, session))
-    return Older(missing, mark.at if mark else 0.0, ahead) if missing or ahead else None
+    missing = max(mark.event - _last_event_number(session), 0) if mark else 0
+    ahead = list(_unknown_checkpoints(settings, session))
+    return DatabaseLoss(missing, mark.at if mark else 0.0, ahead) if missing or ahead else None
 
 
-def tell_if_older(settings: Settings, session: Session) -> Older | None:
+def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None:
     """Say it in the log and in the history at the start, and begin a new mark."""
     older = find_older(settings, session)
     if older is not None:
@@ -119,7 +119,7 @@ def _identity(settings: Settings) -> str:
     return hashlib.sha256(settings.effective_database_url.encode()).hexdigest()[:16]
 
 
-def _last_number(session: Session) -> int:
+def _last_event_number(session: Session) -> int:
     """Return the highest number that an event ever had here, deleted ones included."""
     query = "SELECT last_value FROM event_id_seq"
     if not is_postgres(session):
@@ -127,7 +127,7 @@ def _last_number(session: Session) -> int:
     return session.scalar(text(query)) or 0
 
 
-def _ahead(settings: Settings, session: Session) -> Iterator[str]:
+def _unknown_checkpoints(settings: Settings, session: Session) -> Iterator[str]:
     """Checkpoints on the disk without a row, beyond the last step of their run."""
     steps = select(Run.id, Run.last_step).where(Run.deleting_at.is_(None))
     runs = {row.id: row.last_step for row in session.execute(steps)}

@@ -18,7 +18,7 @@ from backend.config.served_rewards import CodeReward
 from backend.http.dependencies import Lab
 from backend.http.idempotency import find_previous, request_digest
 from backend.runs.check_report import CheckReport
-from backend.runs.checks import runnable
+from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
 from backend.runs.schemas import MAX_IN_NAME, CheckRequest, ForkCheckRequest
@@ -36,8 +36,8 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     with reading(lab.sessions) as session:
         if earlier_id := find_previous(session, key, digest):
             return earlier_id
-    config = runnable(lab.settings, request.base, request.variant, request.seed)
-    config = checking(lab.settings, config, request)
+    config = resolve_runnable(lab.settings, request.base, request.variant, request.seed)
+    config = check_config(lab.settings, config, request)
     name = str(request.variant.get("name") or config.preset or config.policy.name)
     row = run_row(f"check of {name}"[:MAX_IN_NAME], "check", config)
     row |= {"tags": ["check"], "check_hash": grading_hash(config)}
@@ -54,7 +54,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
         return check_id
 
 
-def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
+def check_config(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
     """Return the config of a run that checks `config`; raises InvalidConfig."""
     suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
@@ -65,7 +65,7 @@ def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkChe
         "optimizer": {"warmup_steps": 0},
         "resources": ONE_PROCESS,
     }
-    return runnable(settings, merge(config.model_dump(mode="json"), changes))
+    return resolve_runnable(settings, merge(config.model_dump(mode="json"), changes))
 
 
 def refuse_programs(session: Session, configs: Iterable[RunConfig]) -> None:
@@ -115,10 +115,10 @@ def _failures(session: Session, hashed: str) -> Iterator[FieldError]:
         yield FieldError(
             "insist",
             f"is false, but {check.name!r} found that the grader calls {references.wrong} of "
-            f"{references.checked} reference answers wrong, e.g. {_short(first.answer)!r} to "
-            f"{_short(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
+            f"{references.checked} reference answers wrong, e.g. {_shorten(first.answer)!r} to "
+            f"{_shorten(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
         )
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:99]}…"

@@ -34,11 +34,11 @@ def kept_ids(
     older = {
         checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in stay
     }  # the last attempt's
-    steps = spread(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
+    steps = spread_steps(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
     return stay | {older[step] for step in steps}
 
 
-def max_kept(*, keep: int, spaced: int) -> int:
+def max_kept_checkpoints(*, keep: int, spaced: int) -> int:
     """Return the largest number of checkpoints kept, not counting those that other runs start from.
 
     Nor those from before an onset, of which there are two at most.
@@ -46,7 +46,7 @@ def max_kept(*, keep: int, spaced: int) -> int:
     return keep + spaced + 1
 
 
-def spread(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
+def spread_steps(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
     """Return the steps to keep, `limit` at most, spread as evenly on a log scale of age as can be; the first
     stays.
 

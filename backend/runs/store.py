@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import RunNotFound
 from backend.base.text import clean_text
 from backend.http.paging import iso_time
-from backend.runs.cost import cost_of
+from backend.runs.cost import sum_cost
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
 from backend.runs.pushed import end_pushed
@@ -108,9 +108,9 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     row = session.execute(columns.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
-    attempts = attempts_of(session, [run_id]).get(run_id, [])
+    attempts = load_attempts(session, [run_id]).get(run_id, [])
     shown = run_json(row, attempts=attempts)
-    shown["cost"] = cost_of(attempts, session.scalar(select(db_now())) or 0.0)
+    shown["cost"] = sum_cost(attempts, session.scalar(select(db_now())) or 0.0)
     if row.check_report:
         shown["check"] = row.check_report
     if row.parent_run is not None:
@@ -118,7 +118,7 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     return shown
 
 
-def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
+def load_attempts(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
     """Return the attempts of some runs, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
     attempts: dict[str, list[Attempt]] = {}
@@ -159,7 +159,7 @@ def restore_run(session: Session, run_id: str) -> None:
     session.execute(update(Run).where(Run.id == run_id).values(deleted_at=None))
 
 
-def log_chunks(
+def load_log_chunks(
     session: Session,
     run_id: str,
     *,

@@ -25,13 +25,13 @@ SETTINGS_CHARACTERS = 20_000
 Words = Annotated[str, Field(max_length=200)]
 
 
-def _short(settings: dict[str, str]) -> dict[str, str]:
+def _check_length(settings: dict[str, str]) -> dict[str, str]:
     if sum(len(name) + len(value) for name, value in settings.items()) > SETTINGS_CHARACTERS:
         raise ValueError(f"has over {SETTINGS_CHARACTERS:,} characters: choose the runs by a query instead")
     return settings
 
 
-Settings = Annotated[dict[Words, str], Field(max_length=MAX_SETTINGS), AfterValidator(_short)]
+Settings = Annotated[dict[Words, str], Field(max_length=MAX_SETTINGS), AfterValidator(_check_length)]
 
 
 class View(Documented):

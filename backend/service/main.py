@@ -45,7 +45,7 @@ from backend.rollouts.breakdown import api as rollout_breakdown
 from backend.rollouts.search import api as rollout_search
 from backend.runs import api as runs
 from backend.runs import list_api as run_lists
-from backend.runs.high_water_mark import tell_if_older
+from backend.runs.high_water_mark import report_if_older
 from backend.runs.workers import api as workers
 from backend.service.live import api as live
 from backend.service.live.api import end_streams_at_signals
@@ -141,7 +141,7 @@ def _look_for_older(app: FastAPI) -> None:
     """Report at once, and on every page, if the database has lost its newest transactions."""
     lab: Lab = app.state.lab
     with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
-        if older := tell_if_older(lab.settings, session):
+        if older := report_if_older(lab.settings, session):
             app.state.status.older = older.sentence
 
 

@@ -16,7 +16,7 @@ from backend.metrics.answer import next_cursor, read_visible_curves, single_item
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
-from backend.runs.deletion import begin_deletion, carry_on
+from backend.runs.deletion import begin_deletion, continue_deletions
 from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.storage.run_lookup import load_names
 from tests.factories import make_attempt, make_run, write_metric
@@ -150,7 +150,7 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
     with database.sessions.begin() as session:
         begin_deletion(session, run.id)
     assert list(under_way) == []
-    carry_on(database.sessions, Settings(state_dir=tmp_path), seconds=60)
+    continue_deletions(database.sessions, Settings(state_dir=tmp_path), seconds=60)
     with database.sessions() as session:
         left = [
             session.scalar(select(func.count()).select_from(table)) for table in (MetricBlock, Metric, Run)

@@ -248,9 +248,9 @@ def test_rows_that_a_later_attempt_hides_are_not_found(client, database, run):
 
 
 def test_deleted_groups_leave_the_index(client, database, run, settings):
-    from backend.runs.deletion import _pieces
+    from backend.runs.deletion import _remove_in_batches
 
-    list(_pieces(database.sessions, run.id))
+    list(_remove_in_batches(database.sessions, run.id))
     with database.sessions.begin() as session:
         other_run = make_run(session)
         write_groups(session, pack_groups(other_run.id, 1, 1, [MadeGroup()]))

@@ -21,7 +21,7 @@ from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import read_or_create_token
 from backend.metrics.sealing import find_sealable, seal
 from backend.runs import lifecycle
-from backend.runs.deletion import carry_on
+from backend.runs.deletion import continue_deletions
 from backend.service.backup.restore import restore_backup
 from backend.service.backup.save import save_backup
 from backend.service.process.preflight import check_state_dir
@@ -143,7 +143,7 @@ def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
         acknowledge("trashed", run_id)
         assert client.delete(f"/api/v1/runs/{run_id}?forever=true").is_success
         acknowledge("deleting", run_id)
-    while not carry_on(sessions, settings, seconds=60):
+    while not continue_deletions(sessions, settings, seconds=60):
         pass
     acknowledge("gone", run_id)
 

@@ -17,7 +17,7 @@ from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import read_or_create_token
 from backend.metrics.sealing import find_sealable, seal
 from backend.runs import lifecycle
-from backend.runs.deletion import carry_on
+from backend.runs.deletion import continue_deletions
 from backend.service.backup.contents import read_manifest, verify
 from backend.service.backup.restore import restore_backup
 from backend.service.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
@@ -200,7 +200,7 @@ def _holds(installation: Installation, sessions: Sessions, kind: str, about: lis
 def _ended(installation: Installation, sessions: Sessions, reference: Record) -> Verdict:
     """Deletions and the run of the training act carried to their end, then the audit."""
     settings = installation.settings
-    carry_on(sessions, settings, seconds=60)
+    continue_deletions(sessions, settings, seconds=60)
     for name in ("monday", "tuesday"):  # what stands under its name is whole, acknowledged or not
         if (installation.backups / name).exists():
             verify(installation.backups / name, read_manifest(installation.backups / name))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.runs.checkpoints import checkpoint_at
+from backend.runs.checkpoints import find_checkpoint_at
 from backend.storage.models import Run
 
 
@@ -38,7 +38,7 @@ def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin |
     if run.parent_run is None:
         raise Conflict(f"the run whose checkpoint of step {run.fork_step} it begins with was deleted")
     parent = session.get_one(Run, run.parent_run)
-    checkpoint = checkpoint_at(session, parent.id, run.fork_step)
+    checkpoint = find_checkpoint_at(session, parent.id, run.fork_step)
     directory = settings.artifact_dir(parent.id) / checkpoint.path
     config = RunConfig.model_validate(parent.config)
     return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config, run.fork_step)

@@ -108,8 +108,8 @@ class Checkpoints:
 
     def _restore(self, policy: Policy, parts: Parts) -> int | None:
         remove_drafts(self.root, self._is_ours)
-        rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
-        recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
+        rows = self.recorder.read(lambda session: store.load_checkpoints(session, self.run_id))
+        recorded = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
         self._fetch_unrecorded(rows, recorded)
         self._look_for_unrecorded({row.path for row in rows})
         refused: list[dict[str, Any]] = []

@@ -24,15 +24,15 @@ from backend.runs.workers.nodes import (
     Order,
     Seat,
     State,
-    beat,
-    devices_of,
-    is_trained,
+    find_order,
+    is_current_attempt,
     leave_seat,
+    load_seats,
+    max_devices,
     nonce_file,
-    order_of,
-    say,
-    seats_of,
+    record_heartbeat,
     take_seat,
+    write_word,
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.live_workers import SILENT_SECONDS
@@ -117,9 +117,9 @@ class NodeSeat:
 
     def _renew(self) -> bool:
         with self._sessions.begin() as session:
-            if beat(session, *self._place):
+            if record_heartbeat(session, *self._place):
                 return True
-            rank_seats = [seat for seat in seats_of(session, self.group) if seat.rank == self.rank]
+            rank_seats = [seat for seat in load_seats(session, self.group) if seat.rank == self.rank]
         if rank_seats and rank_seats[0].silent_seconds < SILENT_SECONDS:
             return False
         self._take()  # the row was removed during a long outage
@@ -137,19 +137,19 @@ class NodeSeat:
         """Return the nodes of the group; none while the database is away."""
         try:
             with reading(self._sessions) as session:
-                return seats_of(session, self.group)
+                return load_seats(session, self.group)
         except SQLAlchemyError as error:
             logger.warning("cannot see the group now: %s", first_line(error))
             return []
 
     def room(self) -> int:
         """Return the devices that a run can use per node; 0 on a follower, or if a node is missing."""
-        return 0 if self.rank else devices_of(self.seats())
+        return 0 if self.rank else max_devices(self.seats())
 
     def say(self, answer: Answer) -> None:
         """Answer the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
-            say(session, *self._place, answer)
+            write_word(session, *self._place, answer)
 
 
 def traits_of(slot: Slot) -> dict[str, str]:
@@ -187,7 +187,7 @@ class NodeFollower:
 
     def next_order(self) -> Order | None:
         """Return an order of the leader that names this worker and has not been executed yet."""
-        order = order_of(self._seat.seats())
+        order = find_order(self._seat.seats())
         if order is None or (order.run_id, order.attempt) == self._served:
             return None
         if list(order.workers[self._seat.rank :][:1]) != [self._seat.worker_id] or self._is_over(order):
@@ -300,7 +300,7 @@ class NodeFollower:
         """Return whether the attempt no longer owns its run; unknown while the database is away."""
         is_trained_now = True
         with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
-            is_trained_now = is_trained(session, order.run_id, order.attempt)
+            is_trained_now = is_current_attempt(session, order.run_id, order.attempt)
         return not is_trained_now
 
     def _answer(self, order: Order, state: State, reason: str = "", **details: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from backend.analysis.evaluations.results import evaluations_of
+from backend.analysis.evaluations.results import load_evaluations
 from backend.analysis.evaluations.schemas import EvaluationPage
 from backend.base.errors import FieldError, InvalidRequest
 from backend.config.suite_recipes import SUITE_RECIPES
@@ -47,4 +47,4 @@ def evaluations(
         raise InvalidRequest([FieldError("runs", reason)])
     for run_id in run_ids:
         require_run(session, run_id)
-    return Json(evaluations_of(session, run_ids).model_dump(mode="json"))
+    return Json(load_evaluations(session, run_ids).model_dump(mode="json"))

@@ -42,7 +42,7 @@ from backend.exchange.archives.missing import lost_points
 from backend.exchange.archives.prompt_tables import write_prompts, write_tallies
 from backend.exchange.archives.tables import write_metrics, write_rollouts
 from backend.exchange.archives.tar import Member, tar_stream
-from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checkpoints import load_checkpoints
 from backend.runs.origin import ARCHIVED
 from backend.runs.schemas import MAX_IN_NAME
 from backend.storage.artifacts.reading import open_artifact, read_manifest
@@ -174,7 +174,7 @@ def _checkpoints(
     """
     with reading(sessions) as session:
         require_run(session, run_id)
-        rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))
+        rows = sorted(load_checkpoints(session, run_id), key=lambda row: (row.step, row.attempt))
     archived: CheckpointsFound = {}
     gone = []
     for row in rows:

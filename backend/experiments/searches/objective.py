@@ -17,7 +17,7 @@ Reports = dict[int, float]
 """Value of a run by the step at which it was reached, in order; NaN if it is not finite."""
 
 
-def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
+def make_reports(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
     """Return the values of a run of this many steps: one at each evaluation, or at every tenth step of
     training.
 
@@ -27,10 +27,10 @@ def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> R
         return {}
     reports = _evaluations(points) if settings.metric.startswith("eval/") else _means(points, steps)
     values = [value for _, value in reports]
-    return {step: _read(values[: index + 1], settings) for index, (step, _) in enumerate(reports)}
+    return {step: _read_value(values[: index + 1], settings) for index, (step, _) in enumerate(reports)}
 
 
-def value_of(reports: Reports) -> float | None:
+def final_value(reports: Reports) -> float | None:
     """Return the value of a run; None if it has none that is finite."""
     last = next(reversed(reports.values()), math.nan)
     return last if math.isfinite(last) else None
@@ -57,7 +57,7 @@ def _means(points: Points, steps: int) -> list[tuple[int, float]]:
     return means
 
 
-def _read(values: list[float], settings: SearchSettings) -> float:
+def _read_value(values: list[float], settings: SearchSettings) -> float:
     match settings.reading:
         case "final":
             value = values[-1]

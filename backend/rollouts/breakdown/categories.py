@@ -8,7 +8,7 @@ import numpy as np
 
 from backend.config.run import RunConfig
 from backend.rollouts.breakdown.cells import By, Cell
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.models import Run
 
 Key = Hashable
@@ -65,7 +65,7 @@ def make_categories(by: By, cells: Sequence[Cell], weights: Weights | None) -> C
 
 def term_weights(run: Run) -> Weights | None:
     """Return the weights of a run's reward terms; None for another trainer's run, where they are unknown."""
-    if not is_ours(run):
+    if not has_run_config(run):
         return None
     terms = RunConfig.model_validate(run.config).rewards
 

@@ -58,7 +58,7 @@ def forget_silent(session: Session) -> None:
     session.execute(delete(Worker).where(Worker.seen_at < db_now() - FORGOTTEN_SECONDS))
 
 
-def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
+def load_slots(session: Session, *, host: str, pid: int) -> list[Worker]:
     """Return the slots that one worker process has registered."""
     query = select(Worker).where(Worker.host == host, Worker.pid == pid).order_by(Worker.slot)
     return list(session.scalars(query))
@@ -70,7 +70,7 @@ def live_slots(session: Session) -> list[Worker]:
     return list(session.scalars(query))
 
 
-def widest(slots: Sequence[Worker]) -> int:
+def max_run_devices(slots: Sequence[Worker]) -> int:
     """Return the most devices that one run can have on these slots: GPUs of a worker, or ranks of a CPU
     slot.
     """

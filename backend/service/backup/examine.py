@@ -49,8 +49,10 @@ def check_sqlite(file: Path, revision: str) -> None:
         ) as database:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
                 database.execute(f"PRAGMA {pragma}")
-            schema = _schema(database)
-            if unexpected := sorted(schema.keys() ^ (expected_schema := _expected(file, revision)).keys()):
+            schema = _read_schema(database)
+            if unexpected := sorted(
+                schema.keys() ^ (expected_schema := _expected_schema(file, revision)).keys()
+            ):
                 raise BadBackup(
                     f"its database has a different schema than {revision}: {' '.join(unexpected[0])!r:.200}"
                 )
@@ -66,7 +68,7 @@ def check_sqlite(file: Path, revision: str) -> None:
         raise BadBackup(f"its database cannot be read: {error}") from None
 
 
-def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+def _read_schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """Return the statements that made everything, by kind and name."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return {
@@ -76,7 +78,7 @@ def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     }
 
 
-def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
+def _expected_schema(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
     """Return the schema objects of an empty database of this schema."""
     empty = database_file.with_name(f"{database_file.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
@@ -85,7 +87,7 @@ def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
             upgrade_within(connection, revision)
         engine.dispose()
         with closing(sqlite3.connect(empty)) as database:
-            return _schema(database)
+            return _read_schema(database)
     finally:
         engine.dispose()
         for leftover in empty.parent.glob(f"{empty.name}*"):
@@ -146,7 +148,7 @@ def check_lines(parents: Mapping[str, str], limit: int) -> None:
 
 def _check_types(connection: Connection, table: Table) -> None:
     """SQLite takes any value in any column."""
-    conditions = " AND ".join(_conditions(table))
+    conditions = " AND ".join(_type_conditions(table))
     query = f'SELECT 1 FROM "{table.name}" WHERE NOT ({conditions}) LIMIT 1'  # noqa: S608 - our own names
     if connection.scalar(text(query)):
         raise BadBackup(f"a row of {table.name} in its database holds a value of another type")
@@ -168,7 +170,7 @@ def _check_documents(connection: Connection, table: Table) -> None:
                 raise BadBackup(f"{row_name} {reason}: {document!r:.60}")
 
 
-def _conditions(table: Table) -> Iterator[str]:
+def _type_conditions(table: Table) -> Iterator[str]:
     for column in table.columns:
         name = f'"{column.name}"'
         if isinstance(column.type, Float):

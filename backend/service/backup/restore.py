@@ -86,7 +86,7 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
 
 
 def _check_place(settings: Settings, *, overwrite: bool) -> None:
-    content = _content(settings)
+    content = _count_content(settings)
     if content.has_workers:
         raise Conflict("a worker is using this database, or was half a minute ago: stop all workers first")
     has_files = any((settings.state / "runs").glob("*"))
@@ -104,7 +104,7 @@ class Content(NamedTuple):
     has_workers: bool = False
 
 
-def _content(settings: Settings) -> Content:
+def _count_content(settings: Settings) -> Content:
     file = _sqlite_file(settings)
     if file is not None and not file.exists():
         return Content(has_rows=False)
@@ -136,7 +136,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
     runs, file = settings.state / "runs", _sqlite_file(settings)
     if file is not None:
         _close(file)
-    with _marked(settings, directory):
+    with _restore_mark(settings, directory):
         draft = _take_files(settings, directory, manifest)
         try:
             if file is None:
@@ -155,7 +155,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
 
 
 @contextmanager
-def _marked(settings: Settings, directory: Path) -> Iterator[None]:
+def _restore_mark(settings: Settings, directory: Path) -> Iterator[None]:
     """Nothing starts until this has come to its end; a backup that is refused has changed nothing."""
     mark = restore_mark(settings)
     was_interrupted = mark.exists()
@@ -221,7 +221,7 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
         try:
             with schema_lock(engine) as connection:
                 check_counts(connection, manifest.schema_revision, manifest.tables)
-                _finish(connection, manifest)
+                _finish_database(connection, manifest)
         finally:
             engine.dispose()
     except BadBackup:
@@ -258,7 +258,7 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
             old.drop_all(connection)
             upgrade_within(connection, manifest.schema_revision)
             load_tables(connection, directory, manifest.tables)
-            _finish(connection, manifest)
+            _finish_database(connection, manifest)
     except psycopg.OperationalError as error:  # COPY speaks to the driver itself
         raise Unavailable(f"the database could not be restored: {error}; run it again") from None
     except psycopg.Error as error:
@@ -268,7 +268,7 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
         engine.dispose()
 
 
-def _finish(connection: Connection, manifest: Manifest) -> None:
+def _finish_database(connection: Connection, manifest: Manifest) -> None:
     """Up to date, without the workers of then; what trained waits for a worker."""
     upgrade_within(connection, newest_schema())
     check_rows(connection)

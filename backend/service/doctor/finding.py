@@ -35,7 +35,7 @@ def bad(topic: str, text: str) -> Finding:
     return Finding(topic, "bad", text)
 
 
-def checked(topic: str, check: Callable[[], None], text: str) -> Finding:
+def run_check(topic: str, check: Callable[[], None], text: str) -> Finding:
     """`text` when the check passes, else its complaint."""
     try:
         check()

@@ -31,7 +31,7 @@ def points(session: Session) -> Finding:
         damage_sentence(session, *block_and_reason)
         for block_and_reason in islice(find_damaged_blocks(session, until=until), NAMED)
     ]
-    return _finding_of("points", damages, until)
+    return _damage_finding("points", damages, until)
 
 
 def completions(session: Session) -> Finding:
@@ -39,10 +39,10 @@ def completions(session: Session) -> Finding:
     if read_schema(session.connection()) != newest_schema():
         return ok("rollouts", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
-    return _finding_of("rollouts", list(islice(find_damaged_groups(session, until=until), NAMED)), until)
+    return _damage_finding("rollouts", list(islice(find_damaged_groups(session, until=until), NAMED)), until)
 
 
-def _finding_of(name: str, damages: Sequence[str], until: float) -> Finding:
+def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
     if damages:
         return bad(name, "; ".join(damages))
     if time.monotonic() > until:

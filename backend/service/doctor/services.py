@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.base.settings import Settings, service_url
 from backend.runs.high_water_mark import find_older
 from backend.runs.queue.broker import choose_broker, find_server, is_ready
-from backend.service.doctor.finding import Finding, bad, checked, ok, warn
+from backend.service.doctor.finding import Finding, bad, ok, run_check, warn
 from backend.service.doctor.points import completions, free_pages, points
 from backend.service.monitoring.status import broker_fault
 from backend.service.process.instance_lock import is_alive, running_instance
@@ -25,9 +25,9 @@ from backend.service.process.preflight import (
     free_port,
 )
 from backend.service.webhook.addresses import Unreachable
-from backend.service.webhook.messages import UNSIGNED, format_of
+from backend.service.webhook.messages import UNSIGNED, choose_format
 from backend.service.webhook.post import try_connection
-from backend.service.webhook.sender import NAME, target_of
+from backend.service.webhook.sender import NAME, resolve_target
 from backend.storage.engine import db_now, open_engine, open_sessions, reading
 from backend.storage.models import Webhook
 from backend.storage.schema import known_schemas, newest_schema, read_schema, unknown_schema_reason
@@ -52,7 +52,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
     yield from leftovers(settings)
     yield broker(settings)
     yield clock(time.time())
-    opened = checked("database", lambda: check_database(settings), "opens")
+    opened = run_check("database", lambda: check_database(settings), "opens")
     yield opened
     if opened.is_good:
         engine = open_engine(settings.effective_database_url, pool_size=1)
@@ -84,7 +84,7 @@ def port(settings: Settings) -> Finding:
                 f"a service already answers at {service_url(settings)}: fine if you started it (`serve`), "
                 f"otherwise choose another port, e.g. PORT={free_port()}",
             )
-        return checked("port", lambda: check_port(settings), f"{settings.port} is free")
+        return run_check("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:
         return bad("port", error.detail)
 
@@ -93,11 +93,11 @@ def webhook(settings: Settings, session: Session) -> Finding:
     """Return whether the address of the webhook may be used and answers, and how the last event fared."""
     if not settings.grpolab_webhook_url:
         return ok("webhook", "none is set")
-    form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+    form = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
     if form == "json" and not settings.grpolab_webhook_secret:
         return bad("webhook", UNSIGNED)
     try:
-        target = target_of(settings)
+        target = resolve_target(settings)
         try_connection(target)
     except Unreachable as error:
         return bad("webhook", error.detail)

@@ -29,13 +29,15 @@ async def healthz() -> Json:
 @router.get("/readyz", response_model=dict[str, str])
 async def readyz(request: Request) -> Response:
     """200 only when database, broker and at least one worker are ready; else 503 with what is missing."""
-    missing = await to_thread.run_sync(_missing, get_lab(request), request.app.state.status, limiter=LOOKERS)
+    missing = await to_thread.run_sync(
+        _missing_parts, get_lab(request), request.app.state.status, limiter=LOOKERS
+    )
     if missing:
         return problem(503, "Not ready", "; ".join(missing), headers={"Retry-After": "5"})
     return Json({"status": "ready"})
 
 
-def _missing(lab: Lab, status: Status) -> list[str]:
+def _missing_parts(lab: Lab, status: Status) -> list[str]:
     states = status.look()
     missing = [states[name]["detail"] for name in ("database", "broker") if states[name]["state"] != "ok"]
     if states["database"]["state"] == "ok":

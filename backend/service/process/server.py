@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from backend.base.settings import Settings
 from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.http.problem_details import problem
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from backend.service.process.memory import keep_returning_memory, limit_arenas
 from backend.service.process.sockets import listen
 
@@ -169,7 +169,7 @@ def run_server(settings: Settings) -> int:
 
 
 def _make_app(settings: Settings) -> FastAPI:
-    with gc_frozen():
+    with freeze_gc():
         from backend.service.main import create_app
 
         return create_app(settings)

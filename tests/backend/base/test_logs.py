@@ -113,8 +113,8 @@ def test_a_log_that_has_grown_is_set_aside_while_it_is_written(tmp_path, monkeyp
     log = tmp_path / "service.log"
     with log.open("ab", buffering=0) as program:
         program.write(b"old\n" * 30)
-        logfiles.cap(log)
+        logfiles.limit_size(log)
         program.write(b"new\n")
-        logfiles.cap(log)
+        logfiles.limit_size(log)
     assert log.read_text() == "new\n"
     assert (tmp_path / "service.old.log").read_text() == "old\n" * 30

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from backend.runs.events import add_event
-from backend.runs.high_water_mark import find_older, mark_file, raise_mark, read_mark, tell_if_older
+from backend.runs.high_water_mark import find_older, mark_file, raise_mark, read_mark, report_if_older
 from backend.runs.strays import Strays
 from backend.service.backup.restore import restore_backup
 from backend.service.backup.save import save_backup
@@ -114,7 +114,7 @@ def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
         make_run(session, id="0" * 26)
     go_back(lab, database, 20)
     with database.sessions.begin() as session:
-        tell_if_older(lab, session)
+        report_if_older(lab, session)
     for days in (0, 2, 4):
         clock = lambda days=days: directory.stat().st_mtime + days * 86400  # noqa: E731
         list(Strays(lab, database.sessions, clock=clock).sweep())

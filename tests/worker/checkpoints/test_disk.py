@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 import worker.checkpoints.disk
 from backend.config.merge import resolve
 from backend.runs import lifecycle
-from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checkpoints import load_checkpoints
 from backend.storage.engine import database_address, open_engine, open_sessions
 from backend.storage.migrate import upgrade
 from backend.storage.models import Event, Run
@@ -145,7 +145,7 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
     with full_sessions() as session:
         assert session.get_one(Run, run_id).status == "finished"
         assert session.scalar(text("PRAGMA integrity_check")) == "ok"
-        assert len(checkpoints_of(session, run_id)) == 2
+        assert len(load_checkpoints(session, run_id)) == 2
     assert series(full_sessions, run_id) == straight
     engine.dispose()
 

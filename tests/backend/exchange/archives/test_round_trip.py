@@ -367,12 +367,12 @@ def test_the_same_key_imports_an_archive_once(client, settings):
 
 @pytest.mark.nightly
 def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
-    from backend.service.webhook.sender import _of_archives
+    from backend.service.webhook.sender import _archived_runs
 
     copy = imported(client, archive_of(client, make_full_run(client, settings)))
     with client.app.state.lab.sessions() as session:
         events = list(session.scalars(select(Event)))
-        assert _of_archives(session, events) == {copy}
+        assert _archived_runs(session, events) == {copy}
 
 
 def test_a_running_run_is_archived_and_stays_stopped_elsewhere(client, settings):

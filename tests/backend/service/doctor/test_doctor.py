@@ -113,7 +113,7 @@ def test_a_network_file_system_under_sqlite(healthy, monkeypatch, kind):
     mounts += [SimpleNamespace(mountpoint=str(healthy.state.parent), fstype=kind)]
     monkeypatch.setattr("psutil.disk_partitions", lambda **_: mounts)
     assert f"network file system ({kind})" in finding_text(healthy, "sqlite")
-    assert storage.file_system_of(healthy.state.parent.parent / "elsewhere") == "ext4"
+    assert storage.find_file_system(healthy.state.parent.parent / "elsewhere") == "ext4"
 
 
 def test_a_port_that_is_taken_and_an_open_host(healthy):

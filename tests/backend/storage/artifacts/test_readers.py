@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from backend.base.settings import Settings
 from backend.exchange.exports.command import source_of
-from backend.experiments.trials.fork_point import is_there
+from backend.experiments.trials.fork_point import manifest_exists
 from backend.runs.strays import Strays
 from backend.service.cli import main
 from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
@@ -144,9 +144,9 @@ def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
 def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):
     with sessions() as session:
         row = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).one()
-    assert is_there(settings, row)
+    assert manifest_exists(settings, row)
     artifact_store(settings).remove_run(run)
-    assert not is_there(settings, row)
+    assert not manifest_exists(settings, row)
 
 
 def test_the_command_line_exports_and_copies(
