@@ -36,11 +36,11 @@ from backend.storage.artifacts.store import ArtifactFault, artifact_store
 from backend.storage.engine import Sessions, open_engine, open_sessions
 from backend.storage.models import Run
 from worker.checkpoints.disk import DiskFault
-from worker.db_retry import persist
+from worker.db_retry import retry_transaction
 from worker.forks import serve_forks
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, NodeLost, Outcome
 from worker.recording.recorder import Recorder
-from worker.training.lifeline import await_line, exit_at_end, failure
+from worker.training.lifeline import await_line, exit_at_end, failure_report
 
 logger = logging.getLogger("worker.train")  # not __main__
 
@@ -129,7 +129,7 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         return EXIT_FENCED
     except Exception as error:  # the one place that turns any failure into a reason
         logger.exception("the run fails")
-        _say({"failed": failure(error)})
+        _say({"failed": failure_report(error)})
         return EXIT_FAILED
     return 0
 
@@ -154,7 +154,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     settings = Settings().model_copy(update={"database_url": assignment.database_url})
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
-    config, is_check = persist(sessions, lambda session: _read_run(session, assignment))
+    config, is_check = retry_transaction(sessions, lambda session: _read_run(session, assignment))
     location = f"{assignment.device}, {assignment.threads} thread{'s' if assignment.threads != 1 else ''}"
     logger.info(
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, location
@@ -185,7 +185,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)
     # Only now, because the recorder stops if the run is no longer its own.
-    persist(sessions, lambda session: _write_outcome(session, assignment, outcome))
+    retry_transaction(sessions, lambda session: _write_outcome(session, assignment, outcome))
 
 
 def _train(
@@ -198,7 +198,7 @@ def _train(
     *,
     is_check: bool,
 ) -> Outcome:
-    from worker.checkpoints.fork import origin_of
+    from worker.checkpoints.fork import find_origin
     from worker.checkpoints.store import Checkpoints
     from worker.training.companions import joined_ranks
     from worker.training.launch_check import LaunchCheck
@@ -211,7 +211,7 @@ def _train(
         run_id=assignment.run_id,
         attempt=assignment.attempt,
         config=config,
-        origin=recorder.read(lambda session: origin_of(session, assignment.run_id, settings)),
+        origin=recorder.read(lambda session: find_origin(session, assignment.run_id, settings)),
         artifacts=artifact_store(settings),
     )
     knobs: dict[str, Any] = {

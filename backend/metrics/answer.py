@@ -36,7 +36,9 @@ def make_answer(
     band: SpreadKind,
     ends: bool,
 ) -> dict[str, Any]:
-    """Curves of runs, or means of groups of them, as `SeriesAnswer`; `missing` names what does not exist."""
+    """Return curves of runs, or means of groups of runs, as `SeriesAnswer`; `missing` names curves that
+    do not exist.
+    """
     present = [run for run in run_ids if run in row_by_run]
     intervals = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
     is_whole = bool(group_by) or ends
@@ -184,7 +186,7 @@ def _group_items(
 
 
 def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
-    """Averaged over whole curves first, then cut: a zoom never changes a mean."""
+    """Average whole curves before the window is cut out, so that a zoom never changes a mean."""
     places = bucket_density(curves) if is_metric(view.x) else PLACES
     quantiles = np.array([np.nan, *map(t_975, range(1, len(curves) + 1))])
     band_of_mean = average_curves(

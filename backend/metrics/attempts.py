@@ -51,14 +51,16 @@ def load_limits_and_sealed_steps(
 
 
 def valid_row_condition(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
-    """SQL condition: no later attempt hides the row; `table` has the columns `attempt` and `step`."""
+    """Return the SQL condition that no later attempt hides a row; `table` has the columns `attempt` and
+    `step`.
+    """
     return and_(true(), *(or_(table.attempt > attempt, table.step <= last) for attempt, last in limits))
 
 
 def valid_row_mask(
     attempts: NDArray[np.int64], steps: NDArray[np.int64], limits: Sequence[Limit]
 ) -> NDArray[np.bool_]:
-    """Return the attempts from rows that were already read."""
+    """Return a mask of the rows that no later attempt hides."""
     is_counted = np.ones(len(steps), dtype=bool)
     for attempt, last in limits:
         is_counted &= (attempts > attempt) | (steps <= last)

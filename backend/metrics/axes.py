@@ -35,7 +35,7 @@ def _metric_values(points: Sequence[Points | None], _sizes: Sequence[BatchSize])
 
 
 def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Points | None:
-    """Completions sampled so far."""
+    """Return the number of completions sampled so far."""
     batches = points[0]
     if batches is None or not sizes:
         return None
@@ -45,7 +45,7 @@ def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Poi
 
 
 def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
-    """Floating-point operations so far; a step without both metrics counts as none."""
+    """Return the floating-point operations so far; a step without both metrics counts as 0."""
     rate, seconds = points
     if rate is None or seconds is None:
         return None
@@ -73,7 +73,7 @@ def is_metric(x: str) -> bool:
 
 
 def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSize]]:
-    """Completions of a batch of each run of this service, for a fork those of its ancestors first."""
+    """Return the batch sizes of each run of this service; a fork's begin with those of its ancestors."""
     stretches = load_lineages(session, runs)
     involved = {stretch.run for parts in stretches.values() for stretch in parts}
     query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))

@@ -124,14 +124,14 @@ def read_content(
 
 
 def _size(count: int) -> int:
-    """Bytes of the content of so many points."""
+    """Return the size of the content of `count` points, in bytes."""
     return COUNT.size + count * (STEP.itemsize + VALUE.itemsize)
 
 
 def _decompress(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not _size(1) <= size <= _size(MAX_POINTS):  # the library believes it
+        if not _size(1) <= size <= _size(MAX_POINTS):  # the library trusts the declared size
             raise BlockDamaged(f"it says that it holds {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:

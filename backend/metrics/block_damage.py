@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 def record_damage(block: BlockPlace, reason: str) -> None:
-    """Remember a block that could not be read, and why."""
+    """Record a block that could not be read, and the reason."""
     with _lock:
         if block in _told or block in _noticed:
             return

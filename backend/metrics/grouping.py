@@ -25,7 +25,7 @@ def is_key(key: str) -> bool:
 def group_runs(
     runs: Sequence[Any], configs: Mapping[str, Mapping[str, Any]], keys: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Ids of the runs of each group, by its name; the groups are in the order of their first runs.
+    """Return the run ids of each group by its name; groups are in the order of their first runs.
 
     Runs share a group if they agree in all keys. A run that lacks a field is in a group with the others that
     lack it. `configs` is read for fields of configs alone.

@@ -50,7 +50,7 @@ def load_stamps(
 def _load_ancestry(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[Row[Any]]:
-    """These runs and all that they come from, each once."""
+    """Return these runs and all of their ancestors, without duplicates."""
     ancestry = dict(row_by_run or {})
     unknown = (set(runs) | _parents(ancestry.values())) - ancestry.keys()
     while unknown:

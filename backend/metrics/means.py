@@ -71,7 +71,7 @@ def bucket_density(curves: Sequence[Curve]) -> float:
 def average_curves(
     curves: Sequence[Curve], spread: str, t_975: Floats, picture: Picture | None = None
 ) -> Band:
-    """Mean over curves at each step (or x), of those that count there, with a band around it.
+    """Return the mean over the curves that count at each step (or x), with a band around it.
 
     spread: `std` mean -+ one sample standard deviation, `stderr` -+ one standard error, `ci95` Student's
     95 % interval, `minmax` smallest and largest curve, "" none. `t_975[d]` is Student's quantile for d
@@ -95,7 +95,7 @@ def average_curves(
 
 
 def _values_by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
-    """Steps, x and the values of each curve there, NaN if a curve has none."""
+    """Return all steps, their x, and the values of each curve, NaN where a curve has none."""
     steps = np.unique(np.concatenate([curve.steps for curve in curves]))
     values = np.full((len(curves), len(steps)), np.nan)
     for row, curve in enumerate(curves):
@@ -133,7 +133,7 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
 
 
 def _telling_indices(curve: Curve, shift: int, picture: Picture) -> Ints:
-    """Places of a curve's ends, of its peaks, and of the points next to which values are not finite."""
+    """Return the indices of a curve's ends, of its peaks, and of points next to non-finite values."""
     edges = np.flatnonzero(np.diff(np.isfinite(curve.values)))
     return np.unique(
         np.concatenate([peak_indices(_buckets(curve.x, picture), shift, curve.values), edges, edges + 1])
@@ -141,7 +141,7 @@ def _telling_indices(curve: Curve, shift: int, picture: Picture) -> Ints:
 
 
 def _buckets(x: Floats, picture: Picture) -> Ints:
-    """Places from 0 on, for no bucket reaches from below 0 to above."""
+    """Return bucket numbers, shifted to start at 0, because no bucket may span 0."""
     return np.clip(np.floor(x * picture.places), -(2.0**61), 2.0**61).astype(np.int64) + 2**61
 
 

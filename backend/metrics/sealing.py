@@ -49,7 +49,8 @@ BLOCKS_AT_ONCE = 500
 
 POINTS_AT_ONCE = 400_000
 """Points of one transaction, about: others wait for it on SQLite. Of a run with more than 390 metrics, a part
-of each block is sealed at a time, which the next one joins."""
+of each block is sealed at a time, which the next one joins.
+"""
 
 PLACES_AT_ONCE = 400
 """Blocks that one statement asks for: each takes two of its parameters."""
@@ -79,7 +80,7 @@ _KEYS = select(MetricKey.id).where(
         Metric.attempt == bindparam("attempt"),
     )
     .order_by(Metric.step)
-    .limit(1)  # one search in the key per name; Postgres would make a join over all rows of EXISTS
+    .limit(1)  # one index search per name; Postgres would turn EXISTS into a join over all rows
     .scalar_subquery()
     .is_not(None)
 )

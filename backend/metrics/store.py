@@ -88,7 +88,7 @@ def _write_rows(session: Session, run_id: str, attempt: int, rows: Sequence[Row]
 
 
 def _points_by_key(points: Mapping[tuple[int, int], float], attempt: int) -> dict[int, Stored]:
-    """Points by (key, step), each metric's in the order of steps."""
+    """Group points by metric, each in the order of steps."""
     by_key = {}
     for key, points_of_key in groupby(
         sorted(points.items(), key=lambda point: point[0]), lambda point: point[0][0]
@@ -145,7 +145,7 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
 
 
 def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
-    # Not remembered: an id whose transaction is rolled back never existed.
+    # Not cached, because an id does not exist if its transaction is rolled back.
     session.info[MAKES_KEYS] = True
     session.execute(
         insert_into(session, MetricKey).on_conflict_do_nothing(), [{"name": name} for name in names]

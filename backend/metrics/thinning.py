@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from backend.metrics.series import Curve, Floats, Ints
 
 AT_ONCE = 2**19
-"""Points of curves that are thinned together."""
+"""Maximum number of points that are thinned in one batch."""
 
 OUTLINE_SHIFT = 5
 """log2 of the steps of an outline's buckets."""
@@ -38,7 +38,7 @@ def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats])
 
 
 def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
-    """Curves whose points are brought together: their copies take memory."""
+    """Yield slices of curves to thin together, limited because their copies take memory."""
     begin, size = 0, 0
     for number, curve in enumerate(curves):
         size += len(curve)
@@ -53,7 +53,7 @@ def _thin_batch(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence
     finite = np.flatnonzero(np.isfinite(values))
     edges = np.searchsorted(finite, begins)
     steps = np.concatenate([curve.steps for curve in curves])[finite]
-    buckets = np.arange(len(finite))  # where all points are kept
+    buckets = np.arange(len(finite))  # of curves that keep all points
     for curve, first, (begin, end) in zip(curves, begins[:-1], pairwise(edges), strict=True):
         steps_of_curve = steps[begin:end]
         if not _is_short(curve, finite[begin:end] - first, max_points):
@@ -111,7 +111,7 @@ def peak_indices(steps: Ints, shift: int, *arrays: Floats) -> Ints:
 
 
 def _sorted_unique(*places: Ints) -> Ints:
-    """Return all of them in order, each once."""
+    """Return the sorted indices without duplicates."""
     indices = np.concatenate(places)
     indices.sort()
     return indices[_differs_from_previous(indices)]
@@ -129,7 +129,9 @@ def _bucket_shift(first: int, last: int, buckets: int) -> int:
 
 
 def _bucket_starts(steps: Ints, shift: int) -> Ints:
-    """Places of the first step of each bucket: all of one width, a power of two, counted from step 0."""
+    """Return the index of the first step of each bucket; buckets have one width, a power of two, from
+    step 0 on.
+    """
     first, last = int(steps[0]), int(steps[-1])
     edges = np.arange(first >> shift, (last >> shift) + 1) << shift
     places = np.searchsorted(steps, edges)
@@ -144,7 +146,7 @@ def _differs_from_previous(ascending: Ints) -> NDArray[np.bool_]:
 
 
 def _extreme_indices(values: Floats, starts: Ints) -> Ints:
-    """Places of the smallest and the largest value of each bucket; the earliest of equal ones."""
+    """Return the indices of the smallest and the largest value of each bucket; the earliest of equal ones."""
     is_finite = np.isfinite(values)
     if is_finite.all():
         low = high = values

@@ -26,7 +26,7 @@ class View:
     after: int | None
 
     def smooth(self, curve: Curve) -> Curve:
-        """Smoothed over the whole raw curve."""
+        """Return the curve smoothed over all of its raw points."""
         return (
             replace(curve, values=exponential_mean(curve.values, self.smoothing)) if self.smoothing else curve
         )

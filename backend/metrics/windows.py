@@ -19,7 +19,7 @@ from backend.metrics.lineage import ALL_STEPS, Stretch
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
 WINDOW_POINTS = 20_000
-"""About so many points are in memory at a time."""
+"""Approximate number of points that are in memory at a time."""
 
 NO_LIMIT = 2**31 - 1
 
@@ -49,7 +49,7 @@ class RunPoints:
 
     @property
     def width(self) -> int:
-        """Steps of a window."""
+        """Number of steps of a window."""
         return max(1, WINDOW_POINTS // max(1, len(self.keys)))
 
     def counting(self, points: Stored) -> Stored:
@@ -72,7 +72,7 @@ def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit])
     attempt = session.scalars(newest).one()
     draft = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
     is_point = and_(Metric.run_id == draft.run, Metric.step <= draft.last_step, Metric.attempt <= attempt)
-    # One search in the key per name, where DISTINCT would read every row.
+    # One index search per name, because DISTINCT would read every row.
     has_row = (
         select(Metric.step)
         .where(is_point, valid_row_condition(Metric, limits), Metric.key_id == MetricKey.id)
@@ -202,7 +202,7 @@ def iterate_points(session: Session, run_points: RunPoints) -> Iterator[StoredPo
 
 
 def load_metric_names(session: Session, runs: Iterable[str]) -> list[str]:
-    """Names of all metrics that these runs have, hidden points included."""
+    """Return the names of all metrics of these runs, including those with only hidden points."""
     runs = list(runs)
     has_row = select(Metric.step).where(Metric.run_id.in_(runs), Metric.key_id == MetricKey.id).exists()
     is_block = and_(MetricBlock.run_id.in_(runs), MetricBlock.key_id == MetricKey.id)

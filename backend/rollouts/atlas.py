@@ -86,9 +86,9 @@ class Atlas:
 
 
 def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
-    """Training prompts that were sampled in at least `visits` groups, in the wanted state and order."""
+    """Return the training prompts with at least `visits` groups in a state, sorted."""
     valid = valid_tally_conditions(session, run_id, "train")
-    # One after the other: each is then looked up in the key of the table.
+    # One by one, so that each prompt is found by the table's key.
     first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)

@@ -65,7 +65,7 @@ def load_loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
 
 
 def load_logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
-    """loss/total and loss/unstored of a step, as far as they were logged."""
+    """Return loss/total and loss/unstored of a step, if they were logged."""
     points = read_points(session, [run_id], ["loss/total", UNSTORED])
     logged = {}
     for (_, name), curve in points.items():
@@ -80,7 +80,7 @@ def _sum(arrays: Arrays, name: str) -> float | None:
 
 
 def _total(sums: Iterable[float | None]) -> float | None:
-    """Sum of those that there are; None without any."""
+    """Return the sum of the known values; None if there are none."""
     present = [value for value in sums if value is not None]
     return sum(present) if present else None
 

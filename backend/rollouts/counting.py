@@ -13,18 +13,18 @@ from backend.storage.models import GroupTally
 
 
 def valid_tally_conditions(session: Session, run_id: str, kind: str) -> list[ColumnElement[bool]]:
-    """SQL conditions: tallies of this run and kind that no later attempt hides."""
+    """Return SQL conditions for tallies of this run and kind that no later attempt hides."""
     limits = load_limits(session, [run_id]).get(run_id, ())
     return [GroupTally.run_id == run_id, GroupTally.kind == kind, valid_row_condition(GroupTally, limits)]
 
 
 def mark_condition(mask: int) -> ColumnElement[bool]:
-    """SQL condition: the completions have all marks of a mask."""
+    """Return the SQL condition that the completions have all marks of a mask."""
     return GroupTally.marks.bitwise_and(mask) == mask
 
 
 def count_completions(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
-    """SQL sum of the completions that fulfil all conditions."""
+    """Return the SQL sum of the completions that fulfil all conditions."""
     of_them = case(
         (conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1], GroupTally.completions)
     )
@@ -34,7 +34,9 @@ def count_completions(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
 def counts_by_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], min_reward: float | None
 ) -> list[dict[str, Any]]:
-    """Counts of each step: completions, those with all marks and the reward, and the stored of these."""
+    """Return the number of completions of each step: all, those with the marks and the reward, and the
+    stored ones of these.
+    """
     fits = mark_condition(parse_marks(marks))
     if min_reward is not None:
         fits &= GroupTally.reward >= min_reward

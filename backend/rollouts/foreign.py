@@ -29,7 +29,7 @@ FINISH_REASON = r"^\w{0,16}$"
 
 
 def clean_finish_reason(text: str) -> str:
-    """Return the word as it is stored."""
+    """Return the finish reason as it is stored."""
     return re.sub(r"\W", "_", text)
 
 
@@ -60,9 +60,9 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
 def _kept_labels(
     session: Session, groups: Sequence[str], blocks: Mapping[str, bytes]
 ) -> list[dict[str, Any]]:
-    """Rows of labels whose completions come again with the same text."""
+    """Return the labels of completions whose text stays the same."""
     stored = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
-    session.execute(stored.with_for_update())  # nobody labels them meanwhile
+    session.execute(stored.with_for_update())  # nobody can add a label meanwhile
     query = select(RolloutLabel.__table__).where(RolloutLabel.group_id.in_(groups))
     rows = [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001
     labelled = sorted({row["group_id"] for row in rows})

@@ -24,7 +24,7 @@ Another trainer's prompt may be megabytes long, and it is read again for each of
 """
 
 STEPS_AT_ONCE = 500
-"""Named in one statement."""
+"""Maximum number of steps that one statement names."""
 
 REMEMBERED = 20_000
 """Stored completions whose measures this process keeps: the next batch of their step needs them again."""
@@ -104,7 +104,7 @@ def refresh_points(session: Session, run_id: str, new: Mapping[int, Places], com
 
 
 def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:
-    """Places of the stored training prompts of some steps."""
+    """Return the positions of the stored training prompts of some steps."""
     indices: dict[int, set[int]] = defaultdict(set)
     numbers = list(steps)
     for start in range(0, len(numbers), STEPS_AT_ONCE):

@@ -19,9 +19,9 @@ from backend.storage.models import RolloutGroup, RolloutLabel
 MAX_BYTES = 8_000_000
 MAX_ROWS = 50_000
 MAX_LINE = 20_000
-"""Bytes of a line."""
+"""Maximum size of a line, in bytes."""
 SHOWN = 100
-"""Refused rows that the report names."""
+"""Maximum number of refused rows that the report names."""
 ROWS_AT_ONCE = 500
 ROLE = "import"
 
@@ -41,7 +41,7 @@ async def import_judgements(request: Request, sessions: Sessions, *, max_bytes: 
 
 
 def _store(file: IO[bytes], sessions: Sessions) -> dict[str, Any]:
-    """Store the rows that are right; the same file once more changes nothing."""
+    """Store the valid rows; repeating an import changes nothing."""
     report = _Report()
     block: list[tuple[int, Judgement]] = []
     for number, judgement in _rows(file, report):

@@ -1,6 +1,6 @@
-"""Labels that people give to completions: a row each, so two people with two labels never meet.
-
-A change names the version it was made from; where somebody else has changed the label since, it is refused.
+"""Labels that people give to completions. Each label is a separate row, so changes of different labels
+never conflict. A change names the version that it is based on, and is refused if the label has changed
+since.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from backend.storage.models import RolloutGroup, RolloutLabel
 LONGEST_LABEL = 40
 LONGEST_NOTE = 2_000
 MAX_LABELS = 50
-"""Most labels of one completion."""
+"""Maximum number of labels of one completion."""
 OFFERED = ("hacked", "good", "weird")
 
 
@@ -85,7 +85,7 @@ class LabelConflict(Conflict):
 
 
 def put_label(session: Session, rollout_id: str, request: LabelRequest, role: str) -> list[dict[str, Any]]:
-    """Add a label, or change its note; the labels of the completion then. Raises NotFound and Conflict."""
+    """Add a label, or change its note; return the completion's labels. Raises NotFound and Conflict."""
     group = _find_group(session, rollout_id)
     if request.version:
         conditions = _label_conditions(rollout_id, request.label, request.version)
@@ -105,7 +105,7 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
 
 
 def remove_label(session: Session, rollout_id: str, label: str, version: int) -> list[dict[str, Any]]:
-    """Remove a label; those that are left. Raises NotFound and Conflict."""
+    """Remove a label; return the completion's remaining labels. Raises NotFound and Conflict."""
     _find_group(session, rollout_id)
     gone = (
         delete(RolloutLabel)
@@ -128,7 +128,7 @@ def load_labels(session: Session, rollouts: Sequence[str]) -> dict[str, list[dic
 
 
 def count_labels(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
-    """Labels of some runs with their numbers: LabelCount."""
+    """Return the labels in some runs with their frequencies: LabelCount."""
     count = func.count()
     query = (
         select(RolloutLabel.label, count.label("completions"))

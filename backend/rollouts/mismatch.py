@@ -53,7 +53,7 @@ class Rule(NamedTuple):
 
     @property
     def is_mask(self) -> bool:
-        """Whether what is beyond the cap is dropped."""
+        """Whether tokens beyond the cap are dropped."""
         return self.kind.endswith("mask")
 
 
@@ -185,7 +185,7 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
     at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
     age = points.values[at[-1]] if points is not None and len(at) else 0.0
-    return int(age) if 0 <= age < MAX_STEPS else 0  # a run of another trainer may say anything
+    return int(age) if 0 <= age < MAX_STEPS else 0  # another trainer's config may hold any value
 
 
 def _cap_items(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:

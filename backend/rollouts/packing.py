@@ -45,7 +45,7 @@ _local = threading.local()  # compressors must not be shared between threads
 
 
 class PackedDamaged(ValueError):
-    """The bytes are not what was packed, or a newer version packed them."""
+    """The packed bytes are damaged, or a newer version wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _compress(raw: bytes) -> bytes:
 
 
 def _decompress(data: bytes, limit: int) -> bytes:
-    # The library believes what a frame says of its size, whatever most it is given, and reads none of size 0.
+    # The library trusts the size that a frame declares, whatever limit it gets, and cannot read size 0.
     if not _declared_size(data, limit):
         if len(data) > EMPTY_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
             raise PackedDamaged("it says that it is empty, and is not")
@@ -207,7 +207,7 @@ def _declared_size(data: bytes, limit: int) -> int:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Whatever reading of foreign bytes raises, as PackedDamaged."""
+    """Convert every exception inside the `with` block to PackedDamaged."""
     try:
         yield
     except PackedDamaged:

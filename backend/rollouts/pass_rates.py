@@ -79,7 +79,7 @@ def store_rates(rates: PassRates, datasets_dir: Path) -> StoredRates:
 
 
 def describe_rates(sha256: str, rates: PassRates) -> StoredRates:
-    """Stored rates without the rates."""
+    """Return the summary of stored pass rates."""
     return StoredRates(
         sha256=sha256,
         run=rates.run,

@@ -85,9 +85,9 @@ class RolloutFilter:
         )
 
     def of_tallies(self) -> list[ColumnElement[bool]]:
-        """SQL conditions that the tally of every completion which fits fulfils."""
+        """Return SQL conditions that the tally of every matching completion fulfils."""
         marks = 0 if self.correct is None else BIT["right" if self.correct else "wrong"]
-        if self.flag in FLAGS and self.flag != "unscored":  # a mark of its own tells of the reward
+        if self.flag in FLAGS and self.flag != "unscored":  # the mark `rewarded` says enough about the reward
             marks |= BIT[self.flag]
         return [
             *([GroupTally.reward >= self.min_reward] if self.min_reward is not None else []),
@@ -97,7 +97,9 @@ class RolloutFilter:
 
 
 def has_tally(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
-    """SQL condition: a group has a tally that fulfils these, if there are any."""
+    """Return the SQL condition that a group has a tally that fulfils `conditions`; none without
+    conditions.
+    """
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
     return [exists().where(*same, *conditions)] if conditions else []
@@ -166,7 +168,7 @@ def _conditions(session: Session, rollout_filter: RolloutFilter) -> list[ColumnE
 
 
 def valid_group_conditions(session: Session, run_id: str) -> list[ColumnElement[bool]]:
-    """SQL conditions: groups of this run that no later attempt hides."""
+    """Return SQL conditions for groups of this run that no later attempt hides."""
     limits = load_limits(session, [run_id]).get(run_id, ())
     return [RolloutGroup.run_id == run_id, valid_row_condition(RolloutGroup, limits)]
 

@@ -91,7 +91,7 @@ def _write_jsonl(pages: Iterator[list[Row]]) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A file that is written from front to back, and taken away piece by piece."""
+    """A write-only file whose content is taken piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -114,7 +114,7 @@ class _Sink:
         self.closed = True
 
     def take(self) -> bytes:
-        """Bytes written since the last time."""
+        """Return the bytes written since the last call."""
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content
@@ -137,7 +137,7 @@ def _write_parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
 
 
 def _flatten_row(row: Row) -> Row:
-    """Documents as JSON, and numbers that have a name as numbers."""
+    """Return the row with documents as JSON text, and spelled numbers as numbers."""
     documents = {name: orjson.dumps(row[name]).decode() for name in ("rewards", "flags", "labels")}
     numbers = {name: None if row[name] is None else float(row[name]) for name in ("reward", "advantage")}
     return row | documents | numbers

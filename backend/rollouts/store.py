@@ -77,7 +77,7 @@ def pack_groups(
 
 def write_groups(session: Session, packed: PackedGroups) -> None:
     """Store packed groups; those that are there already stay unchanged."""
-    connection = session.connection()  # not the session: rows of values need no objects
+    connection = session.connection()  # without the ORM, because plain rows need no objects
     for table, rows in (
         (RolloutGroup, packed.groups),
         (RolloutTokens, packed.tokens),
@@ -106,7 +106,7 @@ def _group_row(group: GroupRecord, **ids_of_row: Any) -> dict[str, Any]:
 
 
 def _mean_and_std(rewards: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and population standard deviation of the finite rewards."""
+    """Return the mean and population standard deviation of the finite rewards."""
     finite = [float(reward) for reward in rewards if math.isfinite(reward)]
     if not finite:
         return None, None
@@ -137,12 +137,12 @@ def _stored_completion(completion: CompletionRecord, group_id: str, position: in
 
 
 def _plain_number(value: float | None) -> float | None:
-    """Without numpy's types, which JSON does not know."""
+    """Return a value as a Python float, because JSON does not know NumPy types."""
     return None if value is None else float(value)
 
 
 def _group_tokens(group: GroupRecord) -> list[Tokens]:
-    """Tokens of each completion; none of one whose token strings were not recorded."""
+    """Return the tokens of each completion; empty if its token strings were not recorded."""
     return [
         Tokens(completion.token_strings, np.asarray(completion.token_ids, np.int32), completion.arrays)
         if len(completion.token_strings)

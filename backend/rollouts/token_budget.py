@@ -54,7 +54,7 @@ class _CountedBytes:
         return self.settled + self.unsettled
 
     def free(self, step: int, size: int) -> None:
-        """Subtract bytes of a step that were removed."""
+        """Subtract the removed bytes of a step."""
         if step <= self.end:
             self.settled -= size
         else:
@@ -62,7 +62,7 @@ class _CountedBytes:
 
 
 class TokenBudget:
-    """Looks through the runs; knows the bytes of those that have not changed since."""
+    """Enforces the budgets; caches the sizes of unchanged runs."""
 
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -71,7 +71,7 @@ class TokenBudget:
         self._known: dict[str, _CountedBytes] = {}
 
     def sweep(self) -> Iterator[None]:
-        """Look once at all runs, a piece at a time."""
+        """Check all runs once, yielding after each piece of work."""
         if not self._of_run and not self._of_all:
             return
         with reading(self._sessions) as session:
@@ -96,7 +96,7 @@ class TokenBudget:
             largest = max(can_shrink, key=lambda run: self._known[run].size)
             before = self._known[largest].size
             yield from self._shrink(largest, max(0, before - over), "the installation")
-            if self._known[largest].size >= before:  # its newest step alone is what there is
+            if self._known[largest].size >= before:  # only its newest step is left
                 can_shrink.discard(largest)
                 yield
 
@@ -208,24 +208,24 @@ def removal_reason(session: Session, run_id: str, step: int, name: str = "tokens
 
 
 def _strip(session: Session, run_id: str, step: int) -> int:
-    """Remove the values that only colour tokens; how many bytes that freed."""
+    """Remove the values that only colour tokens; return the freed bytes."""
     return _repack(session, run_id, step, lambda name: name in COMPUTED_FROM)
 
 
 def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
-    """Remove the alternatives of tokens; how many bytes that freed."""
+    """Remove the alternatives of tokens; return the freed bytes."""
     return _repack(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE))
 
 
 def has_alternatives(session: Session, run_id: str) -> bool:
     """Return whether the config of a run asks for the alternatives of tokens."""
     config = session.scalar(select(Run.config).where(Run.id == run_id)) or {}
-    recording = config.get("recording")  # another trainer's may be anything
+    recording = config.get("recording")  # another trainer's config may hold any value
     return isinstance(recording, Mapping) and bool(recording.get("alternatives"))
 
 
 def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
-    """Leave only the values of a step whose names stay; how many bytes that freed."""
+    """Keep only the values of a step whose names stay; return the freed bytes."""
     freed = 0
     damage: dict[str, str] = {}
     ids = session.scalars(_step_condition(run_id, step)).all()
@@ -253,7 +253,7 @@ def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], boo
 
 
 def _report_damage(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
-    """Say once which tokens of a step cannot be made smaller."""
+    """Report once which tokens of a step are damaged and cannot be repacked."""
     conditions = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
     told = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
     told_groups = [
@@ -275,7 +275,7 @@ def _filter_values(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
 
 
 def _remove(session: Session, run_id: str, step: int) -> int:
-    """Remove the tokens of a step; how many bytes that freed."""
+    """Remove the tokens of a step; return the freed bytes."""
     is_of_step = RolloutTokens.group_id.in_(_step_condition(run_id, step))
     freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(is_of_step)) or 0
     session.execute(delete(RolloutTokens).where(is_of_step), execution_options={"synchronize_session": False})

@@ -74,9 +74,6 @@ class Claim(NamedTuple):
     """Nodes that the run trains on together."""
 
 
-# ---------------------------------------------------------------- owning a run
-
-
 def claim_run(
     session: Session,
     worker_id: str,
@@ -158,9 +155,6 @@ def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> N
     session.execute(
         update(Attempt).where(Attempt.run_id == run_id, Attempt.number == attempt).values(**facts)
     )
-
-
-# ---------------------------------------------------------------- ends
 
 
 def finish_run(
@@ -254,9 +248,6 @@ def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int)
         Attempt.run_id == run_id, Attempt.number >= since_attempt, Attempt.outcome == reason
     )
     return bool(session.scalar(select(ended)))
-
-
-# ---------------------------------------------------------------- wishes of the user
 
 
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:

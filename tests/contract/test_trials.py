@@ -85,9 +85,6 @@ def arms_of(trial):
     return {arm["name"]: arm for arm in trial["verdict"]["arms"]}
 
 
-# ---------------------------------------------------------------- the plan
-
-
 def test_a_plan_follows_the_diagnosis(client, broken_run):
     run = broken_run()
     answer = plan(client, run)
@@ -188,9 +185,6 @@ def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, data
     assert answer.json()["errors"][0]["message"] == "is set by the trial"
 
 
-# ---------------------------------------------------------------- launch
-
-
 def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database, broken_run):
     run = broken_run()
     answer = start(client, run, seeds=2)
@@ -240,9 +234,6 @@ def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, bro
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Trial)) == 1
         assert session.scalar(select(func.count()).select_from(Run)) == 4
-
-
-# ---------------------------------------------------------------- the verdict
 
 
 def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, settings):
@@ -380,9 +371,6 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, s
     assert settle_trial(database.sessions, settings, trial["id"])
     with database.sessions() as session:
         assert due_trials(session) == []
-
-
-# ---------------------------------------------------------------- deletion
 
 
 def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(

@@ -90,8 +90,6 @@ class Chaos:
         chosen = started if started and self._random.random() < 0.8 else trainers
         return self._random.choice(chosen) if chosen else None
 
-    # ------------------------------------------------------------ faults
-
     def _trainer_killed(self) -> None:
         victim = self._victim()
         if victim is not None and send(victim.pid, signal.SIGKILL):

@@ -91,7 +91,7 @@ class NodeSeat:
             "host": platform.node(),
             "address": self.address.ip,
             "devices": len(self._slots) if slot.gpu else CPU_RANKS,
-            "traits": traits_of(slot),
+            "traits": node_traits(slot),
         }
         with self._sessions.begin() as session:
             take_seat(session, *self._place, **facts)
@@ -152,7 +152,7 @@ class NodeSeat:
             write_word(session, *self._place, answer)
 
 
-def traits_of(slot: Slot) -> dict[str, str]:
+def node_traits(slot: Slot) -> dict[str, str]:
     """Return the device and the versions in which the nodes of a group must agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     device = CPU if slot.device == CPU else slot.device_name
@@ -197,7 +197,7 @@ class NodeFollower:
     def serve(self, order: Order, slots: Sequence[Slot]) -> None:
         """Train this node's ranks of the attempt to their end, and report why they ended before the run."""
         self._served = (order.run_id, order.attempt)
-        reason = self._obstacle(order)
+        reason = self._joining_obstacle(order)
         if self._stopping.is_set():
             self._answer(order, "leaving")
             return
@@ -216,11 +216,11 @@ class NodeFollower:
         self._answer(order, "ready")
         self._see_through(trainer, order, node, slots)
 
-    def _obstacle(self, order: Order) -> str:
+    def _joining_obstacle(self, order: Order) -> str:
         """Return what prevents this node from joining, as the end of a sentence; "" if nothing does."""
-        return self._unshared(order) or self._unreachable(order)
+        return self._shared_directory_error(order) or self._address_error(order)
 
-    def _unshared(self, order: Order) -> str:
+    def _shared_directory_error(self, order: Order) -> str:
         file = nonce_file(self._settings.state, order.run_id, order.attempt)
         deadline, nonce = time.monotonic() + SHARED_SECONDS, ""
         while nonce != order.nonce and time.monotonic() < deadline and not self._stopping.wait(0.1):
@@ -236,7 +236,7 @@ class NodeFollower:
         )
 
     @staticmethod
-    def _unreachable(order: Order) -> str:
+    def _address_error(order: Order) -> str:
         try:
             socket.create_connection((order.address, order.port), timeout=REACH_SECONDS).close()
         except OSError as error:

@@ -15,7 +15,7 @@ from backend.config.run import RunConfig
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.value import ValueLoss, value_loss
 from worker.policy.adapter import is_adapted
-from worker.policy.copies import own_copy
+from worker.policy.copies import copy_trainable
 from worker.policy.logprobs import states_of
 from worker.policy.microbatches import Microbatches
 from worker.policy.optimizer import PolicyOptimizer
@@ -153,7 +153,7 @@ def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
 
     The base of an adapted policy is shared, in its own precision; the critic trains a separate adapter.
     """
-    model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
+    model = copy_trainable(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     if not is_adapted(policy):
         freeze_beside_text(model)
     width = policy.get_output_embeddings().weight.shape[1]

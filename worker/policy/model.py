@@ -18,10 +18,10 @@ from backend.catalog.policies.directories import directory_error, read_config
 from backend.config import policies
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.sections import PolicyConfig
-from worker.hub import fetched
+from worker.hub import fetch_files
 from worker.out_of_memory import is_memory_error
-from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
-from worker.policy.copies import own_copy
+from worker.policy.adapter import BadAdapter, add_adapter, digest_weights, load_adapter_weights
+from worker.policy.copies import copy_trainable
 from worker.policy.head import check_head
 from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shortened
 from worker.policy.quantized import quantise_base
@@ -145,7 +145,7 @@ def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
 def _downloaded(config: PolicyConfig) -> Path:
     logger.info("fetching policy %s from the Hugging Face hub", config.name)
     try:
-        return fetched(config.name, patterns=FETCHED, revision=config.revision or None)
+        return fetch_files(config.name, patterns=FETCHED, revision=config.revision or None)
     except RevisionNotFoundError as error:
         raise invalid("policy.revision", f"{config.name!r} has no revision {config.revision!r}") from error
     except RepositoryNotFoundError as error:
@@ -178,7 +178,7 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     if missing := sorted(map(str, report["missing_keys"])):
         reason = f"{config.name!r}: the weights lack {len(missing)} tensors, e.g. {missing[0]}"
         raise invalid("policy.name", reason)
-    base = "" if isinstance(config.adapter, NoAdapter) else digest(dict(model.named_parameters()))
+    base = "" if isinstance(config.adapter, NoAdapter) else digest_weights(dict(model.named_parameters()))
     quantise_base(model, config.quantization, device)
     model.to(device).eval()
     policy = as_policy(model, tokenizer, name=config.name)
@@ -248,4 +248,4 @@ def frozen_copy(policy: Policy) -> Policy:
 
     Frozen weights are shared.
     """
-    return replace(policy, model=own_copy(policy.model).requires_grad_(requires_grad=False))
+    return replace(policy, model=copy_trainable(policy.model).requires_grad_(requires_grad=False))

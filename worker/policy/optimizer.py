@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from backend.config.sections import OptimizerConfig
-from worker.policy.adamw import adamw, forget_moments, put_back, stored, take_step
+from worker.policy.adamw import adamw, forget_moments, put_back, take_step, to_plain_tensors
 
 
 class Update(NamedTuple):
@@ -136,7 +136,8 @@ class PolicyOptimizer:
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
                 tensors |= {
-                    f"{stored_key}/{name}": tensor for stored_key, tensor in stored(key, value).items()
+                    f"{stored_key}/{name}": tensor
+                    for stored_key, tensor in to_plain_tensors(key, value).items()
                 }
             if self.weights[name].dtype != torch.float32:
                 tensors[f"master/{name}"] = master.detach()

@@ -17,7 +17,7 @@ from backend.base.errors import FieldError, InvalidConfig
 from backend.catalog.policies.architectures import packing_error
 from worker.policy.prompt_form import shortened
 from worker.policy.recompute import recomputed_layers
-from worker.policy.token_batch import TokenBatch, inputs_of, token_batch
+from worker.policy.token_batch import TokenBatch, prediction_mask, token_batch
 
 PROBE = (3, 5, 4, 4, 3)
 """Numbers of tokens of the probe's texts, so short that a leaking state would reach most of them."""
@@ -52,7 +52,7 @@ def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
     """Return hidden states (N, H), after the final norm, of all tokens except each text's last, row by
     row.
     """
-    input_mask = inputs_of(batch)
+    input_mask = prediction_mask(batch)
 
     @contextmanager
     def attention() -> Iterator[None]:

@@ -61,11 +61,11 @@ def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) 
     """Load the problem of a hub dataset. Raises ValueError with the reason if it is unavailable."""
     if not hf_online:
         raise ValueError(offline_reason(source.dataset))
-    train = _downloaded(source.dataset, source.subset, source.split, source.revision)
+    train = _download(source.dataset, source.subset, source.split, source.revision)
     held_out = None
     if source.eval_split:
         revision = source.eval_revision if source.eval_dataset else source.revision
-        held_out = _downloaded(
+        held_out = _download(
             source.eval_dataset or source.dataset, source.subset, source.eval_split, revision
         )
     return load_folders(source, train, held_out, seed=seed, shuffled=shuffled)
@@ -95,11 +95,11 @@ def _patterns(subset: str, split: str) -> list[str]:
     return [f"{folder}{name}.{kind}" for folder in folders for name in names for kind in ("parquet", "jsonl")]
 
 
-def _downloaded(dataset: str, subset: str, split: str, revision: str) -> Path:
-    from worker.hub import fetched
+def _download(dataset: str, subset: str, split: str, revision: str) -> Path:
+    from worker.hub import fetch_files
 
     try:
-        return fetched(
+        return fetch_files(
             dataset,
             patterns=_patterns(subset, split),
             revision=revision or PARQUET_BRANCH,

@@ -59,7 +59,7 @@ class CodeGrader:
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """Return one score from 0 to 1 per (prompt, completion text); None if the row has no tests."""
-        jobs = [(tuple(_tests_of(term, prompt)), last_program(text)) for prompt, text in pairs]
+        jobs = [(tuple(_load_tests(term, prompt)), last_program(text)) for prompt, text in pairs]
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in self._benches:
             free.put(bench)
@@ -160,6 +160,6 @@ def last_program(text: str) -> str:
     return blocks[-1] if blocks else answer
 
 
-def _tests_of(term: CodeReward, prompt: Prompt) -> list[Test]:
+def _load_tests(term: CodeReward, prompt: Prompt) -> list[Test]:
     tests = read_tests(prompt.columns.get(term.tests)) or read_tests(prompt.answer)
     return tests[: term.max_tests]

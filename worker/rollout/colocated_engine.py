@@ -132,7 +132,7 @@ class ColocatedEngine:
     def sync(self, version: int, policy: Policy) -> None:
         """See Engine."""
         self.policy, self._version = policy, version
-        self._surviving(lambda: None)
+        self._retry_after_restart(lambda: None)
 
     def sample(
         self,
@@ -150,7 +150,7 @@ class ColocatedEngine:
             generator.set_state(state)
             return self.server.sample(prompts, group_size, sampling, generator, beginnings=beginnings)
 
-        return self._surviving(draw)
+        return self._retry_after_restart(draw)
 
     def generate(
         self,
@@ -168,7 +168,7 @@ class ColocatedEngine:
             generator.set_state(state)
             return self.server.generate(encoded, group_size, sampling, generator, stops=stops)
 
-        return self._surviving(draw)
+        return self._retry_after_restart(draw)
 
     def rest(self) -> None:
         """See Engine. Lets vLLM sleep if it can; a server that has died is noticed at the next `sync`."""
@@ -231,7 +231,7 @@ class ColocatedEngine:
         self.server.order(path)
         self.sleep_seconds += time.perf_counter() - started
 
-    def _surviving(self, do: Callable[[], Result]) -> Result:
+    def _retry_after_restart(self, do: Callable[[], Result]) -> Result:
         """Return the result of `do` with the current weights; restart the server if it is dead."""
         while True:
             try:

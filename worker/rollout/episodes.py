@@ -113,7 +113,7 @@ class Episodes(TurnTaking):
             episode.is_over, episode.stopped = True, False
 
 
-def episodes_of(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
+def make_episodes(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
     """Return the episodes of a run; None if a completion is a single turn."""
     match config.environment:
         case NoEnvironment():

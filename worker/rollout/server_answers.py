@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from worker.policy.model import Policy
-from worker.rollout.engine import SamplingLike, completion_of
+from worker.rollout.engine import SamplingLike, make_completion
 from worker.rollout.engine_client import BadAnswer
 from worker.types import Completion
 
@@ -54,7 +54,7 @@ def _completion(
     if reason not in ("stop", "length"):
         raise BadAnswer(f"a completion was ended by {str(reason)[:40]!r}")
     _check_end(ids, reason, policy, sampling)
-    completion = completion_of(
+    completion = make_completion(
         policy,
         np.array(ids, dtype=np.int64),
         np.minimum(np.array(logprobs, dtype=np.float32), 0),

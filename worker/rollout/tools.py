@@ -19,7 +19,7 @@ from backend.config.environments import ToolName, ToolUse
 from worker.prompt import Prompt
 from worker.rewards.correctness import process_count
 from worker.rewards.programs import read_ended
-from worker.rollout.calculator import BadExpression, calculated
+from worker.rollout.calculator import BadExpression, calculate
 
 PROGRAMS = "worker.rewards.programs"
 
@@ -129,7 +129,7 @@ class Toolbox:
 
 def _calculated(expression: str) -> ToolAnswer:
     try:
-        return ToolAnswer(calculated(expression), "ok")
+        return ToolAnswer(calculate(expression), "ok")
     except BadExpression as error:
         return ToolAnswer(f"error: {error}", "failed")
 

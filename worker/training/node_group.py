@@ -35,7 +35,7 @@ from backend.runs.workers.nodes import (
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.live_workers import SILENT_SECONDS
-from worker.db_retry import consult, first_line, persist
+from worker.db_retry import first_line, retry_query, retry_transaction
 from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
 from worker.policy.ranks import Meeting, UnlikeRanks
 
@@ -112,7 +112,7 @@ class NodeGroup:
 
     def _missing(self) -> str:
         """Return the name of the first node that has not joined yet; raises UnlikeRanks if a node refuses."""
-        self.seats = consult(self.sessions, lambda session: load_seats(session, self.node["group"]))
+        self.seats = retry_query(self.sessions, lambda session: load_seats(session, self.node["group"]))
         seat_by_rank = {seat.rank: seat for seat in self.seats}
         late = ""
         for rank in range(1, self.node["nodes"]):
@@ -127,7 +127,7 @@ class NodeGroup:
         return late
 
     def _publish(self, order: Order) -> None:
-        persist(self.sessions, lambda session: self._say(session, order))
+        retry_transaction(self.sessions, lambda session: self._say(session, order))
 
     def _say(self, session: Session, order: Order | None) -> None:
         if order is not None:

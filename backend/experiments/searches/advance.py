@@ -103,9 +103,6 @@ def _next_step(session: Session, settings: Settings, state: SearchState) -> Step
     return _prune(state) or _queue_trial(session, settings, state)
 
 
-# ---------------------------------------------------------------- pruning
-
-
 def _prune(state: SearchState) -> Step | None:
     """Stop runs that are ill or behind, and note which values were judged."""
     from backend.experiments.searches.study import find_prunable  # slow to import, and few services search
@@ -144,9 +141,6 @@ def _newest_step(trial: TrialRow) -> int:
 def _update_trial(session: Session, search: SearchRow, number: int, **values: Any) -> None:
     is_trial = (SearchTrial.experiment_id == search.experiment_id, SearchTrial.number == number)
     session.execute(update(SearchTrial).where(*is_trial).values(**values))
-
-
-# ---------------------------------------------------------------- trying
 
 
 def _queue_trial(session: Session, settings: Settings, state: SearchState) -> Step | None:
@@ -234,9 +228,6 @@ def _begin_trial(
         session.flush()
 
     return write
-
-
-# ---------------------------------------------------------------- comparing
 
 
 def _choose_finalists(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:

@@ -70,15 +70,16 @@ def _comparison_sentence(trouble: str, arm: ArmResult, control: ArmResult) -> st
     if not control.recurred:
         return (
             f"{trouble} did not recur without change ({_share_text(control)} runs; "
-            f"{_share_text(arm)} {_arm_label(arm)}): it depended on the seed, so the trial cannot say whether the remedy helps."
+            f"{_share_text(arm)} {_arm_label(arm)}): it depended on the seed, "
+            "so the trial cannot say whether the remedy helps."
         )
     test = f"Fisher's exact test, one-sided {p_value(arm.p)}"
     if arm.p <= SIGNIFICANT:
         opening = trouble
     else:
         opening = f"No evidence that it helps: {trouble[0].lower()}{trouble[1:]}"
-    control_share, arm_share = _share_text(control), _share_text(arm)
-    return f"{opening} recurred in {control_share} runs without change and in {arm_share} {_arm_label(arm)} ({test})."
+    arm_text = f"{_share_text(arm)} {_arm_label(arm)}"
+    return f"{opening} recurred in {_share_text(control)} runs without change and in {arm_text} ({test})."
 
 
 def p_value(p: float) -> str:

@@ -136,7 +136,7 @@ def _add_window(
     window: Logged,
     reference: float,
 ) -> int:
-    """Add the completions of a window to the rows; how many there are."""
+    """Add the completions of a window to the rows; return their number."""
     inside = set(window.steps)
     valued = [
         (cell, value)
@@ -176,7 +176,7 @@ def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) ->
     present: dict[int, int] = {}
     for cell in all_cells.cells:
         present[cell.step] = present.get(cell.step, 0) + cell.count
-    # what is not stored is taken to have a value
+    # completions that are not stored are assumed to have a value
     missing = {step: max(0, all_cells.sampled.get(step, 0) - present[step]) for step in counted}
     return [1 / (steps * (counted[cell.step] + missing[cell.step])) for cell in cells]
 

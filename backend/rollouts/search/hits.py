@@ -85,7 +85,7 @@ WHOLE = GroupRange()
 
 
 def count_waiting(session: Session, scope: Scope) -> int:
-    """Groups of the scope that are not in the index yet."""
+    """Return the number of groups of the scope that are not indexed yet."""
     query = select(func.count()).where(*scope.of_groups(session), RolloutGroup.search_number.is_(None))
     return session.scalar(query) or 0
 
@@ -188,7 +188,7 @@ def _matches(term: Term, joined: str) -> ColumnElement[bool]:
 def hits_json(
     session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]
 ) -> list[dict[str, Any]]:
-    """Completions as the HTTP interface shows them: schemas.FoundItem."""
+    """Return completions as the HTTP interface shows them: schemas.FoundItem."""
     completions = load_hits(session, rows)
     labels = load_labels(session, [completion.id for _, completion in completions])
     patterns = [term.pattern() for term in terms if not term.is_not]
@@ -257,7 +257,7 @@ def make_snippet(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str,
 
 
 def _join_spans(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Places in order, those that touch in one."""
+    """Return the sorted spans, with adjacent ones merged."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted(places):
         if spans and start <= spans[-1][1]:

@@ -61,7 +61,7 @@ class Phrase:
 
 
 def read_sample(session: Session, scope: Scope) -> Sample:
-    """Completions of randomly chosen groups; the same ones every time."""
+    """Read completions of randomly chosen groups; every call chooses the same ones."""
     groups = list(session.scalars(select(RolloutGroup.id).where(*scope.of_groups(session))))
     groups.sort()
     random.Random(0).shuffle(groups)
@@ -88,7 +88,9 @@ def _count_completions(session: Session, scope: Scope) -> int:
 
 
 def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], list[Phrase]]:
-    """Phrases that grew from the first set to the second, and those that fell, the surest first."""
+    """Return the phrases that became more frequent from the first set to the second, and less frequent,
+    surest first.
+    """
     counted: list[tuple[str, int, int]] = []
     if a.texts and b.texts:
         counted = _count_phrases([*a.texts, *b.texts], len(a.texts))

@@ -12,7 +12,7 @@ from worker.policy.head import Head
 from worker.policy.logprobs import States, scored, token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.sampling_mask import mask_log_mass, mask_pairs
-from worker.policy.token_batch import padded, token_batch
+from worker.policy.token_batch import pad_values, token_batch
 from worker.problems.sums import Sums
 from worker.rollout.sampler import Decoding, Sampler
 from worker.types import SamplingMask
@@ -112,7 +112,7 @@ def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
     batch = batch_of(tiny, completions)
     with torch.no_grad():
         rescored = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
-    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     torch.testing.assert_close(rescored.logprobs, sampler, rtol=0, atol=2e-4)
     assert torch.isfinite(rescored.entropy).all()
     assert 0.5 < float(rescored.kept_mass[batch.mask].mean()) < 1

@@ -38,9 +38,6 @@ def mixture_of(problems: list[dict[str, Any]], datasets_dir: Path, *, seed: int 
     )
 
 
-# ---------------------------------------------------------------- files
-
-
 def squares(
     tmp_path: Path, rows: list[dict[str, Any]] | None = None, *, seed=0, shuffled=True, **fields: Any
 ):
@@ -99,9 +96,6 @@ def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
         build_mixture(resumed.problems, **settings)
 
 
-# ---------------------------------------------------------------- hub datasets
-
-
 def hub_folder(tmp_path: Path, **splits: list[dict[str, Any]]) -> Path:
     for split, rows in splits.items():
         folder = tmp_path / "main" / split
@@ -143,9 +137,6 @@ def test_a_hub_name_while_offline_is_refused_with_what_to_set():
         load_hub(HubProblem(dataset="openai/gsm8k"), seed=0, shuffled=True, hf_online=False)
 
 
-# ---------------------------------------------------------------- reasoning_gym
-
-
 @pytest.fixture(scope="module")
 def chain_sum():
     problem = ReasoningGym(ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2}), seed=0)
@@ -168,8 +159,6 @@ def test_no_question_is_both_trained_on_and_held_out(chain_sum):
     assert len(held_out) == 100
     assert not trained & held_out
 
-
-# ---------------------------------------------------------------- plugins
 
 PLUGIN = """
 from worker.prompt import Prompt
@@ -262,9 +251,6 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
 def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, params, reason):
     with pytest.raises(PluginFailed, match=reason):
         mixture_of([{"name": "plugin", "entry_point": name, "params": params}], tmp_path)
-
-
-# ---------------------------------------------------------------- mixtures
 
 
 def three_sources(tmp_path: Path) -> list[dict[str, Any]]:

@@ -202,7 +202,7 @@ def test_a_program_finds_nothing_of_another_one_in_its_memory(grade):
 @pytest.mark.parametrize("term", [CodeReward(), PluginReward(entry_point="any")], ids=["code", "plugin"])
 def test_a_machine_that_hides_no_files_refuses_before_anything_is_sampled(monkeypatch, term):
     monkeypatch.setattr(layers, "program_refusal", lambda _settings: "nothing hides files")
-    monkeypatch.setattr("worker.rewards.plugins._module_of", lambda _name: "json")
+    monkeypatch.setattr("worker.rewards.plugins._plugin_module", lambda _name: "json")
     with pytest.raises(SandboxIncomplete, match="python are refused: nothing hides files"):
         Scorer((term,))
     Scorer((CorrectnessReward(),)).close()
