@@ -74,7 +74,7 @@ SWITCHES = {
 
 
 class PreviewRequest(Body):
-    """Problem sources to look at."""
+    """Problem sources to preview."""
 
     problems: Annotated[list[Fields], Field(min_length=1, max_length=32)]
     seed: Seed = 0

@@ -1,4 +1,4 @@
-"""Room that the checkpoints of a run take at most: as one of the same shape took here, or as counted."""
+"""Estimates of a checkpoint's size: measured on runs of the same shape, else counted from the config."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ def max_checkpoints(config: RunConfig, *, after: int = 0) -> int:
 
 
 def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) -> float | None:
-    """Size of one; None if the policy is not here and none was ever saved."""
+    """Return the size of one checkpoint; None if the policy is missing here and no checkpoint was ever
+    saved.
+    """
     query = (
         select(Run.config, Checkpoint.bytes_total)
         .join(Run, Run.id == Checkpoint.run_id)

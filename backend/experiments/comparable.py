@@ -11,9 +11,10 @@ NO_SCALE = ("timeout_seconds",)
 
 
 def incomparable_reasons(metric: str, run: Run, second: Run) -> list[str]:
-    """Reasons why the metric has two scales in these two runs: paths of config fields, or `origin`.
+    """Return why a metric has different scales in two runs: paths of config fields, or `origin`.
 
-    How another trainer scales a reward is not known: runs of two origins cannot be compared by such a metric.
+    How another trainer scales a reward is not known, so runs of two origins cannot be compared by such a
+    metric.
     """
     if run.origin == second.origin:
         return [] if run.origin else scale_differences(metric, run.config, second.config)
@@ -22,7 +23,9 @@ def incomparable_reasons(metric: str, run: Run, second: Run) -> list[str]:
 
 
 def scale_differences(metric: str, config: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Paths of the fields by which two configs give the metric two scales; empty if it is comparable."""
+    """Return the paths of the fields that give a metric different scales in two configs; empty if it is
+    comparable.
+    """
     mine, theirs = _scale_fields(metric, config), _scale_fields(metric, second)
     return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
 
@@ -50,7 +53,9 @@ def _value_at(config: Any, path: str) -> Any:
 
 
 def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Dotted paths of all leaves; items of a list of reward terms go by their names."""
+    """Yield the dotted path and the value of all leaves; items of a list of reward terms are named by
+    their labels.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flatten(inner, f"{path}.{key}")

@@ -103,7 +103,7 @@ def _duration(
 
 
 def _load_past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
-    """Step time and config of the newest runs that have trained."""
+    """Return step time and config of the newest runs that have trained."""
     query = (
         select(Run.config, Run.summary)
         .where(Run.last_step > 0, Run.origin == "")

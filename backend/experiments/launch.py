@@ -26,7 +26,7 @@ from backend.storage.models import Experiment, Run, Search, SearchTrial
 
 MAX_STEPS_TOGETHER = 100_000_000
 MAX_NAMED = 3
-"""Cells that an error names."""
+"""Maximum number of cells that an error names."""
 
 
 class PlannedRun(NamedTuple):
@@ -115,7 +115,7 @@ def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequen
 
 
 def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -> list[FieldError]:
-    """Reasons why the objective of a search cannot be measured, or not compared between these configs."""
+    """Return why the objective of a search cannot be measured, or compared between these configs."""
     metric = request.sweep.search.metric if request.sweep else ""
     suites = [suite.name for config in configs[:1] for suite in config.evaluation.suites]
     is_of_suite = any(metric.startswith(f"eval/{name}/") for name in suites)
@@ -131,7 +131,7 @@ def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -
 
 
 def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldError]:
-    """Reasons why the budget of a search cannot be kept."""
+    """Return why the budget of a search cannot be enforced."""
     if request.sweep is None or request.sweep.search.money is None or newest_price(session) is not None:
         return []
     reason = "no worker slot has had a price yet: set SLOT_PRICE, or give the budget in hours"
@@ -223,7 +223,7 @@ def plan_runs(settings: Settings, request: ExperimentRequest, cells: Sequence[Ce
 def _collect_errors(
     cells: Sequence[Cell], configs: Sequence[RunConfig | InvalidConfig], *, is_swept: bool
 ) -> list[FieldError]:
-    """Errors at their variants; those of a sweep once each, with the first cells that have them."""
+    """Return errors by variant; an error of a sweep is listed once, with the first cells that have it."""
     wrong = [
         (number, cell, error)
         for number, (cell, config) in enumerate(zip(cells, configs, strict=True))

@@ -42,7 +42,7 @@ MAX_SLOTS = 64
 
 
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
-    """Memory of a run on this installation; `unknown` says why there are no numbers."""
+    """Estimate the memory of a run on this installation; `unknown` says why there are no numbers."""
     try:
         shape = _load_shape(config.policy, settings)
         adapter = _load_adapter(config, settings)
@@ -137,7 +137,7 @@ def _estimate_memory(
 
 
 def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> int:
-    """Tokens that a prompt of the run's data is taken to have, as far as the context has room."""
+    """Return the assumed number of tokens of a prompt, limited by the context."""
     room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
     policy = config.policy
     longest = max(_source_tokens(source, policy, settings) for source in config.problems)

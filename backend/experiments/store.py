@@ -12,7 +12,7 @@ from backend.storage.models import Experiment, Run, Search, Trial
 
 
 class Activity(NamedTuple):
-    """What the runs of an experiment have done, those in the trash left out."""
+    """Activity of an experiment's runs, without those in the trash."""
 
     statuses: dict[str, int]
     verdicts: dict[str, int]
@@ -32,7 +32,7 @@ def list_experiments(session: Session, *, text: str, limit: int, cursor: str) ->
 
 
 def count_experiments(session: Session, text: str) -> int:
-    """Number of experiments that contain a text."""
+    """Return the number of experiments that contain a text."""
     return session.scalars(select(func.count()).select_from(Experiment).where(_name_condition(text))).one()
 
 
@@ -55,7 +55,7 @@ def find_experiment(session: Session, experiment_id: str) -> Experiment:
 
 
 def load_activities(session: Session, experiment_ids: Sequence[str]) -> dict[str, Activity]:
-    """What the runs of each experiment have done."""
+    """Return the activity of the runs of each experiment."""
     last_time = func.max(func.coalesce(Run.finished_at, Run.progress_at, Run.created_at))
     query = (
         select(

@@ -1,7 +1,7 @@
 """Actions on many runs at once, in batches of one transaction each.
 
-An action names the state that runs shall have, so it can be repeated: those that have it already are left
-alone. An answer says what was changed, so that it can be undone, and what was refused.
+An action names the wanted state of runs, so repeating it is harmless: runs in that state stay unchanged.
+The answer lists the changed runs, so that the change can be undone, and the refused ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,9 @@ class Outcome:
     matched: int = 0
     """Runs that it was meant for."""
     changed: list[str] = field(default_factory=list)
-    """Ids of those that have another state now."""
+    """Ids of the runs that were changed."""
     refused: list[dict[str, str]] = field(default_factory=list)
-    """`id`, `name` and `reason` of those that could not be changed."""
+    """`id`, `name` and `reason` of the runs that could not be changed."""
     missing: int = 0
     """Runs that no longer exist."""
 

@@ -41,7 +41,7 @@ def changed_settings(session: Session, config_hashes: Iterable[str]) -> dict[str
 def _find_changes(config_json: str) -> dict[str, Any]:
     """Compare a config with the usual one, which takes milliseconds: hence the cache.
 
-    A list with other items stands for what is in the new ones.
+    Items that the current list lacks are not reported, because the new items say enough.
     """
     try:
         config = RunConfig.model_validate_json(config_json)

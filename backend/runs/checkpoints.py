@@ -1,4 +1,4 @@
-"""Rows of checkpoints."""
+"""Queries about the rows of checkpoints."""
 
 from collections.abc import Collection
 from typing import Any, Literal

@@ -46,7 +46,7 @@ class ChildRun(NamedTuple):
     """A run that is about to be queued."""
 
     name: str
-    """Empty: one that no run has yet."""
+    """Name of the run; empty for a new random name."""
     variant: str
     config: RunConfig
     tags: list[Any]

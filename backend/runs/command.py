@@ -20,7 +20,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 METRICS = ("reward/mean", "eval/accuracy")
 HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")
 WIDEST = 40
-"""Characters of one column."""
+"""Maximum width of a column, in characters."""
 
 
 def listed_runs(

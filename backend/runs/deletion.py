@@ -1,4 +1,5 @@
-"""Deleting runs for ever: marked at once and seen no more, then removed piece by piece by the reconciler.
+"""Permanent deletion of runs: a run is marked and hidden at once, then the reconciler removes it piece by
+piece.
 
 Rows go in batches, each a transaction of its own; then the files; then the run's own row. Whatever kills the
 process in between, the mark stays, and the next look continues where this one ended.
@@ -59,11 +60,11 @@ BATCHES: tuple[tuple[Any, int], ...] = (
 """Tables with rows of a run, and the number of rows that one transaction removes."""
 
 NAMED = 3
-"""Runs in the way that are named, at most."""
+"""Maximum number of blocking runs that an error names."""
 
 
 class StillNeeded(Conflict):
-    """Other runs begin with its checkpoints."""
+    """The run cannot be deleted because other runs begin with its checkpoints."""
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
         named = ", ".join(needed_by[:NAMED]) + (", ..." if len(needed_by) > NAMED else "")
@@ -108,7 +109,7 @@ def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def _find_dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
-    """Forks and evaluations of these runs that are not being deleted themselves."""
+    """Return the forks and evaluations of these runs that are not being deleted too."""
     query = select(Run.id, Run.name, Run.parent_run).where(
         Run.parent_run.in_(runs), Run.fork_step.is_not(None), Run.deleting_at.is_(None)
     )
@@ -138,9 +139,9 @@ def _keep_costs(session: Session, runs: Collection[str]) -> None:
 
 
 def continue_deletions(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
-    """Remove what is marked, for about so long; how many runs are gone for good.
+    """Remove marked runs for about `seconds`; return the number of runs that are deleted completely.
 
-    Raises OSError, after all the others, when the files of a run cannot be removed, and ArtifactFault.
+    If the files of a run cannot be removed, raises OSError or ArtifactFault after the other runs.
     """
     until = time.monotonic() + seconds
     gone = 0
@@ -172,7 +173,9 @@ def remove_files(directory: Path) -> None:
 
 
 def _find_marked(sessions: Sessions) -> list[str]:
-    """Children before the runs whose checkpoints they begin with; the oldest mark first."""
+    """Return the marked runs, oldest mark first; forks come before the runs whose checkpoints they begin
+    with.
+    """
     with reading(sessions) as session:
         query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
         rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
@@ -181,7 +184,7 @@ def _find_marked(sessions: Sessions) -> list[str]:
 
 
 def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
-    """Removes one batch after another, and says how many rows it was."""
+    """Remove the rows in batches; yield the number of rows of each batch."""
     for table, limit in BATCHES:
         key = table.__table__.primary_key.columns
         key_query = select(*key).where(table.run_id == run_id).limit(limit)

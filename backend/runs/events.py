@@ -38,7 +38,7 @@ def add_event(
 def load_events(
     session: Session, run_id: str, *, after: int | None = None, limit: int = 200, backwards: bool = False
 ) -> Sequence[Event]:
-    """Events of a run in order, or from the newest on; behind the event `after` in that order."""
+    """Return events of a run in order, or from the newest on; those after the event `after` in that order."""
     query = select(Event).where(Event.run_id == run_id)
     if after is not None:
         query = query.where(Event.id < after if backwards else Event.id > after)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 CHECKPOINT = re.compile(r"s(\d{6,})-a\d+")
 MANIFEST = "manifest.json"
 NAMED = 5
-"""Checkpoints on the disk that are named, at most."""
+"""Maximum number of checkpoints on the disk that are named."""
 
 
 class Mark(NamedTuple):
@@ -100,7 +100,9 @@ def find_older(settings: Settings, session: Session) -> DatabaseLoss | None:
 
 
 def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None:
-    """Say it in the log and in the history at the start, and begin a new mark."""
+    """If the database is older than its mark, report that in log and history at the start, and begin a
+    new mark.
+    """
     older = find_older(settings, session)
     if older is not None:
         logger.error("%s", older.sentence)
@@ -111,7 +113,7 @@ def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None
 
 
 def forget_mark(settings: Settings) -> None:
-    """Another database takes the place of this one, and is meant to."""
+    """Forget the mark, because another database replaces this one on purpose."""
     mark_file(settings).unlink(missing_ok=True)
 
 
@@ -128,7 +130,7 @@ def _last_event_number(session: Session) -> int:
 
 
 def _unknown_checkpoints(settings: Settings, session: Session) -> Iterator[str]:
-    """Checkpoints on the disk without a row, beyond the last step of their run."""
+    """Yield the checkpoints on the disk that have no row and are beyond the last step of their run."""
     steps = select(Run.id, Run.last_step).where(Run.deleting_at.is_(None))
     runs = {row.id: row.last_step for row in session.execute(steps)}
     rows = session.execute(select(Checkpoint.run_id, Checkpoint.path))

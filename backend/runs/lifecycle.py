@@ -123,7 +123,7 @@ def claim_run(
 
 
 def claimable_condition(lost: Collection[Lease] = ()) -> Any:
-    """SQL condition: a worker may take this run now."""
+    """Return the SQL condition that a worker may claim the run now."""
     waits = or_(Run.status == "queued", is_lost_lease(lost))
     return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), waits)
 
@@ -151,7 +151,7 @@ def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, *
 
 
 def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> None:
-    """Write down facts of an attempt: pid, device, versions."""
+    """Store facts about an attempt: pid, device, versions."""
     session.execute(
         update(Attempt).where(Attempt.run_id == run_id, Attempt.number == attempt).values(**facts)
     )
@@ -160,7 +160,7 @@ def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> N
 def finish_run(
     session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, obeyed: str = ""
 ) -> None:
-    """End or pause a run by the word of the attempt that owns it.
+    """End or pause a run on behalf of the attempt that owns it.
 
     `obeyed` is the wish for which it ends. It has saved a checkpoint since; if the user has changed the wish
     meanwhile, the new one counts.
@@ -323,7 +323,7 @@ def _move(session: Session, run: Run, status: str, reason: str, *, note: str = "
 
 
 def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
-    """Compare and set: the row is as it was seen, or nothing happens and the caller hears of it."""
+    """Compare and set: change the row if it is as it was read, else raise MoveForbidden."""
     seen = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
     if not _update_once(session, seen.values(**values)):
         raise MoveForbidden(run.id, "changing", "this", "no longer changing state: try again")

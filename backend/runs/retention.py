@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class SavedCheckpoint(NamedTuple):
-    """A checkpoint, as far as retention cares."""
+    """The facts about a checkpoint that retention needs."""
 
     id: str
     step: int
@@ -23,7 +23,9 @@ class SavedCheckpoint(NamedTuple):
 def kept_ids(
     saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
 ) -> set[str]:
-    """Ids of those that stay. `needed` are steps that other runs begin with, or from before an onset."""
+    """Return the ids of the checkpoints to keep. `needed` are steps that other runs begin with, or before
+    an onset.
+    """
     newest_first = sorted(saved, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True)
     newest = newest_first[:keep]
     measured = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]

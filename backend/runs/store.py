@@ -168,7 +168,7 @@ def load_log_chunks(
     limit: int,
     backwards: bool,
 ) -> Sequence[LogChunk]:
-    """Pieces of output in order (or the newest first), and one more."""
+    """Return pieces of output in order (or the newest first), and one more."""
     sort_key = tuple_(LogChunk.attempt, LogChunk.number)
     query = select(LogChunk).where(LogChunk.run_id == run_id)
     if attempt is not None:

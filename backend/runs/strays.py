@@ -53,7 +53,9 @@ class Record(NamedTuple):
 
 
 class Strays:
-    """Looks through the runs' directory; what belongs to nobody is noted in a file, to outlive a restart."""
+    """Finds unknown files in the runs' directory. They are recorded in a file, so that a restart does not
+    forget them.
+    """
 
     def __init__(
         self, settings: Settings, sessions: Sessions, *, clock: Callable[[], float] = time.time
@@ -106,7 +108,7 @@ class Strays:
         )
 
     def _remove(self, path: Path) -> bool:
-        """Remove it, if it still belongs to nobody; whether it is gone."""
+        """Remove a path if it still belongs to no run; return whether it is removed."""
         name = path.relative_to(self._root).parts[0]
         with reading(self._sessions) as session:
             if path not in self._find_ownerless(name, _load_record(session, name)):

@@ -21,7 +21,7 @@ MAX_STEPS = 100
 """Maximum number of steps of one suite of one run, besides the first and the best step."""
 
 MAX_CHILDREN = 1_000
-"""Evaluations of checkpoints that are looked at."""
+"""Maximum number of evaluations of checkpoints that are read."""
 
 HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
 """Metrics of the held-out set, beside those of pass@k."""
@@ -37,7 +37,9 @@ class EvaluatedStep(NamedTuple):
 
 
 def load_evaluations(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
-    """Everything that runs were evaluated on, in the order of the ids; of a step the latest result."""
+    """Return the results of all evaluations of runs, in the order of the ids; only the latest result of
+    each step.
+    """
     children = _load_children(session, run_ids)
     later = {child: (parent, step) for child, parent, step in children}
     sources = [*run_ids, *later]
@@ -93,7 +95,7 @@ def _ends(names: Sequence[str]) -> list[str]:
 
 
 def _parse_metric(name: str) -> tuple[str, str] | None:
-    """Suite and name within it of a metric; None for one that the table does not show."""
+    """Return the suite and the short name of a metric; None for a metric that the table does not show."""
     parts = name.removeprefix(PREFIX).split("/") if name.startswith(PREFIX) else []
     if len(parts) == 2 and parts[0] not in RESERVED:
         return parts[0], parts[1]

@@ -140,7 +140,9 @@ def _require_direction(metric: str, reading: str) -> None:
 
 
 def _load_rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list[str]]:
-    """Rows in the order in which they were named or launched, and the ids of runs that do not exist."""
+    """Return rows in the order in which they were named or launched, and the ids of runs that do not
+    exist.
+    """
     if bool(experiment) == bool(runs.strip(";, ")):
         raise InvalidRequest([FieldError("runs", "name either an experiment or runs")])
     if experiment:

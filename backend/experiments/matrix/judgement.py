@@ -41,14 +41,14 @@ class Entry:
     """Number of runs that reached the column's threshold; None without a threshold, or if it is unknown."""
 
     def usable(self) -> dict[int, float]:
-        """Finite values of runs that have ended."""
+        """Return the finite values of runs that have ended."""
         values = ((seed, self.values[seed]) for seed in self.ended)
         return {seed: value for seed, value in values if value is not None and abs(value) < LARGEST}
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A word and what it rests on."""
+    """The claim about a cell, and the contrast behind it."""
 
     verdict: str
     reason: str = ""
@@ -58,7 +58,7 @@ class Judgement:
     reached: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Fields of schemas.MatrixCell."""
+        """Return the fields of schemas.MatrixCell."""
         versus = None
         if self.versus is not None:
             versus = asdict(self.versus) | {"p_corrected": self.p_corrected}

@@ -184,7 +184,7 @@ class _Reader:
                     self._last_step[metric] = min(end, self._last_step.get(metric, end))
 
     def value(self, run: Run, column: Column) -> float | None:
-        """None: the run has no such value. NaN: it has one that is not finite."""
+        """Return the value; None if the run has no such value, NaN if the value is not finite."""
         curve = self._curves.get((run.id, column.metric))
         if curve is None:
             return None

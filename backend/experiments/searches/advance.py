@@ -1,6 +1,6 @@
 """Steps of a search: each is decided from the rows and written in one transaction.
 
-A step that was decided from rows which have changed since is dropped: the next look decides anew.
+A step is dropped if the rows that it was decided from have changed since; the next poll decides anew.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ Step = Callable[[Session], None]
 
 
 def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
-    """Take the next step of a search that is due; whether there was one."""
+    """Take the next step of a search if one is due; return whether there was one."""
     with reading(sessions) as session:
         try:
             state = read_search(session, experiment_id)
@@ -83,7 +83,7 @@ def stop_search(session: Session, experiment_id: str) -> None:
 
 
 def _claim_revision(session: Session, search: SearchRow) -> bool:
-    """Return whether nobody has decided anything since the rows were read; from here on nobody else does."""
+    """Return whether no other process has decided anything since the rows were read, and lock the search."""
     seen = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
@@ -104,7 +104,7 @@ def _next_step(session: Session, settings: Settings, state: SearchState) -> Step
 
 
 def _prune(state: SearchState) -> Step | None:
-    """Stop runs that are ill or behind, and note which values were judged."""
+    """Stop runs that are broken or fall behind, and record which values were judged."""
     from backend.experiments.searches.study import find_prunable  # slow to import, and few services search
 
     search, trials = state.search, state.trials

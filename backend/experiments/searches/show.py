@@ -75,7 +75,7 @@ def _trial_reason(trial: TrialRow) -> str:
 
 
 def steps_saved(trials: Sequence[TrialRow]) -> float | None:
-    """Share of the steps of all ended configurations that pruned runs did not train."""
+    """Return the share of the steps of all ended configurations that pruned runs did not train."""
     ended = [trial for trial in trials if trial.run and trial.state not in LIVE]
     planned_steps = sum(trial.run.steps for trial in ended if trial.run)
     if not planned_steps:

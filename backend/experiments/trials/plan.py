@@ -162,7 +162,9 @@ def healthy_runs_needed(seeds: int) -> int:
 
 
 def last_healthy(diagnosis: Diagnosis) -> int:
-    """Last step from which a fork is surely healthy: before the first signal and before the goal fell."""
+    """Return the last step from which a fork is certainly healthy: before the first signal, and before
+    the goal fell.
+    """
     healthy_steps = [
         onset.healthy for onset in (diagnosis.onset, diagnosis.outcome.onset) if onset is not None
     ]

@@ -16,7 +16,7 @@ EVALUATED = "eval/"
 
 
 class Difference(NamedTuple):
-    """The first step at which two runs differ, and a metric that does."""
+    """The first step at which two runs differ, and a metric that differs there."""
 
     step: int
     metric: str

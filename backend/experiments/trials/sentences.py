@@ -102,7 +102,7 @@ def _goal_sentence(goal: str, arm: ArmResult, control: ArmResult) -> str:
 
 
 def _uncounted_sentence(arm: ArmResult) -> str:
-    """Runs that are in none of the shares."""
+    """Return a sentence about runs that no share counts."""
     counts = (
         (arm.failed, "failed"),
         (arm.stopped, "stopped"),

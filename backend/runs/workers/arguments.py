@@ -10,7 +10,7 @@ from backend.runs.workers.deadline import parse_deadline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what limits a worker, and its place among several nodes."""
+    """Add the arguments for a worker's limits, and for its place among several nodes."""
     parser.add_argument("--runs", type=int, metavar="N", help="exit after N runs")
     parser.add_argument("--idle", type=float, metavar="SECONDS", help="exit after this time without a run")
     parser.add_argument(

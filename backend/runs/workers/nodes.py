@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """A node as it was seen."""
+    """A node's row, with the time since its last heartbeat."""
 
     rank: int
     worker_id: str
@@ -81,7 +81,7 @@ class Seat(NamedTuple):
 
 
 def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
-    """Claim this place in a group, replacing any earlier owner; remove the rows of groups that are gone."""
+    """Claim a place in a group, replacing any earlier owner; remove the rows of lost groups."""
     session.execute(delete(Node).where(Node.seen_at < db_now() - FORGOTTEN_SECONDS))
     row = Node(group_name=group, rank=rank, worker_id=worker_id, work={}, **facts)
     session.merge(row)
@@ -95,13 +95,13 @@ def record_heartbeat(session: Session, group: str, rank: int, worker_id: str) ->
 
 
 def write_word(session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None) -> bool:
-    """Write down the leader's order, another node's answer, or that there is none any more."""
+    """Store the leader's order or another node's answer; None removes it."""
     work = {} if word is None else word._asdict()
     return _change(session, group, rank, worker_id, work=work, seen_at=db_now())
 
 
 def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
-    """Give the place up."""
+    """Release the place."""
     conditions = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
     session.execute(delete(Node).where(*conditions))
 

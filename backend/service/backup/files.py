@@ -95,7 +95,7 @@ def open_below(directory: Path, name: str) -> BufferedReader:
 
 
 def list_files(directory: Path) -> Iterator[str]:
-    """Everything that is not a directory, relative to this one; links are not followed."""
+    """Yield the path of every entry that is not a directory, relative to this one; links are not followed."""
     for parent, directories, files in os.walk(directory):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         for name in sorted([*files, *links]):
@@ -103,7 +103,7 @@ def list_files(directory: Path) -> Iterator[str]:
 
 
 def describe(file: BufferedReader) -> Digest:
-    """Size and SHA-256 of all that is read."""
+    """Return the size and the SHA-256 of a file's content."""
     digest = file_digest(file, "sha256")
     return Digest(bytes=file.tell(), sha256=digest.hexdigest())
 
@@ -126,7 +126,7 @@ def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Have a file of our own in another place: a hard link, else a copy. Nobody ever changes it."""
+    """Link or copy a file of this installation, which never changes: a hard link if possible, else a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target, follow_symlinks=False)

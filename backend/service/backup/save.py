@@ -107,7 +107,7 @@ def _may_have_copy(copies: Copies, name: str) -> bool:
 
 
 def _find_damage(connection: Connection) -> list[str]:
-    """Points and completions that this backup has, and that nobody can read."""
+    """Return sentences about damaged points and completions in this backup."""
     session = Session(connection)
     points = [damage_sentence(session, block, reason) for block, reason in find_damaged_blocks(session)]
     return [*points, *find_damaged_groups(session)]
@@ -138,7 +138,7 @@ def _take_checkpoint(source: Path, target: Path) -> bool:
 
 
 def _match_checkpoints(rows: dict[str, str], source: Path, target: Path) -> list[str]:
-    """Ids of rows whose checkpoint is gone; what was taken and has no row goes too."""
+    """Return the ids of rows whose checkpoint is missing, and remove taken checkpoints without a row."""
     missing = [
         row_id
         for row_id, name in rows.items()

@@ -31,7 +31,7 @@ def warn(topic: str, text: str) -> Finding:
 
 
 def bad(topic: str, text: str) -> Finding:
-    """Return a finding that must be mended."""
+    """Return a finding that must be fixed."""
     return Finding(topic, "bad", text)
 
 

@@ -72,7 +72,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
 
 
 def port(settings: Settings) -> Finding:
-    """Free, or taken by ourselves."""
+    """Check that the port is free, or used by this installation."""
     try:
         check_state_dir(settings)
         if running := running_instance(settings):
@@ -147,7 +147,7 @@ def clock(now: float) -> Finding:
 
 
 def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    """Schema, clock and the settings that matter."""
+    """Check schema, clock and important settings of the database."""
     yield schema(read_schema(connection))
     theirs = connection.scalar(select(db_now())) or 0.0
     yield skew(time.time() - theirs)
@@ -172,7 +172,7 @@ def age(settings: Settings, session: Session) -> Finding:
 
 
 def schema(revision: str) -> Finding:
-    """Known, or to be upgraded."""
+    """Check that the schema is known or can be upgraded."""
     newest = newest_schema()
     if revision and revision not in known_schemas():
         return bad("schema", f"{revision}, {unknown_schema_reason(revision)}")
@@ -182,7 +182,7 @@ def schema(revision: str) -> Finding:
 
 
 def skew(seconds: float) -> Finding:
-    """Between this machine's clock and the database's."""
+    """Check the difference between the clocks of this machine and the database."""
     if abs(seconds) > CLOCK_SECONDS:
         direction = "ahead of" if seconds > 0 else "behind"
         return warn(
@@ -194,7 +194,7 @@ def skew(seconds: float) -> Finding:
 
 
 def postgres(settings: dict[str, Any]) -> Finding:
-    """Settings of a server that would lose, refuse or change what is stored."""
+    """Check for settings of a server that would lose, refuse or change data."""
     if int(settings["server_version_num"]) < OLDEST_POSTGRES:
         return bad("postgres", "older than version 14: upgrade the server")
     if settings["server_encoding"] != "UTF8":

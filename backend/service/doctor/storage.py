@@ -66,7 +66,7 @@ def privacy(state: Path) -> Finding:
 
 
 def space(path: Path, free: int | None) -> Finding:
-    """Room for the database and checkpoints."""
+    """Check the free space for the database and checkpoints."""
     if free is None:
         return bad("disk", f"the disk of {path} does not report its free space: check it with `df`")
     if free < LOW_BYTES:
@@ -133,7 +133,7 @@ def models(directory: Path) -> Finding:
 
 
 def datasets(directory: Path) -> Finding:
-    """JSONL files are offered as problems, uploads are written here."""
+    """Check the datasets' directory, which holds the JSONL files offered as problems, and uploads."""
     unreadable = [path for path in sorted(directory.rglob("*.jsonl")) if not os.access(path, os.R_OK)]
     if unreadable:
         return warn("datasets", f"{unreadable[0]} cannot be read: `chmod u+r {unreadable[0]}`")

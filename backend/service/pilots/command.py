@@ -25,7 +25,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 def keep_pilots(
     settings: Settings, *, most: int, every: float, once: bool, devices: int, nodes: int, **options: Any
 ) -> Iterator[str]:
-    """Look at the queue every so many seconds and submit what is missing; lines for the terminal.
+    """Poll the queue regularly and submit missing pilots; yield lines for the terminal.
 
     A cluster or database that is away is named once, and asked again at the next look. SIGTERM and Ctrl-C end
     the command; the pilots stay.

@@ -115,7 +115,7 @@ class Launcher:
     """Number of stop requests; the second one means without saving."""
 
     def catch_signals(self) -> None:
-        """Ctrl-C, SIGTERM and a closed terminal all ask for the same thing."""
+        """Handle Ctrl-C, SIGTERM and a closed terminal as requests to stop."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
 
@@ -123,7 +123,7 @@ class Launcher:
         self.signals += 1
 
     def start(self) -> None:
-        """Broker first; service and worker start side by side."""
+        """Start the broker, then service and worker concurrently."""
         env = {**os.environ, "STATE_DIR": str(self.settings.state), "PYTHONUNBUFFERED": "1"}
         broker = choose_broker(self.settings)
         prepare_broker(broker, self.settings)
@@ -183,7 +183,7 @@ class Launcher:
             time.sleep(0.03)
 
     def keep_running(self) -> None:
-        """Start again what ended by itself, until a signal comes."""
+        """Restart programs that ended by themselves, until a signal arrives."""
         looked_at = time.monotonic()
         while not self.signals:
             is_time_to_look = time.monotonic() - looked_at > LOG_LOOK_SECONDS

@@ -54,7 +54,7 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
