@@ -81,7 +81,7 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
 
 
 def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
-    """Raises UnreadableWeights, UnknownShape or HubModelError."""
+    """Load the shape of a policy. Raises UnreadableWeights, UnknownShape or HubModelError."""
     name = policy.name
     directory = BUILT_IN / name if is_built_in(name) else settings.models_dir / name
     config = read_config(directory)
@@ -148,7 +148,9 @@ def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> 
 
 
 def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
-    """Tokens of the longest sum, or of a file's prompt that 19 of 20 do not exceed; else PROMPT_TOKENS."""
+    """Return the tokens of the longest sum, or the length that 19 of 20 prompts of a file keep to; else
+    PROMPT_TOKENS.
+    """
     if isinstance(source, SumsProblem):
         return source.operands * (len(str(source.high)) + 1) + 1
     if not isinstance(source, FileProblem):

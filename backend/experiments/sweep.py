@@ -63,12 +63,14 @@ class Sweep(Body):
     knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MAX_KNOBS)]
     method: Literal["grid", "random", "search"] = "grid"
     """grid: every combination of the values; random: some of them; search: chosen one after the other by the
-    results so far."""
+    results so far.
+    """
     cells: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 12
     """Combinations that a random sweep draws, and the most that a search tries."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
-    search decides by it, too."""
+    search decides by it, too.
+    """
     search: SearchSettings = SearchSettings()
     """Settings of a search."""
 
@@ -83,7 +85,7 @@ class Sweep(Body):
 
 
 class Cell(NamedTuple):
-    """A variant that a sweep has made."""
+    """A variant that a sweep has produced."""
 
     variant: dict[str, Any]
     """Variant with its name and the values of the knobs."""
@@ -227,7 +229,7 @@ def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
 
 
 def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, ...]]:
-    """Distinct combinations, each as likely as the others."""
+    """Yield distinct combinations, all equally likely."""
     rng = random.Random(seed)
     seen: set[bytes] = set()
     for _ in range(cells * TRIES):

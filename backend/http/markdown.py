@@ -20,7 +20,7 @@ BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
 class Passage(NamedTuple):
-    """A text without marks: what is between two headings, or a row of a table that has an anchor."""
+    """Plain text of a section, or of a table row that has an anchor."""
 
     anchor: str
     """Anchor of its heading or row; empty before the first section."""
@@ -30,7 +30,7 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A page as HTML, and what of it other parts of the frame show."""
+    """A page as HTML, with the titles and links that the frame shows beside it."""
 
     title: str
     body: str
@@ -142,7 +142,7 @@ def _plain_text(token: Token) -> str:
 
 
 def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
-    """Anchors for table rows: the code in the first cell."""
+    """Give table rows an anchor: the code in their first cell."""
     row: Token | None = None
     for opened, inline in itertools.pairwise(tokens):
         if opened.type == "tr_open":
@@ -155,7 +155,7 @@ def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
 
 
 def _claim_anchor(name: str, reading: _PageState) -> str:
-    """Return the name, where nothing before it on the page has it and it can be one."""
+    """Return the name if it is valid and unused on the page, else ""."""
     if not name or name in reading.anchors or re.search(r"\s", name):
         return ""
     reading.anchors.add(name)

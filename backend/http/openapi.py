@@ -11,7 +11,7 @@ ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
     "POST /api/v1/runs/{run_id}/clone": ("202", {"run_id": "id"}),
     "GET /api/v1/rollouts": ("200", {"completion_id": "items/0/completions/0/id"}),
 }
-"""Answers in which parameters of other operations are found, and where."""
+"""Pointers to the values in answers that are parameters of other operations."""
 
 WHO = {
     Access.PUBLIC: "Everybody.",
@@ -22,7 +22,7 @@ WHO = {
 
 
 def complete_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add to a document that FastAPI has made."""
+    """Add login, roles and links to the document that FastAPI generates."""
     schema["components"].setdefault("securitySchemes", {})["token"] = {
         "type": "http",
         "scheme": "bearer",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from backend.config.metrics import has_interval, interval_of
+from backend.config.metrics import has_interval, interval_names
 from backend.http.paging import split_list
 from backend.metrics.axes import is_metric
 from backend.metrics.ending import mean_end
@@ -40,7 +40,9 @@ def make_answer(
     do not exist.
     """
     present = [run for run in run_ids if run in row_by_run]
-    intervals = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
+    intervals = (
+        [] if group_by else [end for name in names if has_interval(name) for end in interval_names(name)]
+    )
     is_whole = bool(group_by) or ends
     curves = read_visible_curves(session, row_by_run, present, [*names, *intervals], view, is_whole=is_whole)
     if group_by:
@@ -139,7 +141,7 @@ def _interval(
     curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
 ) -> dict[str, Any]:
     """Return the ends of the interval at these steps of a curve, if it is recorded and not smoothed away."""
-    ends = [curves.get((run, name)) for name in interval_of(metric)]
+    ends = [curves.get((run, name)) for name in interval_names(metric)]
     if None in ends or view.smoothing:
         return {}
     values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]

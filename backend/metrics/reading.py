@@ -39,7 +39,7 @@ def read_points(
         (run, key): read_tail(session, run, key, reached[run]) for run in sources for key in keys.values()
     }
     blocks = read_blocks(session, sources, keys.values(), outlined)
-    stored = {key_of_curve: packed.with_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
+    stored = {key_of_curve: packed.add_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
     points_by_curve = {}
     for run, parts in stretches.items():
         for name, key in keys.items():

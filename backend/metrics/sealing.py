@@ -1,4 +1,6 @@
-"""The sealing of points: rows become the blocks that `blocks` reads, and go in the same transaction."""
+"""Sealing of points: converts rows to the blocks that `blocks` reads, and removes them in the same
+transaction.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ from sqlalchemy.orm import Session
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode_row, encode, encode_outline
 from backend.metrics.block_damage import BlockPlace, record_damage
-from backend.metrics.blocks import NOTHING, Stored, points_of
+from backend.metrics.blocks import NOTHING, Stored, rows_to_points
 from backend.metrics.thinning import OUTLINE_SHIFT, peak_indices
 from backend.storage.engine import Sessions, insert_into
 from backend.storage.models import (
@@ -42,18 +44,18 @@ from backend.storage.models import (
 )
 
 TASKS = 1_000
-"""Attempts that are sealed in one go."""
+"""Maximum number of attempts that are sealed in one run of the chore."""
 
 BLOCKS_AT_ONCE = 500
-"""Blocks that one statement inserts."""
+"""Maximum number of blocks that one statement inserts."""
 
 POINTS_AT_ONCE = 400_000
-"""Points of one transaction, about: others wait for it on SQLite. Of a run with more than 390 metrics, a part
-of each block is sealed at a time, which the next one joins.
+"""Approximate number of points in one transaction, during which other writers wait on SQLite. Of a run
+with more than 390 metrics, a part of each block is sealed at a time, which the next one joins.
 """
 
 PLACES_AT_ONCE = 400
-"""Blocks that one statement asks for: each takes two of its parameters."""
+"""Maximum number of blocks that one statement reads; each takes two of its parameters."""
 
 KEY = ("run_id", "key_id", "attempt", "number")
 
@@ -69,7 +71,7 @@ _PIECE = (
     )
     .order_by(Metric.step)
 )
-"""One metric at a time: the rows of all take a hundred megabytes."""
+"""Rows of one metric; the rows of all metrics together would take a hundred megabytes."""
 
 _KEYS = select(MetricKey.id).where(
     select(Metric.step)
@@ -84,7 +86,9 @@ _KEYS = select(MetricKey.id).where(
     .scalar_subquery()
     .is_not(None)
 )
-"""The metrics that have any row there: a database may know more names than a statement takes parameters."""
+"""Metrics with any row in the block, because a database may know more names than a statement takes
+parameters.
+"""
 
 _NEXT = select(
     func.min(
@@ -101,7 +105,7 @@ _NEXT = select(
         .scalar_subquery()
     )
 ).select_from(MetricKey)
-"""The first step of any metric behind a gap."""
+"""First step of any metric after a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def find_sealable(session: Session) -> list[Task]:
 
 
 def _unsealed_attempts() -> Select[Attempt, Run]:
-    """Return the oldest attempts for which there may be a task: others must not take their places."""
+    """Return the oldest attempts that may have points to seal."""
     full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # the steps of complete blocks
     return (
         select(Attempt, Run)
@@ -154,7 +158,7 @@ Tell = Callable[[Session, BlockPlace, str], None]
 
 
 def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
-    """Do the tasks; yields after each piece. Two that do it at once do no harm.
+    """Seal the points of all tasks; yield after each piece. Two processes that do so at once do no harm.
 
     A run that cannot be sealed is left for later; when the database is away, all are. A damaged block to
     which points belong is told and gives way to them; without `tell` it stops the sealing of its run.
@@ -209,7 +213,7 @@ def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> 
     end = min(end, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
     bounds = {**attempt_keys, "first": first, "last": end}
     connection = session.connection()  # not the session: that many rows take half the time without the ORM
-    read = {key: points_of(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys}
+    read = {key: rows_to_points(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys}
     points = {key: stored for key, stored in read.items() if len(stored.steps)}
     last = end
     if not any(stored.steps[-1] == end for stored in points.values()):

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from backend.metrics import blocks
 from backend.metrics.attempts import Limit, load_limits, valid_row_condition, valid_row_mask
-from backend.metrics.blocks import NOTHING, Stored, points_of, read_blocks
+from backend.metrics.blocks import NOTHING, Stored, read_blocks, rows_to_points
 from backend.metrics.lineage import ALL_STEPS, Stretch
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
@@ -152,7 +152,7 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
     sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
-        all_points_of_key = sealed[run_points.run, key].with_tail(tails.get(key, NOTHING))
+        all_points_of_key = sealed[run_points.run, key].add_tail(tails.get(key, NOTHING))
         inside = all_points_of_key.at((all_points_of_key.steps >= first) & (all_points_of_key.steps <= last))
         points_by_name.append((run_points.counting(inside), name))
     return _merge_points(points_by_name)
@@ -171,7 +171,7 @@ def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dic
     )
     rows: Sequence[Any] = session.execute(query).all()
     return {
-        key: points_of([row[1:] for row in rows_of_key])
+        key: rows_to_points([row[1:] for row in rows_of_key])
         for key, rows_of_key in groupby(rows, lambda row: row[0])
     }
 

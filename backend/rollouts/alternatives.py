@@ -10,7 +10,7 @@ from backend.rollouts.token_values import alternative_names
 from backend.storage.numbers import spell
 
 MOST = 8
-"""Alternatives of a token; `recording.alternatives` allows no more."""
+"""Maximum number of alternatives of a token, which is also the limit of `recording.alternatives`."""
 
 
 def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from backend.runs.origin import has_run_config
 from backend.storage.models import RolloutGroup, RolloutTokens, Run
 
 LOG_RATIO_LIMIT = 20.0
-"""Nats; as in worker/objective/ratios.py."""
+"""Limit of log-ratios, in nats; the same as in worker/objective/ratios.py."""
 
 MAX_TOKENS = 4_000_000
 MAX_POINTS = 4_000

@@ -11,7 +11,7 @@ from backend.catalog.policies.prompt_lengths import conversation_errors, prompt_
 from backend.config.environments import OpenEnv
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.config.sources import pinned, source_errors
+from backend.config.sources import pin_sources, source_errors
 
 
 def resolve_runnable(
@@ -31,7 +31,7 @@ def resolve_runnable(
     ]
     if errors := errors or conversation_errors(config, settings) or prompt_errors(config, settings):
         raise InvalidConfig(errors)
-    return pinned(config, datasets_dir=settings.datasets_dir)
+    return pin_sources(config, datasets_dir=settings.datasets_dir)
 
 
 def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:

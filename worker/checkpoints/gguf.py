@@ -26,7 +26,7 @@ from backend.config.sections import PolicyConfig
 from backend.storage.faults import disk_fault, free_bytes
 from worker.checkpoints.gguf_header import BadGguf, GgufHeader, read_header
 from worker.policy.model import open_directory
-from worker.policy.prompt_form import shortened
+from worker.policy.prompt_form import shorten
 
 TEXT_BYTES = 50_000_000
 """Disk space reserved for tokenizer and configs, in bytes."""
@@ -111,7 +111,7 @@ def _open_model(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
             **closed,
         )
     except Exception as error:  # the libraries may raise anything about a strange file
-        raise BadGguf(f"transformers cannot read it: {shortened(str(error) or repr(error), 200)}") from error
+        raise BadGguf(f"transformers cannot read it: {shorten(str(error) or repr(error), 200)}") from error
     if missing := sorted(map(str, report["missing_keys"])):
         raise BadGguf(f"it lacks {len(missing)} weights of its architecture, e.g. {missing[0]}")
     model.hf_quantizer = None  # transformers saves no model that has one

@@ -30,10 +30,10 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
     """Return the device's peak FLOP/s at this precision; None if it is not known."""
     if device.type != "cuda":
         return None
-    return peak_of(torch.cuda.get_device_name(device), dtype)
+    return find_peak_flops(torch.cuda.get_device_name(device), dtype)
 
 
-def peak_of(name: str, dtype: torch.dtype) -> float | None:
+def find_peak_flops(name: str, dtype: torch.dtype) -> float | None:
     """Return the peak FLOP/s of the GPU with this name."""
     words = name.split()
     for gpu, (narrow, wide) in PEAKS.items():

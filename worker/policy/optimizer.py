@@ -94,11 +94,11 @@ class PolicyOptimizer:
         """Apply the gradients with the learning rate of training step `step`, and forget them."""
         self.take_gradients()
         lr = learning_rate(self.config, step=step, steps=self.steps)
-        update = self._applied(lr)
+        update = self._apply_update(lr)
         self.forget_gradients()
         return update
 
-    def _applied(self, lr: float) -> Update:
+    def _apply_update(self, lr: float) -> Update:
         grad_norm = self._clip()
         if not math.isfinite(grad_norm):
             return Update(grad_norm, lr, applied=False)

@@ -150,7 +150,7 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
 
     for decoder_layer in lean.body.layers:
         hidden = computed(output, decoder_layer, hidden)
-    return lean.normed(hidden)
+    return lean.final_norm(hidden)
 
 
 def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.catalog.datasets.tables import table_lines
-from backend.config.columns import Columns, prompt_of
+from backend.config.columns import Columns, read_prompt
 from backend.config.hub import PARQUET_BRANCH
 from backend.config.messages import question_text
 from backend.config.problems import HubProblem
@@ -46,7 +46,7 @@ class SpooledTable:
         """Add a checked row."""
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
-        self.keys.append(question_key(question_text(prompt_of(row, self._columns))))
+        self.keys.append(question_key(question_text(read_prompt(row, self._columns))))
         self.splits.append(split)
 
     def row(self, number: int) -> dict[str, Any]:

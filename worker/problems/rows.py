@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.catalog.datasets.overlap import first_occurrences, overlapping
+from backend.catalog.datasets.overlap import find_overlapping, first_occurrences
 from backend.catalog.datasets.similarity import near_duplicates
-from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, stated_answer
+from backend.config.columns import AnswerForm, Columns, read_answer, read_prompt, stated_answer
 from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
-from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.messages import append_line, question_text, read_messages, read_tools
 from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import value_excerpt
@@ -117,7 +117,7 @@ class RowProblem:
                 np.flatnonzero(is_within_limits(self._rates(data, measured), data))
             )
         if data.contamination != "ignore":
-            overlaps = overlapping(self._questions("train"), held_out, data.ngram)
+            overlaps = find_overlapping(self._questions("train"), held_out, data.ngram)
             selection.contaminated = len(overlaps)
             selection.examples = [self._id("train", number) for number in sorted(overlaps)[:MAX_NAMED]]
             if "contamination" in selection.dropped:
@@ -168,7 +168,7 @@ class RowProblem:
 
     def _questions(self, split: Split) -> Iterator[str]:
         columns = self._source.columns
-        return (question_text(prompt_of(row, columns)) for row in self._read(split))
+        return (question_text(read_prompt(row, columns)) for row in self._read(split))
 
     def _id(self, split: Split, position: int) -> str:
         return self._prompt(split, position).id
@@ -222,15 +222,15 @@ def _first_occurrences(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
-    question = prompt_of(row, source.columns)
+    question = read_prompt(row, source.columns)
     messages = read_messages(question) if isinstance(question, list) else []
-    asked = with_last_line(messages, source.instruction)
+    asked = append_line(messages, source.instruction)
     used = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
         text=question_text(asked) if asked else append_instruction(str(question), source.instruction),
         answer=stated_answer(
-            str(answer_of(row, source.columns)), after=source.answer_after, form=source.answer_form
+            str(read_answer(row, source.columns)), after=source.answer_after, form=source.answer_form
         ),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),

@@ -109,7 +109,7 @@ class Recorder:
 
         The summary is reset to its state at that step.
         """
-        self._summary = self.read(lambda session: self._summary_at(session, from_step))
+        self._summary = self.read(lambda session: self._load_summary(session, from_step))
         self._persist(lambda session: self._begin(session, from_step))
 
     def record_step(self, record: StepRecord) -> None:
@@ -285,7 +285,7 @@ class Recorder:
         if self._paid:  # the total so far: storing it twice changes nothing
             lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
-    def _summary_at(self, session: Session, step: int) -> Summary:
+    def _load_summary(self, session: Session, step: int) -> Summary:
         summary = Summary()
         for number, metrics in valid_steps(session, self.run_id, up_to=step):
             summary.take(number, metrics)

@@ -22,7 +22,7 @@ from worker.rewards.code_tests import (
     is_same_value,
     read_tests,
 )
-from worker.rewards.programs import encoded, read_ended
+from worker.rewards.programs import encode_value, read_ended
 
 PROGRAMS = "worker.rewards.programs"
 
@@ -109,7 +109,7 @@ class Examination:
                     output, code = read_ended(self._run("run", stdin=test.stdin))
                     return code == 0 and is_same_output(output, test.output)
                 case CallTest():
-                    outcome = self._call(test.function, [encoded(value) for value in test.arguments], {})
+                    outcome = self._call(test.function, [encode_value(value) for value in test.arguments], {})
                     return "value" in outcome and is_same_value(outcome["value"], test.value)
                 case AssertTest():
                     return self._passes_assertion(test)

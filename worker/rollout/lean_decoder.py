@@ -95,7 +95,7 @@ class LeanDecoder:
         for layer, cache in zip(self.lean.layers, self.cache, strict=True):
             mixed = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
             hidden = layer.finish(hidden, mixed)
-        return self.lean.scores(self.lean.normed(hidden))
+        return self.lean.scores(self.lean.final_norm(hidden))
 
     def _attend(
         self, layer: LeanLayer, cache: Tensor, hidden: Tensor, rotations: tuple[Tensor, Tensor], span: int

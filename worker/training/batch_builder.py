@@ -73,7 +73,7 @@ class BatchBuilder:
         """
         completions = [completion for group in groups for completion in group.completions]
         mask = self._mask(tokens, completions)
-        domains = domains_of(groups)
+        domains = completion_domains(groups)
         names = tuple(sorted({*domains, *(source.domain for source in self.config.problems)}))
         batch = PolicyBatch(
             mask=mask,
@@ -91,7 +91,7 @@ class BatchBuilder:
         )
         batch = choose_entropic_tokens(batch, entropies(groups, tokens), self.config.objective.token_weight)
         if self._needs_old(old_policy):
-            batch = self._with_old(batch, old_policy or self.policy, tokens)
+            batch = self._add_old_policy(batch, old_policy or self.policy, tokens)
         if self.reference is None:
             return batch
         started = time.perf_counter()
@@ -120,7 +120,7 @@ class BatchBuilder:
         return several or searches or old_policy is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()
-    def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
+    def _add_old_policy(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
         """Add the log-probabilities and routing under the policy that opened the step to the batch."""
 
         def look(microbatch: TokenBatch) -> Sequence[Tensor]:
@@ -163,7 +163,7 @@ class BatchBuilder:
         return values
 
 
-def domains_of(groups: Sequence[Group]) -> list[str]:
+def completion_domains(groups: Sequence[Group]) -> list[str]:
     """Return the domain of each completion's prompt, [B]."""
     return [group.prompt.domain for group in groups for _ in group.completions]
 

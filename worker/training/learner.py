@@ -35,7 +35,7 @@ from worker.policy.shards import ShardedModel
 from worker.policy.token_batch import TokenBatch
 from worker.rollout.collector import CollectedGroups, greedy_rewards, reward_tensors, reward_terms
 from worker.state import Stateful
-from worker.training.batch_builder import BatchBuilder, domains_of, entropies
+from worker.training.batch_builder import BatchBuilder, completion_domains, entropies
 from worker.training.controllers import EntropyControl, KlControl
 from worker.training.critic_step import CriticEstimate, CriticStep
 from worker.training.passes import (
@@ -294,7 +294,7 @@ class Learner:
     ) -> PolicyBatch:
         """Return the batch with the loss coefficients of this step."""
         device = batch.mask.device
-        kl_coef = self.kl.coefficients(domains_of(groups))
+        kl_coef = self.kl.coefficients(completion_domains(groups))
         entropy_coef = self.entropy.weights(entropies(groups, tokens).cpu(), batch.mask.cpu())
         return replace(
             batch,

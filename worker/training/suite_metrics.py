@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.config.metrics import interval_of
+from backend.config.metrics import interval_names
 from backend.metrics.student import critical
 from worker.training.step_metrics import Metrics, pass_at_k
 
@@ -53,7 +53,7 @@ def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
     metrics: Metrics = {"prompts": len(graded), "n": n}
     for name, mean, interval in zip(values, rows.mean(axis=1), ends, strict=True):
         metrics[name] = float(mean)
-        metrics |= zip(interval_of(name), map(float, interval), strict=True)
+        metrics |= zip(interval_names(name), map(float, interval), strict=True)
     return metrics
 
 

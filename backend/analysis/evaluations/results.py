@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from backend.analysis.evaluations.schemas import EvaluationItem, EvaluationPage
 from backend.config.evaluation import RESERVED
-from backend.config.metrics import has_interval, interval_of
+from backend.config.metrics import has_interval, interval_names
 from backend.metrics.reading import read_points
 from backend.metrics.series import Points
 from backend.storage.models import Checkpoint, Run
@@ -91,7 +91,7 @@ def _load_names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]
 
 
 def _ends(names: Sequence[str]) -> list[str]:
-    return [end for name in names if has_interval(name) for end in interval_of(name)]
+    return [end for name in names if has_interval(name) for end in interval_names(name)]
 
 
 def _parse_metric(name: str) -> tuple[str, str] | None:
@@ -132,7 +132,7 @@ def _accuracy(values: Mapping[str, float]) -> float:
 def _item(
     suite: str, evaluated: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
 ) -> EvaluationItem:
-    ends = {name: interval_of(name) for name in values}
+    ends = {name: interval_names(name) for name in values}
     intervals = {
         name: [spell(values[low]), spell(values[high])]
         for name, (low, high) in ends.items()

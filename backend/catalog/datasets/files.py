@@ -72,7 +72,7 @@ class Uploads:
         killed.
         """
         make_directory(self._directory, mode=0o750)
-        with self._locked():
+        with self._hold_lock():
             draft = self._new_draft()
         try:
             with draft.file:
@@ -88,7 +88,7 @@ class Uploads:
         """
         draft.file.flush()
         os.fsync(draft.file.fileno())
-        with self._locked():
+        with self._hold_lock():
             if (existing := self.find(upload.sha256)) is not None:
                 # the process that stored the file may have died before it wrote the label
                 sync(self._directory)
@@ -128,7 +128,7 @@ class Uploads:
 
     def remove(self, sha256: str) -> None:
         """Remove an upload; a missing upload is not an error."""
-        with self._locked():
+        with self._hold_lock():
             self._label(sha256).unlink(missing_ok=True)
             self._file(sha256).unlink(missing_ok=True)
             sync(self._directory)
@@ -137,7 +137,7 @@ class Uploads:
         """Remove the remains of dead processes: drafts, files without a label, labels without a file."""
         if not self._directory.is_dir():
             return
-        with self._locked():
+        with self._hold_lock():
             for path in self._directory.glob(f"{DRAFT}*"):
                 _remove_if_free(path)
             for path in (*self._directory.glob("*.jsonl"), *self._directory.glob("*.json")):
@@ -151,7 +151,7 @@ class Uploads:
         return self._directory / f"{sha256}.json"
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the lock of one process at a time, also on another machine that shares the directory."""
         with (self._directory / LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

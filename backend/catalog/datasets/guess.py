@@ -7,7 +7,7 @@ from pydantic import Field
 
 from backend.config.base import Frozen
 from backend.config.boxed import last_boxed
-from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of
+from backend.config.columns import AnswerForm, Columns, read_answer, read_prompt
 from backend.config.rows import check_row
 
 MAX_COLUMNS = 200
@@ -126,7 +126,7 @@ def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:
 
 def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
     try:
-        return answer_of(row, columns)
+        return read_answer(row, columns)
     except ValueError:
         return None
 
@@ -147,6 +147,6 @@ def unused_column_notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> 
 
 def _prompt(row: Mapping[str, Any], columns: Columns) -> Any:
     try:
-        return prompt_of(row, columns)
+        return read_prompt(row, columns)
     except ValueError:
         return None

@@ -26,7 +26,7 @@ def ngrams(question: str, n: int) -> set[Gram]:
     return {words[at : at + n] for at in range(max(1, len(words) - n + 1))} if words else set()
 
 
-def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
+def find_overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
     """Return the indices of questions that share an n-gram with a held-out one; common phrases do not
     count.
     """

@@ -7,7 +7,7 @@ from typing import Any
 from backend.base.documented import Documented
 from backend.catalog.datasets.guess import Mapped, column_names, guess_mapping, unused_column_notes
 from backend.catalog.datasets.unpacking import BadFile
-from backend.config.columns import answer_of, prompt_of, stated_answer
+from backend.config.columns import read_answer, read_prompt, stated_answer
 from backend.config.messages import question_text
 from backend.config.rows import Line, LineSplitter, check_row, parse_line
 
@@ -116,7 +116,7 @@ def row_preview(row: dict[str, Any], mapping: Mapped) -> RowPreview:
     held_out = row.get("split") not in (None, "train")
     try:
         check_row(row, mapping.columns)
-        prompt, answer = prompt_of(row, mapping.columns), str(answer_of(row, mapping.columns))
+        prompt, answer = read_prompt(row, mapping.columns), str(read_answer(row, mapping.columns))
     except ValueError as error:
         return RowPreview(prompt="", answer="", is_held_out=held_out, error=str(error))
     answer = stated_answer(answer, after=mapping.answer_after, form=mapping.answer_form)

@@ -107,7 +107,7 @@ class _Index:
         candidates, hits = np.unique(np.concatenate(lists), return_counts=True)
         if len(candidates) > MAX_CANDIDATES:
             candidates = np.sort(candidates[np.argsort(-hits, kind="stable")[:MAX_CANDIDATES]])
-        shared = self._shared(number, candidates)
+        shared = self._count_shared_runs(number, candidates)
         sizes = self._runs.sizes
         similarity = shared / (sizes[number] + sizes[candidates] - shared)
         best = int(np.argmax(similarity))
@@ -118,7 +118,7 @@ class _Index:
         rarest: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
         return rarest
 
-    def _shared(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _count_shared_runs(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
         """[candidates] how many runs each of them shares with a question."""
         ranks, starts = self._runs.ranks, self._runs.starts
         own_ranks = ranks[starts[number] : starts[number + 1]]

@@ -19,7 +19,7 @@ ALL_SECONDS = 600.0
 
 
 def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
-    """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
+    """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or expands too much.
 
     Raises Unavailable where no sandbox can be started.
     """

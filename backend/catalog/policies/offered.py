@@ -14,7 +14,7 @@ from backend.catalog.policies.text_model import text_config
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter
 from backend.config.merge import merge
-from backend.config.policies import BUILT_IN, SMALL_PARAMETERS, PolicyOffer, profile_of
+from backend.config.policies import BUILT_IN, SMALL_PARAMETERS, PolicyOffer, make_profile
 from backend.config.run import RunConfig
 from backend.config.sections import NAME, PolicyConfig
 
@@ -42,7 +42,7 @@ def policy_profile(settings: Settings, policy: str) -> dict[str, Any]:
     """Return the RunConfig fields that a policy is started with: completions take at most half of its
     context.
     """
-    profile = profile_of(policy, is_small=is_small(policy, settings))
+    profile = make_profile(policy, is_small=is_small(policy, settings))
     context = None if is_built_in(policy) else context_length(policy, settings)
     if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
         return profile

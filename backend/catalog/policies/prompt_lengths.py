@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from backend.base.errors import FieldError
 from backend.base.settings import Settings
 from backend.catalog.policies.offered import context_length, is_built_in
-from backend.config.columns import Columns, prompt_of
+from backend.config.columns import Columns, read_prompt
 from backend.config.jsonl import read_row
 from backend.config.messages import question_text
 from backend.config.problems import FileProblem, PluginProblem, ProblemSource, SumsProblem
@@ -125,7 +125,7 @@ def _row_refusal(source: FileProblem, ruler: PromptRuler, datasets_dir: Path) ->
     columns = Columns(source.prompt_field, source.answer_field)
     long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
     for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
-        question = question_text(prompt_of(read_row(index, row), columns))
+        question = question_text(read_prompt(read_row(index, row), columns))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_excerpt(question)} {reason}"
     return ""

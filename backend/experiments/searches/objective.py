@@ -10,7 +10,7 @@ from backend.metrics.series import Points
 MEAN_STEPS = 10
 """Steps over which a metric of training is averaged; an evaluation counts unchanged."""
 MAX_REPORTS = 100
-"""Values of a run of a metric of training."""
+"""Maximum number of values of a run if the objective is a metric of training."""
 LAST = 3
 
 Reports = dict[int, float]
@@ -45,7 +45,7 @@ def _evaluations(points: Points) -> list[tuple[int, float]]:
 
 
 def _means(points: Points, steps: int) -> list[tuple[int, float]]:
-    """Means of the last ten steps at regular steps, the same in all runs, and at the end."""
+    """Return means of the last ten steps at regular steps, which are equal in all runs, and at the end."""
     every = max(MEAN_STEPS, math.ceil(steps / MAX_REPORTS))
     last = int(points.steps[-1])
     means = []

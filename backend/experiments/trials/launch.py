@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, InvalidConfig
-from backend.config.merge import nested
+from backend.config.merge import nest_paths
 from backend.config.run import RunConfig
 from backend.experiments.launch import PlannedRun, enter_experiment
 from backend.experiments.trials.fork_point import ForkPoint, refuse_trash
@@ -87,7 +87,7 @@ def _experiment_row(plan: TrialPlan) -> dict[str, Any]:
     """Return the experiment's row, with a request that says what its variants are."""
     name = f"Trial of {plan.run.name[:MAX_NAME]}"
     variants = [{"name": REPEAT}, {"name": NO_CHANGE}]
-    variants += [{**nested(arm.changes), "name": arm.name} for arm in plan.arms]
+    variants += [{**nest_paths(arm.changes), "name": arm.name} for arm in plan.arms]
     base = plan.base.model_dump(mode="json") if plan.base else {}
     request = {"name": name, "base": base, "variants": variants, "seeds": list(plan.seeds)}
     return {"id": new_id(), "name": name, "request": request}

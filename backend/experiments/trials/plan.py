@@ -13,7 +13,7 @@ from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.store import log_of
 from backend.base.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.base.settings import Settings
-from backend.config.merge import merge, nested
+from backend.config.merge import merge, nest_paths
 from backend.config.run import RunConfig
 from backend.experiments.estimates import estimates
 from backend.experiments.launch import MAX_STEPS_TOGETHER
@@ -213,7 +213,7 @@ def _arm_config(
 ) -> RunConfig | None:
     """Return the config of an arm; None and an error if it cannot be run or equals the run's."""
     path = f"arms.{number}.changes"
-    changes = nested(arm.changes)
+    changes = nest_paths(arm.changes)
     if taken := [name for name in OWN if name in changes]:
         errors.append(FieldError(f"{path}.{taken[0]}", "is set by the trial"))
         return None

@@ -36,10 +36,10 @@ CLOCK_SECONDS = 5.0
 """Largest harmless difference of the clocks, in seconds; leases use only the database's clock."""
 
 EARLIEST = 1_735_689_600
-"""2025: a clock before it was never set."""
+"""Start of 2025, in seconds since 1970; an earlier clock was never set."""
 
 OLDEST_SQLITE = (3, 35)
-"""The first with RETURNING."""
+"""First version of SQLite that has RETURNING."""
 
 OLDEST_POSTGRES = 140000
 
@@ -47,7 +47,7 @@ MIN_CONNECTIONS = 50
 
 
 def examine_services(settings: Settings) -> Iterator[Finding]:
-    """Yield one line each."""
+    """Yield a finding for each service."""
     yield port(settings)
     yield from leftovers(settings)
     yield broker(settings)
@@ -108,7 +108,7 @@ def webhook(settings: Settings, session: Session) -> Finding:
 
 
 def leftovers(settings: Settings) -> Iterator[Finding]:
-    """Leftovers of a killed installation; the next start removes them."""
+    """Yield findings about leftovers of a killed installation, which the next start removes."""
     socket = choose_broker(settings).socket
     is_stale = socket is not None and socket.exists() and not is_ready(socket)
     if is_stale:
@@ -118,7 +118,7 @@ def leftovers(settings: Settings) -> Iterator[Finding]:
 
 
 def broker(settings: Settings) -> Finding:
-    """Return whether the bell is heard, or will be once `make up` has started the broker."""
+    """Check that the broker answers, or can be started by `make up`."""
     chosen = choose_broker(settings)
     if settings.broker_url:
         fault = broker_fault(settings)
@@ -140,7 +140,7 @@ def broker(settings: Settings) -> Finding:
 
 
 def clock(now: float) -> Finding:
-    """Return whether this machine knows what year it is."""
+    """Check that this machine's clock was ever set."""
     if now < EARLIEST:
         return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
     return ok("clock", "set")
@@ -164,7 +164,7 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def age(settings: Settings, session: Session) -> Finding:
-    """Return whether the database has what the state directory proves."""
+    """Check that the database has not lost transactions that the state directory proves."""
     if read_schema(session.connection()) != newest_schema():
         return ok("history", "checked once the schema is up to date")
     older = find_older(settings, session)

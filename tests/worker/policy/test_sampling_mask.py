@@ -9,7 +9,7 @@ from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig
 from worker.policy import logprobs as logprobs_module
 from worker.policy.head import Head
-from worker.policy.logprobs import States, scored, token_logprobs
+from worker.policy.logprobs import States, score_states, token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.sampling_mask import mask_log_mass, mask_pairs
 from worker.policy.token_batch import pad_values, token_batch
@@ -39,7 +39,9 @@ def of_logits(logits, target, *rows):
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
     pairs = mask_pairs([mask_keeping(*rows)]) if rows else None
-    values = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
+    values = score_states(
+        head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs
+    )
     return [value.item() for value in values]
 
 

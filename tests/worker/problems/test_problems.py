@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from backend.base.errors import InvalidConfig, PluginFailed
 from backend.config.problems import FileProblem, HubProblem, ProblemSource, ReasoningGymProblem
 from backend.config.run import RunConfig
-from backend.config.sources import pinned
+from backend.config.sources import pin_sources
 from worker.problems.file import load_file
 from worker.problems.hub import load_folders, load_hub
 from worker.problems.mixture import build_mixture
@@ -87,7 +87,7 @@ def test_a_split_field_decides_and_a_question_marked_for_evaluation_never_trains
 def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
     path = tmp_path / "squares.jsonl"
     write_rows(path, products())
-    launched = pinned(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
+    launched = pin_sources(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
     resumed = RunConfig.model_validate(launched.model_dump(mode="json"))
     settings = {"seed": 0, "order": "shuffled", "datasets_dir": tmp_path, "hf_online": False}
     assert build_mixture(resumed.problems, **settings).prompts(0, 1)

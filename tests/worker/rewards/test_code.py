@@ -16,7 +16,7 @@ from worker.rewards.code_tests import (
     is_same_output,
     is_same_value,
 )
-from worker.rewards.programs import encoded
+from worker.rewards.programs import encode_value
 from worker.rewards.score import Scorer
 
 ADD = "def add(a, b):\n    return a + b"
@@ -74,7 +74,7 @@ def test_outputs_are_compared_by_their_words(printed, expected, is_same):
     [((1, 2), [1, 2], True), (3, [3], True), ({1: 2}, {"1": 2}, True), ([3], 3, False), ("3", 3, False)],
 )
 def test_values_are_compared_as_json(value, expected, is_same):
-    assert is_same_value(encoded(value), expected) is is_same
+    assert is_same_value(encode_value(value), expected) is is_same
 
 
 FORGED = {

@@ -40,7 +40,7 @@ from worker.rollout.openenv.server import (
 from worker.rollout.openenv.session import Session
 from worker.rollout.tool_calls import FoundCall
 from worker.rollout.tools import ToolAnswer
-from worker.rollout.turns import Episode, TurnTaking, given
+from worker.rollout.turns import Episode, TurnTaking, require_call
 from worker.types import Completion, EpisodeResult
 
 ALL_LOST = "no episode of a step came to its end; the last one: "
@@ -216,7 +216,7 @@ class OpenEnvEpisodes(TurnTaking):
         with ThreadPoolExecutor(max(1, len(acting))) as pool:
             answers = list(pool.map(self._step_episode, acting))
         for episode, answer in zip(acting, answers, strict=True):
-            self._take_answer(episode, given(episode.call), answer)
+            self._take_answer(episode, require_call(episode.call), answer)
             episode.call = None
 
     def _step_episode(self, episode: PlayedEpisode) -> ToolAnswer:
@@ -232,7 +232,7 @@ class OpenEnvEpisodes(TurnTaking):
         if episode.session is None:
             raise ValueError("an episode that did not begin has no turn to answer")
         try:
-            action = self.acts.action(given(episode.call).call, self.schema)
+            action = self.acts.action(require_call(episode.call).call, self.schema)
             observed = episode.session.step(action, seconds=self.config.step_seconds)
             return self._add_observation(episode, observed)
         except BadAction as error:
@@ -254,7 +254,7 @@ class OpenEnvEpisodes(TurnTaking):
 
     def _take_answer(self, episode: PlayedEpisode, call: FoundCall, answer: ToolAnswer) -> None:
         """Append the observation, unless the episode is over and it would not be read."""
-        turn = self._turn_of(episode, call)
+        turn = self._make_turn(episode, call)
         is_last = episode.answered + 1 >= self.max_turns
         if is_last or answer.outcome in {"done", "lost"}:
             episode.is_over = True

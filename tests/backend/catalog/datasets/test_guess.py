@@ -6,7 +6,7 @@ import re
 import pytest
 
 from backend.catalog.datasets.guess import guess_mapping
-from backend.config.columns import Columns, answer_of, prompt_of
+from backend.config.columns import Columns, read_answer, read_prompt
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
 from backend.service.cli import main
@@ -66,11 +66,11 @@ def test_a_conversation_ends_with_its_answer():
     columns = Columns("conversations", "conversations")
     row = {"conversations": SHAREGPT}
     check_row(row, columns)
-    assert prompt_of(row, columns) == [
+    assert read_prompt(row, columns) == [
         {"role": "system", "content": "Add."},
         {"role": "user", "content": "1+1=?"},
     ]
-    assert answer_of(row, columns) == "2"
+    assert read_answer(row, columns) == "2"
 
 
 @pytest.mark.parametrize(

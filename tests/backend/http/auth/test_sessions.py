@@ -197,7 +197,7 @@ def test_nobody_logs_in_while_the_database_is_away_and_the_link_stays_good(stran
         raise OperationalError("INSERT", {}, OSError("away"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(BrowserSessions, "_enter", away)
+        patch.setattr(BrowserSessions, "_insert_row", away)
         answer = stranger.get(f"/?token={ticket}")
         assert (answer.status_code, "nobody can log in while" in answer.text) == (503, True)
     assert stranger.get(f"/?token={ticket}").status_code == 303

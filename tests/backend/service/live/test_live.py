@@ -247,7 +247,7 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
         looks.append(self)
         return news(self)
 
-    monkeypatch.setattr(Broadcaster, "_news", look)
+    monkeypatch.setattr(Broadcaster, "_load_changes", look)
 
     async def go(earlier):
         with sessions.begin() as session:
