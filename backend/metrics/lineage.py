@@ -30,7 +30,7 @@ def load_lineages(
     """Return the runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
 
     An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `row_by_run`
-    has rows of some of the runs, as `names_of` gives them.
+    has rows of some of the runs, as `load_names` gives them.
     """
     runs = list(runs)
     origins = {

@@ -27,7 +27,7 @@ def read_points(
     """Return the valid points of each (run, metric) that has any; a fork's begin with those it inherited.
 
     Of runs that are `outlined` only such as a thinned curve may show. `row_by_run` has rows of some of the
-    runs, as `names_of` gives them.
+    runs, as `load_names` gives them.
     """
     keys = find_keys(session, metrics)
     stretches = load_lineages(session, runs, row_by_run) if keys else {}

@@ -111,7 +111,7 @@ def _is_same_word(word: str, expected: str) -> bool:
 
 def is_same_value(value: Any, expected: Any) -> bool:
     """Return whether a function returned the value that a row's JSON expects; `value` is in the form of
-    `encoded`.
+    `encode_value`.
 
     A tuple counts as a list. Some datasets wrap each result in a list of one; both forms count. Raises
     ValueError if a value cannot be JSON: a set, bytes, a complex number. The value is never decoded here,

@@ -55,7 +55,7 @@ ALL = Page()
 def find_matches(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange = WHOLE, page: Page = ALL
 ) -> Iterator[CompletionPlace]:
-    """Yield the places of the completions that match, in the order of the page; `terms` as `planned`."""
+    """Yield the places of the completions that match, in the order of the page; `terms` as `plan_terms`."""
     required, _ = index_terms(terms)
     matched = (_matches_by_words if required else _matches_by_groups)(session, scope, terms, groups, page)
     for count, completion_place in enumerate(matched):

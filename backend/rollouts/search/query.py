@@ -47,7 +47,7 @@ class Term:
     """Whether the last word is a prefix."""
     is_not: bool = False
     is_read: bool = False
-    """Whether texts are read for it, because asking the index costs more: see `search.planned`."""
+    """Whether texts are read for it, because asking the index costs more: see `search.hits.plan_terms`."""
 
     @property
     def words(self) -> Sequence[str]:

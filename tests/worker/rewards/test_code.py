@@ -87,7 +87,7 @@ FORGED = {
 def test_whatever_a_program_has_the_encoder_return_is_wrong(grade):
     tests = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
     for forgery, answer in FORGED.items():
-        forging = f"import functools, worker.rewards.programs as p\np.encoded = lambda value: {answer}"
+        forging = f"import functools, worker.rewards.programs as p\np.encode_value = lambda value: {answer}"
         program = f"{forging}\n{ADD}"
         assert grade(program, tests) == 0, forgery
     assert grade(ADD, tests) == 1
