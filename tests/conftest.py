@@ -35,7 +35,7 @@ from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from backend.storage import rollout_words
 from backend.storage.engine import Sessions, open_engine, open_sessions
 from backend.storage.migrate import upgrade
@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """Keep all that the tests import for good."""
-    with gc_frozen():
+    with freeze_gc():
         return (yield)
 
 

@@ -16,7 +16,7 @@ from backend.metrics.store import write_points
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.completion import Completion
-from backend.storage.completions import in_pieces
+from backend.storage.completions import iterate_completions
 from backend.storage.engine import new_id
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, RolloutGroup, Run
 
@@ -175,4 +175,4 @@ def stored_completions(session: Session, *conditions: Any) -> list[Completion]:
     ids = session.scalars(
         query.order_by(RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index)
     ).all()
-    return [completion for _, completions in in_pieces(session, ids) for completion in completions]
+    return [completion for _, completions in iterate_completions(session, ids) for completion in completions]

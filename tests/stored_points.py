@@ -3,10 +3,10 @@
 from sqlalchemy.orm import Session
 
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import StoredPoint, all_points, run_points_of
+from backend.metrics.windows import StoredPoint, iterate_points, load_run_points
 
 
 def stored_points(session: Session, run_id: str) -> list[StoredPoint]:
     """Return the stored points by step, attempt and name."""
-    (segment,) = run_points_of(session, [Stretch(run_id)], all_attempts=True)
-    return list(all_points(session, segment))
+    (segment,) = load_run_points(session, [Stretch(run_id)], all_attempts=True)
+    return list(iterate_points(session, segment))

@@ -21,7 +21,7 @@ from backend.storage.artifacts.store import artifact_store
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Run
 from tests.stored_points import stored_points
-from worker.checkpoints.fork import origin_of
+from worker.checkpoints.fork import find_origin
 from worker.checkpoints.store import Checkpoints
 from worker.recording.recorder import Recorder
 from worker.training.trainer import Trainer
@@ -78,8 +78,8 @@ def train(sessions, settings):
         stopping = threading.Event()
         recorder = Recorder(sessions, run_id, claim.attempt, config=config)
         with recorder:
-            root = settings.artifacts_of(run_id)
-            origin = recorder.read(lambda session: origin_of(session, run_id, settings))
+            root = settings.artifact_dir(run_id)
+            origin = recorder.read(lambda session: find_origin(session, run_id, settings))
             owner = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
             owner["artifacts"] = artifact_store(settings)
             checkpoints = Checkpoints(root, recorder, **owner)

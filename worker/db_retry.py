@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.storage.engine import Sessions, reading, url_of
+from backend.storage.engine import Sessions, database_address, reading
 from backend.storage.faults import Fault, database_fault
 
 logger = logging.getLogger(__name__)
@@ -24,12 +24,12 @@ Waiting = Callable[[Fault], None]
 """Callback that is called after every failed try with the fault."""
 
 
-def _in_silence(_fault: Fault) -> None:
+def _report_nothing(_fault: Fault) -> None:
     """Report nothing; the fault is only logged."""
 
 
-def persist(
-    sessions: Sessions, transact: Callable[[Session], Result], *, waiting: Waiting = _in_silence
+def retry_transaction(
+    sessions: Sessions, transact: Callable[[Session], Result], *, waiting: Waiting = _report_nothing
 ) -> Result:
     """Run a transaction, and retry it while the database is away, locked, full or read-only.
 
@@ -40,11 +40,11 @@ def persist(
         with sessions.begin() as session:
             return transact(session)
 
-    return _insist(once, sessions, waiting)
+    return _retry(once, sessions, waiting)
 
 
-def consult(
-    sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _in_silence
+def retry_query(
+    sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _report_nothing
 ) -> Result:
     """Return the result of a query, retried while the database is away; no writer waits for it."""
 
@@ -52,16 +52,16 @@ def consult(
         with reading(sessions) as session:
             return query(session)
 
-    return _insist(once, sessions, waiting)
+    return _retry(once, sessions, waiting)
 
 
-def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> Result:
+def _retry(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> Result:
     tries = 0
     while True:
         try:
             return once()
         except SQLAlchemyError as error:
-            fault = database_fault(error, url_of(sessions))
+            fault = database_fault(error, database_address(sessions))
             if fault is None or fault.kind == "damaged":
                 raise
             logger.warning("%s, trying again: %s", fault.sentence, first_line(error))

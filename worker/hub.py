@@ -32,13 +32,15 @@ class TooLarge(OSError):
     """A download that does not fit on the disk, or is larger than the hub lists; the message says which."""
 
 
-def fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str = "model") -> Path:
+def fetch_files(
+    name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str = "model"
+) -> Path:
     """Return the directory of a repository's files, after downloading those that the cache lacks.
 
     Raises TooLarge and the errors of `snapshot_download`. Nearly all are OSError.
     """
     with _bounded_answers():
-        return _fetched(name, patterns=patterns, revision=revision, repo_type=repo_type)
+        return _fetch_files(name, patterns=patterns, revision=revision, repo_type=repo_type)
 
 
 @contextmanager
@@ -62,7 +64,7 @@ def _bounded_answers() -> Iterator[None]:
         set_client_factory(default_client_factory)
 
 
-def _fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str) -> Path:
+def _fetch_files(name: str, *, patterns: Sequence[str], revision: str | None, repo_type: str) -> Path:
     cache = cache_directory()
     try:
         files = snapshot_download(
@@ -83,7 +85,7 @@ def _fetched(name: str, *, patterns: Sequence[str], revision: str | None, repo_t
         revision=revision,
         allow_patterns=list(patterns),
         cache_dir=cache,
-        tqdm_class=_counter(listed),
+        tqdm_class=_make_counter(listed),
     )
     return Path(folder)
 
@@ -118,7 +120,7 @@ def _check_room(cache: Path, listed: int) -> None:
         raise TooLarge(f"it has {size_text(listed)} to download, and {size_text(free)} are free on {cache}")
 
 
-def _counter(listed: int) -> type[tqdm]:
+def _make_counter(listed: int) -> type[tqdm]:
     """Return a progress bar class that counts bytes before they are written, and raises TooLarge beyond
     the limit.
     """

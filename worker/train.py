@@ -31,16 +31,16 @@ from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.runs import lifecycle
 from backend.service.monitoring.backlog import note_path
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from backend.storage.artifacts.store import ArtifactFault, artifact_store
 from backend.storage.engine import Sessions, open_engine, open_sessions
 from backend.storage.models import Run
 from worker.checkpoints.disk import DiskFault
-from worker.db_retry import persist
+from worker.db_retry import retry_transaction
 from worker.forks import serve_forks
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, NodeLost, Outcome
 from worker.recording.recorder import Recorder
-from worker.training.lifeline import await_line, exit_at_end, failure
+from worker.training.lifeline import await_line, exit_at_end, failure_report
 
 logger = logging.getLogger("worker.train")  # not __main__
 
@@ -84,7 +84,7 @@ def main() -> None:
 def _import_everything() -> None:
     """Import torch, transformers and sandboxes in advance, which takes seconds."""
     logging.disable(logging.WARNING)  # torchao warns about every kernel for other machines
-    with gc_frozen():
+    with freeze_gc():
         import_module("worker.training.trainer")
     logging.disable(logging.NOTSET)
     layer_names()  # tests the layers
@@ -129,7 +129,7 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         return EXIT_FENCED
     except Exception as error:  # the one place that turns any failure into a reason
         logger.exception("the run fails")
-        _say({"failed": failure(error)})
+        _say({"failed": failure_report(error)})
         return EXIT_FAILED
     return 0
 
@@ -154,7 +154,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     settings = Settings().model_copy(update={"database_url": assignment.database_url})
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
-    config, is_check = persist(sessions, lambda session: _read_run(session, assignment))
+    config, is_check = retry_transaction(sessions, lambda session: _read_run(session, assignment))
     location = f"{assignment.device}, {assignment.threads} thread{'s' if assignment.threads != 1 else ''}"
     logger.info(
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, location
@@ -185,7 +185,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)
     # Only now, because the recorder stops if the run is no longer its own.
-    persist(sessions, lambda session: _write_outcome(session, assignment, outcome))
+    retry_transaction(sessions, lambda session: _write_outcome(session, assignment, outcome))
 
 
 def _train(
@@ -198,7 +198,7 @@ def _train(
     *,
     is_check: bool,
 ) -> Outcome:
-    from worker.checkpoints.fork import origin_of
+    from worker.checkpoints.fork import find_origin
     from worker.checkpoints.store import Checkpoints
     from worker.training.companions import joined_ranks
     from worker.training.launch_check import LaunchCheck
@@ -206,12 +206,12 @@ def _train(
     from worker.training.trainer import Trainer
 
     checkpoints = Checkpoints(
-        settings.artifacts_of(assignment.run_id),
+        settings.artifact_dir(assignment.run_id),
         recorder,
         run_id=assignment.run_id,
         attempt=assignment.attempt,
         config=config,
-        origin=recorder.read(lambda session: origin_of(session, assignment.run_id, settings)),
+        origin=recorder.read(lambda session: find_origin(session, assignment.run_id, settings)),
         artifacts=artifact_store(settings),
     )
     knobs: dict[str, Any] = {

@@ -26,7 +26,7 @@ class Documented(BaseModel):
     ) -> dict[str, Any]:
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
-        texts = descriptions_of(cls)
+        texts = field_descriptions(cls)
         for name, shown in properties.items():
             if name in texts:
                 shown.setdefault("description", texts[name])
@@ -38,7 +38,7 @@ def _as_whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _be_strict(schema: Any) -> None:
+def _make_strict(schema: Any) -> None:
     parts = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict) and schema.get("type") in ("int", "float", "bool"):
         if schema["type"] == "int" and not schema.get("strict"):
@@ -49,20 +49,20 @@ def _be_strict(schema: Any) -> None:
         schema["strict"] = True
     for part_schema in parts:
         if isinstance(part_schema, dict | list | tuple):
-            _be_strict(part_schema)
+            _make_strict(part_schema)
 
 
 class StrictNumbers(Documented):
-    """A model of what people and programs send: neither text nor true is a number, and no number is true."""
+    """A model of outside input: texts and booleans are not converted to numbers, nor numbers to booleans."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
-        _be_strict(schema)
+        _make_strict(schema)
         return schema
 
 
-def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
+def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
     """Return the texts below a model's fields, including those of its bases, by field."""
     texts: dict[str, str] = {}
     models = [
@@ -72,28 +72,28 @@ def descriptions_of(model: type[BaseModel]) -> dict[str, str]:
     ]
     for base_model in reversed(models):
         texts |= dict.fromkeys(get_annotations(base_model), "")
-        texts |= _texts_of_module(base_model.__module__).get(base_model.__qualname__, {})
+        texts |= _module_descriptions(base_model.__module__).get(base_model.__qualname__, {})
     return {name: text for name, text in texts.items() if text and name in model.model_fields}
 
 
 @cache
-def _texts_of_module(name: str) -> dict[str, dict[str, str]]:
+def _module_descriptions(name: str) -> dict[str, dict[str, str]]:
     """Return the texts below annotated names, by qualified name of the class."""
     try:
-        return dict(_texts_of_classes(ast.parse(getsource(sys.modules[name])), ""))
+        return dict(_class_descriptions(ast.parse(getsource(sys.modules[name])), ""))
     except (KeyError, OSError, TypeError, SyntaxError):  # there is no file, or it is being replaced
         return {}
 
 
-def _texts_of_classes(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _class_descriptions(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[str, str]]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             qualified = f"{outer}{node.name}"
-            yield qualified, dict(_texts_of_fields(node.body))
-            yield from _texts_of_classes(node, f"{qualified}.")
+            yield qualified, dict(_field_descriptions(node.body))
+            yield from _class_descriptions(node, f"{qualified}.")
 
 
-def _texts_of_fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+def _field_descriptions(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
     for field, below in pairwise(body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

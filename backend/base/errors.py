@@ -1,4 +1,4 @@
-"""Base errors of the service; a folder's own errors stand next to its code.
+"""Base errors of the service; the errors of a folder are defined next to its code.
 
 GrpoLabError
 ├── NotFound            404
@@ -25,7 +25,7 @@ class FieldError(NamedTuple):
     """Dotted path of the field, e.g. `objective.surrogate.eps_low`."""
 
     message: str
-    """Given value and what was expected."""
+    """The given value and the expected one, in words."""
 
     position: int | None = None
     """Offset of the character with the error in a text, starting at 0."""

@@ -24,13 +24,13 @@ from typing import Any, TextIO
 from backend.base.redaction import learn_secrets, redact
 from backend.base.settings import Settings
 
-OURS = ("backend", "worker", "uvicorn", "celery")
+APPLICATION_LOGGERS = ("backend", "worker", "uvicorn", "celery")
 """Loggers that report their progress; all others report only warnings."""
 
 MESSAGE_CHARACTERS = 10_000
 EXCEPTION_CHARACTERS = 50_000
 
-CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that can move a terminal's cursor, begin a new line or reverse a text's direction."""
 
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName", "data"}
@@ -41,12 +41,12 @@ logger = logging.getLogger(__name__)
 
 
 def set_up_logging(settings: Settings, *, is_json: bool | None = None, stream: TextIO | None = None) -> None:
-    """Everything this process reports goes to `stream` (standard error), errors that nobody caught too."""
+    """Write everything that this process logs, uncaught errors included, to `stream` (standard error)."""
     learn_secrets(settings)
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(Lines(is_json=settings.log_format == "json" if is_json is None else is_json))
+    handler.setFormatter(LineFormatter(is_json=settings.log_format == "json" if is_json is None else is_json))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in OURS:
+    for name in APPLICATION_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
     sys.excepthook = _report
@@ -54,8 +54,8 @@ def set_up_logging(settings: Settings, *, is_json: bool | None = None, stream: T
 
 
 @contextmanager
-def about(**fields: Any) -> Iterator[None]:
-    """Add these fields to every line that this thread or task logs in the `with` block."""
+def log_context(**fields: Any) -> Iterator[None]:
+    """Add fields to every line that this thread or task logs inside the `with` block."""
     token = _about.set({**_about.get(), **fields})
     try:
         yield
@@ -70,11 +70,11 @@ def request_id() -> str:
 
 def escape_controls(text: str) -> str:
     """Return the text as one line without effects on a terminal, with control characters as escapes."""
-    return CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-class Lines(logging.Formatter):
-    """One line per event; in text, a traceback follows on indented lines."""
+class LineFormatter(logging.Formatter):
+    """Formats one line per event; as text, a traceback follows on indented lines."""
 
     def __init__(self, *, is_json: bool) -> None:
         super().__init__()
@@ -99,7 +99,8 @@ class Lines(logging.Formatter):
     def _json(record: logging.LogRecord, line: dict[str, Any]) -> str:
         extras = {name: value for name, value in vars(record).items() if name not in STANDARD}
         extras = {name: redact(value) if isinstance(value, str) else value for name, value in extras.items()}
-        return json.dumps(extras | line, default=lambda value: redact(str(value)))  # ASCII: all is escaped
+        # ASCII, so control characters are escaped
+        return json.dumps(extras | line, default=lambda value: redact(str(value)))
 
     @staticmethod
     def _text(line: dict[str, Any]) -> str:

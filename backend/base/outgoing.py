@@ -1,4 +1,4 @@
-"""Requests to servers that are trusted with little: one deadline, bounded answers, no unwanted redirects."""
+"""Requests to untrusted servers: one deadline, bounded answers, no unwanted redirects."""
 
 import http.client
 import socket
@@ -44,7 +44,7 @@ def fetch(
         handlers = [_Redirects(follows), _Statuses(), _Connections(deadline)]
         proxies = [] if uses_proxies else [urllib.request.ProxyHandler({})]
         try:
-            with _opened(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:
+            with _open(urllib.request.build_opener(*handlers, *proxies), request, seconds) as response:
                 answer = Answer(response.status, response.read(max_bytes))
         except (OSError, http.client.HTTPException) as error:
             if deadline.is_late or isinstance(getattr(error, "reason", error), TimeoutError):
@@ -55,7 +55,7 @@ def fetch(
         return answer
 
 
-def _opened(opener: urllib.request.OpenerDirector, request: Request, seconds: float) -> Any:
+def _open(opener: urllib.request.OpenerDirector, request: Request, seconds: float) -> Any:
     try:
         return opener.open(request, timeout=seconds)
     except urllib.error.HTTPError as redirect:  # one that is not followed
@@ -63,7 +63,7 @@ def _opened(opener: urllib.request.OpenerDirector, request: Request, seconds: fl
 
 
 class Deadline:
-    """Cuts the connections that were made through it when its time is over."""
+    """Closes the connections that were opened through it when its time is over."""
 
     def __init__(self, seconds: float) -> None:
         self.is_late = False
@@ -115,13 +115,13 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         self._deadline = deadline
 
     def http_open(self, req: Request) -> Any:
-        return self.do_open(_connecting(http.client.HTTPConnection, self._deadline), req)
+        return self.do_open(_connection_factory(http.client.HTTPConnection, self._deadline), req)
 
     def https_open(self, req: Request) -> Any:
-        return self.do_open(_connecting(http.client.HTTPSConnection, self._deadline), req)
+        return self.do_open(_connection_factory(http.client.HTTPSConnection, self._deadline), req)
 
 
-def _connecting(kind: Callable[..., Any], deadline: Deadline) -> Callable[..., Any]:
+def _connection_factory(kind: Callable[..., Any], deadline: Deadline) -> Callable[..., Any]:
     def connection(host: str, **options: Any) -> Any:
         http_connection = kind(host, **options)
         http_connection._create_connection = deadline.connect  # noqa: SLF001 - what both kinds open their socket with

@@ -1,4 +1,4 @@
-"""Permissions that an operator gives a reward plugin, by its name; without a line there it has none."""
+"""Permissions that an operator grants to reward plugins, by name. A plugin has none by default."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ class Permissions(StrictNumbers):
     """Whether it may open network connections."""
 
     processes: bool = False
-    """Whether it may start programs; they are confined as it is, and end with the call."""
+    """Whether it may start programs; they have the same restrictions, and end with the call."""
 
     variables: tuple[str, ...] = ()
     """Environment variables that it sees."""

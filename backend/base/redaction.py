@@ -1,7 +1,7 @@
 """Removal of secrets from everything that others may read: configs, the record of a run, logs, answers.
 
-`secret_errors` refuses a document that holds one. `redact` replaces what slipped through: everything that
-looks like a secret, and the secrets that this process was given itself (`learn_secrets`). The files of tokens
+`secret_errors` refuses a document that holds one. `redact` replaces everything else that looks like a secret,
+and the secrets of this process (`learn_secrets`). The files of tokens
 are looked at each time: whoever runs for weeks knows a token as soon as another process has made it.
 """
 
@@ -29,8 +29,10 @@ SHAPES = tuple(
         (r"\.(?<=\b\d{10}\.)(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b", -10),
     )
 )
-"""Looks of secrets, and where one begins, from the beginning of its match. Each pattern begins with fixed
-characters, for which `re` searches twenty times as fast as for a set of them."""
+"""Patterns of secrets, and the offset at which the secret begins within the match. Each pattern begins with
+fixed
+characters, for which `re` searches twenty times as fast as for a set of them.
+"""
 
 NAMED_LIKE_A_SECRET = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?|CONNECTION_STRING)$", re.IGNORECASE
@@ -44,7 +46,7 @@ WINDOW = 100_000
 """Number of characters that are searched at once."""
 
 SHORTEST_SECRET = 8
-"""A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
+"""Shorter values are not replaced: they may be ordinary words, and replacing these would reveal the value."""
 
 TOKEN_FILES = ("token", "viewer-token", "writer-key")
 """Files below the state directory that hold the generated tokens."""
@@ -64,7 +66,7 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     values += [_password(settings.database_url), _password(settings.broker_url)]
     own_tokens = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
     keys = (settings.judge_api_key, settings.reward_model_api_key, settings.engine_api_key)
-    learn(
+    add_secrets(
         *own_tokens,
         *keys,
         *settings.openenv_secrets.values(),
@@ -74,15 +76,16 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     )
     _watched.clear()  # a process has one installation
     _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
-    _look_at_tokens()
+    _learn_token_files()
 
 
-def _look_at_tokens() -> None:
+def _learn_token_files() -> None:
     """Learn the content of token files that were created or replaced since the last check."""
     for path, known_stamp in list(_watched.items()):
         if (stamp := _stamp(path)) != known_stamp:
-            learn(_content(path))
-            _watched[path] = stamp  # only now: another thread must not take it for learnt
+            add_secrets(_read_text(path))
+            # last, so that no other thread takes the file as read before its secrets are added
+            _watched[path] = stamp
 
 
 def _stamp(path: Path) -> Stamp | None:
@@ -93,7 +96,7 @@ def _stamp(path: Path) -> Stamp | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def learn(*values: str) -> None:
+def add_secrets(*values: str) -> None:
     """Add strings that `redact` replaces."""
     global _known  # noqa: PLW0603 - one set for the process, as its environment is one
     added = set[str]()
@@ -101,18 +104,18 @@ def learn(*values: str) -> None:
         if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:
             plain = unquote(value)
             added |= {value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)}
-    _known |= added  # a new set: another thread may be going through the old one
+    _known |= added  # a new set, because another thread may be iterating over the old one
 
 
 def redact(text: str) -> str:
     """Return the text with every secret replaced. Redact before cutting: half a secret is not found."""
-    _look_at_tokens()
-    return _redacted_text(text)
+    _learn_token_files()
+    return _redact_text(text)
 
 
 def redact_document(document: Any) -> Any:
     """Return a JSON document of any depth with the secrets in all texts and field names replaced."""
-    _look_at_tokens()
+    _learn_token_files()
     names: dict[Any, Any] = {}
     holder = [document]
     containers: list[Any] = [holder]
@@ -123,31 +126,31 @@ def redact_document(document: Any) -> Any:
             container.clear()
         for key, value in pairs:
             if key not in names:
-                names[key] = _redacted_text(key) if isinstance(key, str) else key
-            container[names[key]] = copy = _redacted_or_copied(value)
+                names[key] = _redact_text(key) if isinstance(key, str) else key
+            container[names[key]] = copy = _redact_value(value)
             if isinstance(copy, dict | list):
                 containers.append(copy)
     return holder[0]
 
 
-def _redacted_or_copied(value: Any) -> Any:
+def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
-        return _redacted_text(value)
+        return _redact_text(value)
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, list) else value
 
 
-def _redacted_text(text: str) -> str:
+def _redact_text(text: str) -> str:
     pieces, end = [], 0
-    for first, last in sorted(_secrets_in(text)):
+    for first, last in sorted(_find_secrets(text)):
         if first >= end:
             pieces += [text[end:first], REDACTED]
         end = max(end, last)
     return "".join([*pieces, text[end:]]) if pieces else text
 
 
-def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
+def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) of every secret; they may overlap."""
     if len(text) < SHORTEST_SECRET and "://" not in text:
         return
@@ -157,11 +160,11 @@ def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
             yield at, at + len(word)
             at = text.find(word, at + 1)
     ends = dict.fromkeys(SHAPES, 0)
-    for start in range(0, len(text), WINDOW):  # others may run in between
+    for start in range(0, len(text), WINDOW):  # lets other threads run
         for pattern, offset in SHAPES:
             for cut in pattern.finditer(text, start, start + WINDOW + LONGEST_SECRET):
                 if cut.start() < ends[pattern, offset]:
-                    continue  # of a longer one that began before
+                    continue  # part of a longer secret that began earlier
                 if (match := pattern.match(text, cut.start())) is not None:
                     ends[pattern, offset] = match.end()
                     yield match.start() + offset, match.end()
@@ -169,12 +172,12 @@ def _secrets_in(text: str) -> Iterator[tuple[int, int]]:
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
     """Yield an error, without the text, per text that looks like a token or an address with a password."""
-    _look_at_tokens()
+    _learn_token_files()
     yield from _secret_errors(document, path)
 
 
 def _secret_errors(document: Any, path: str) -> Iterator[FieldError]:
-    if isinstance(document, str) and next(_secrets_in(document), None):
+    if isinstance(document, str) and next(_find_secrets(document), None):
         reason = "looks like a secret: set it in the environment of the service or worker, never in a run"
         yield FieldError(path, reason)
     elif isinstance(document, dict):
@@ -198,7 +201,7 @@ def _password(url: str) -> str:
     return match[1] if match else ""
 
 
-def _content(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

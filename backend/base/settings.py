@@ -48,7 +48,8 @@ class Settings(BaseSettings):
 
     artifacts_url: str = ""
     """Address that checkpoints are copied to, such as s3://bucket/grpolab; empty: they stay in the state
-    directory."""
+    directory.
+    """
 
     database_url: str = ""
     """SQLAlchemy URL; empty: SQLite in the state directory."""
@@ -73,7 +74,8 @@ class Settings(BaseSettings):
 
     token_mb: Annotated[int, Field(ge=0, le=2**40)] = 20_000
     """Budget of the stored token values of all runs, in MB; the run with the most is trimmed first. 0: no
-    limit."""
+    limit.
+    """
 
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
     """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
@@ -98,7 +100,8 @@ class Settings(BaseSettings):
 
     node_address: str = ""
     """Name or address under which the other nodes of a group reach this one; empty: the host's name. The
-    ranks meet there."""
+    ranks meet there.
+    """
 
     node_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port at which the ranks of a group meet, or the first of the 32 that are tried; 0: any that is free."""
@@ -132,7 +135,8 @@ class Settings(BaseSettings):
 
     grpolab_webhook_secret: str = ""
     """Key that signs webhooks as Standard Webhooks does: `whsec_` and 24 to 64 bytes in base64. Required,
-    unless Slack or Discord receives them."""
+    unless Slack or Discord receives them.
+    """
 
     grpolab_webhook_format: Literal["auto", "json", "slack", "discord"] = "auto"
     """Form of a webhook; `auto`: that of Slack or Discord if the address is theirs, else JSON."""
@@ -148,7 +152,8 @@ class Settings(BaseSettings):
 
     writes_per_second: Annotated[float, Field(ge=0, le=100_000)] = 10.0
     """Changes per second that one token may make, on average; up to 20 seconds' worth at once. 0: no
-    limit."""
+    limit.
+    """
 
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
     """Pages that one token may follow live at a time. 0: no limit."""
@@ -156,14 +161,16 @@ class Settings(BaseSettings):
     sandbox: Literal["auto", "required", "unconfined"] = "auto"
     """Whether a machine without every layer of the sandbox may train: `auto`: yes, but without user
     namespaces and Landlock it runs no programs of the policy and no reward plugins; `required`: no;
-    `unconfined`: it runs those too, and they can read every file that the worker can read."""
+    `unconfined`: it runs those too, and they can read every file that the worker can read.
+    """
 
     plugin_permissions: str = ""
     """Permissions of reward plugins, as JSON by name, e.g. {"judge": {"network": true}}; empty: none."""
 
     judge_url: str = ""
     """Base address of the OpenAI-compatible server that the reward `judge` asks, such as
-    http://127.0.0.1:8000/v1; empty: no run can use that reward."""
+    http://127.0.0.1:8000/v1; empty: no run can use that reward.
+    """
 
     judge_model: str = ""
     """Name of the judge's model on that server."""
@@ -179,7 +186,8 @@ class Settings(BaseSettings):
 
     reward_model_url: str = ""
     """Base address of the vLLM server that the reward `reward_model` asks by its route /pooling, such as
-    http://127.0.0.1:8001; empty: no run can use that reward."""
+    http://127.0.0.1:8001; empty: no run can use that reward.
+    """
 
     reward_model_name: str = ""
     """Name of the reward model on that server."""
@@ -195,7 +203,8 @@ class Settings(BaseSettings):
 
     engine_url: str = ""
     """Addresses (comma separated) of the vLLM servers that sample for runs with sampling.engine = server,
-    such as http://127.0.0.1:8000; empty: no run can use that engine."""
+    such as http://127.0.0.1:8000; empty: no run can use that engine.
+    """
 
     engine_model: str = ""
     """Name of the model on those servers; empty: the only one that they serve."""
@@ -205,7 +214,8 @@ class Settings(BaseSettings):
 
     engine_dir: str = ""
     """Directory through which new weights reach those servers, which see it under the same path; empty:
-    `engine` in the state directory."""
+    `engine` in the state directory.
+    """
 
     engine_logprobs: Literal["raw", "processed"] = "raw"
     """The --logprobs-mode of those servers; with `raw`, runs need temperature 1, no top_p and no top_k."""
@@ -215,26 +225,31 @@ class Settings(BaseSettings):
 
     engine_python: str = ""
     """Absolute path of the Python that can import vLLM, such as /opt/vllm/bin/python, with which trainers
-    start the server of a run with sampling.engine = colocated; empty: no run can use that engine."""
+    start the server of a run with sampling.engine = colocated; empty: no run can use that engine.
+    """
 
     engine_arguments: str = ""
     """Further arguments of that server, quoted as in a shell, such as --enforce-eager; empty: none."""
 
     openenv_urls: str = ""
     """OpenEnv servers that runs may play with, by name (comma separated), such as
-    guess=http://127.0.0.1:8000; empty: none."""
+    guess=http://127.0.0.1:8000; empty: none.
+    """
 
     openenv_keys: str = ""
     """Keys that are sent to those servers as bearer tokens, by the same names (comma separated), such as
-    guess=hf_...; empty: none."""
+    guess=hf_...; empty: none.
+    """
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_one_line(cls, value: object, info: ValidationInfo) -> object:
-        """Scripts, headers and command lines are made of them; JSON may be written on several lines."""
+    def _check_one_line(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse line breaks, because scripts, headers and command lines contain the values; JSON may have
+        them.
+        """
         if (
             info.field_name != "plugin_permissions"
             and isinstance(value, str | Path)
@@ -247,22 +262,22 @@ class Settings(BaseSettings):
     @classmethod
     def _split_at_commas(cls, value: object) -> object:
         if isinstance(value, str):
-            return tuple(_listed(value))
+            return tuple(_split_list(value))
         return value
 
     @field_validator("database_url")
     @classmethod
-    def _is_a_database(cls, url: str) -> str:
-        return _begins_with_one_of(DATABASES, url.replace("postgres://", "postgresql://", 1))
+    def _check_database(cls, url: str) -> str:
+        return _check_prefix(DATABASES, url.replace("postgres://", "postgresql://", 1))
 
     @field_validator("broker_url")
     @classmethod
-    def _is_a_broker(cls, url: str) -> str:
-        return _begins_with_one_of(BROKERS, url)
+    def _check_broker(cls, url: str) -> str:
+        return _check_prefix(BROKERS, url)
 
     @field_validator("artifacts_url")
     @classmethod
-    def _is_a_storage(cls, url: str) -> str:
+    def _check_storage(cls, url: str) -> str:
         scheme, separator, location = url.partition("://")
         if url and not (re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) and separator and location.strip("/")):
             raise ValueError("it must be an address such as s3://bucket/directory or file:///mnt/share")
@@ -278,61 +293,61 @@ class Settings(BaseSettings):
 
     @field_validator("trusted_proxies")
     @classmethod
-    def _are_addresses(cls, addresses: str) -> str:
-        for address in _listed(addresses):
+    def _check_addresses(cls, addresses: str) -> str:
+        for address in _split_list(addresses):
             if address != "*":
                 ipaddress.ip_network(address, strict=False)
         return addresses
 
     @field_validator("grpolab_webhook_url")
     @classmethod
-    def _is_an_address(cls, url: str) -> str:
-        return _checked_address(url, "https://")
+    def _check_webhook(cls, url: str) -> str:
+        return _check_address(url, "https://")
 
     @field_validator("judge_url", "reward_model_url")
     @classmethod
-    def _is_a_server(cls, url: str) -> str:
-        return _checked_address(url, "http:// or https://").rstrip("/")
+    def _check_server(cls, url: str) -> str:
+        return _check_address(url, "http:// or https://").rstrip("/")
 
     @field_validator("engine_url")
     @classmethod
-    def _are_servers(cls, urls: str) -> str:
-        return ",".join(_checked_address(url, "http:// or https://").rstrip("/") for url in _listed(urls))
+    def _check_servers(cls, urls: str) -> str:
+        return ",".join(_check_address(url, "http:// or https://").rstrip("/") for url in _split_list(urls))
 
     @field_validator("engine_python")
     @classmethod
-    def _is_a_program(cls, path: str) -> str:
+    def _check_program(cls, path: str) -> str:
         if path and not Path(path).is_absolute():
             raise ValueError("it must be an absolute path")
         return path
 
     @field_validator("engine_arguments")
     @classmethod
-    def _are_words(cls, text: str) -> str:
+    def _check_arguments(cls, text: str) -> str:
         shlex.split(text)
         return text
 
     @field_validator("openenv_urls")
     @classmethod
-    def _are_named_servers(cls, pairs: str) -> str:
+    def _check_named_servers(cls, pairs: str) -> str:
         urls: dict[str, str] = {}
-        for pair in _listed(pairs):
+        for pair in _split_list(pairs):
             name, _, url = (piece.strip() for piece in pair.partition("="))
             if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name) or name in urls or not url:
                 raise ValueError("it must be names of a-z, 0-9, _ and -, each once, with addresses: name=url")
-            urls[name] = _checked_address(url, "http:// or https://").rstrip("/")
+            urls[name] = _check_address(url, "http:// or https://").rstrip("/")
         return ",".join(f"{name}={url}" for name, url in urls.items())
 
     @field_validator("openenv_keys")
     @classmethod
-    def _are_named_keys(cls, pairs: str) -> str:
-        named_keys = _listed(pairs)
+    def _check_named_keys(cls, pairs: str) -> str:
+        named_keys = _split_list(pairs)
         if not all(re.fullmatch(r"[a-z0-9_-]+=[!-~]+", pair) for pair in named_keys):
             raise ValueError("it must be names with keys of printable ASCII, without spaces: name=key")
         return ",".join(named_keys)
 
     @model_validator(mode="after")
-    def _has_servers_for_keys(self) -> Self:
+    def _check_keys_have_servers(self) -> Self:
         if unknown := sorted(self.openenv_secrets.keys() - self.openenv_servers.keys()):
             raise ValueError(f"OPENENV_KEYS has a key for {unknown[0]}, which OPENENV_URLS does not name")
         return self
@@ -347,7 +362,7 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _names_a_model(self) -> Self:
+    def _check_model_is_named(self) -> Self:
         for url, model in (("judge_url", "judge_model"), ("reward_model_url", "reward_model_name")):
             if getattr(self, url) and not getattr(self, model):
                 raise ValueError(f"{url.upper()} is set: {model.upper()} must name the model there")
@@ -355,7 +370,7 @@ class Settings(BaseSettings):
 
     @field_validator("grpolab_webhook_secret")
     @classmethod
-    def _is_a_key(cls, secret: str) -> str:
+    def _check_key(cls, secret: str) -> str:
         if secret:
             key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
             if not secret.startswith("whsec_") or not 24 <= len(key) <= 64:
@@ -364,19 +379,19 @@ class Settings(BaseSettings):
 
     @field_validator("plugin_permissions")
     @classmethod
-    def _are_permissions(cls, text: str) -> str:
+    def _check_permissions(cls, text: str) -> str:
         if text:
             PERMISSIONS.validate_json(text)
         return text
 
     @cached_property
     def permissions(self) -> dict[str, Permissions]:
-        """The permissions of each reward plugin that is named."""
+        """The permissions of reward plugins, by name."""
         return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
 
     @property
     def unserved_rewards(self) -> dict[str, str]:
-        """The setting that is missing for each reward term whose server is not configured."""
+        """The missing setting of each reward term whose server is not configured."""
         servers = {
             "judge": ("JUDGE_URL", self.judge_url),
             "reward_model": ("REWARD_MODEL_URL", self.reward_model_url),
@@ -398,18 +413,18 @@ class Settings(BaseSettings):
 
     @property
     def engine_urls(self) -> list[str]:
-        """The addresses of the servers that sample, without the /v1 that some write."""
-        return [url.removesuffix("/v1") for url in _listed(self.engine_url)]
+        """The addresses of the servers that sample, without a trailing /v1."""
+        return [url.removesuffix("/v1") for url in _split_list(self.engine_url)]
 
     @property
     def openenv_servers(self) -> dict[str, str]:
         """Address of each OpenEnv server, by its name."""
-        return dict(pair.split("=", 1) for pair in _listed(self.openenv_urls))
+        return dict(pair.split("=", 1) for pair in _split_list(self.openenv_urls))
 
     @property
     def openenv_secrets(self) -> dict[str, str]:
         """Key of each OpenEnv server that has one, by its name."""
-        return dict(pair.split("=", 1) for pair in _listed(self.openenv_keys))
+        return dict(pair.split("=", 1) for pair in _split_list(self.openenv_keys))
 
     @property
     def engine_directory(self) -> Path:
@@ -431,27 +446,27 @@ class Settings(BaseSettings):
         """Directory of sockets, locks and process ids."""
         return self.state / "run"
 
-    def artifacts_of(self, run_id: str) -> Path:
+    def artifact_dir(self, run_id: str) -> Path:
         """Directory of one run's checkpoints."""
         return self.state / "runs" / run_id
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Return the items of a comma-separated list."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _begins_with_one_of(beginnings: tuple[str, ...], url: str) -> str:
+def _check_prefix(beginnings: tuple[str, ...], url: str) -> str:
     if url and not url.startswith(beginnings):
         raise ValueError(f"it must begin with {', '.join(beginnings[:-1])} or {beginnings[-1]}")
     return url
 
 
-def _checked_address(url: str, beginning: str) -> str:
+def _check_address(url: str, beginning: str) -> str:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises ValueError
-    except ValueError:  # whose words hold a part of the address
+    except ValueError:  # its message contains a part of the address
         raise ValueError(f"it must be an address that begins with {beginning}") from None
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
         raise ValueError(f"it must be an address that begins with {beginning}")

@@ -13,7 +13,9 @@ DEEPEST = 50
 """Maximum nesting of a document from outside."""
 
 DEEPEST_ANSWER = 200
-"""Levels of what a process, a server or a model answers: whoever writes or compares it may recurse."""
+"""Maximum nesting of an answer of a process, a server or a model, because code that writes or compares it
+recurses.
+"""
 
 
 REFUSED = re.compile("[\0\ud800-\udfff]")
@@ -21,11 +23,13 @@ REFUSED = re.compile("[\0\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
-    r"""`text` with what no database holds written out: NUL as `\x00`, half a surrogate pair as `\ud83d`."""
-    return REFUSED.sub(written_out, text)
+    r"""Return `text` with characters that no database accepts as escapes: NUL as `\x00`, half a surrogate
+    pair as `\ud83d`.
+    """
+    return REFUSED.sub(escape_character, text)
 
 
-def written_out(match: "re.Match[str]") -> str:
+def escape_character(match: "re.Match[str]") -> str:
     """Return the matched character as a visible escape."""
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
@@ -65,7 +69,9 @@ def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = N
 
 
 def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
-    """(path, reason) of the first thing in a JSON document that cannot be stored; None when all can."""
+    """Return (path, reason) of the first value of a JSON document that cannot be stored; None if all can
+    be.
+    """
     if depth > DEEPEST:
         return path, f"is nested deeper than {DEEPEST} levels"
     if isinstance(document, str):
@@ -74,7 +80,7 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
         return (
             None
             if abs(document) < LARGEST
-            else (path, f"must be less than 2^63 in size, got {_short(document)}")
+            else (path, f"must be less than 2^63 in size, got {_short_number(document)}")
         )
     if isinstance(document, float):
         return None if math.isfinite(document) else (path, f"must be a finite number, got {document}")
@@ -88,7 +94,7 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
     return next((problem for problem in problems if problem), None)
 
 
-def _short(number: int) -> str:
-    """Return a number's digits, or how many there are if they are too many to show."""
+def _short_number(number: int) -> str:
+    """Return a number as text, or its number of digits if they are too many to show."""
     text = str(number)
     return text if len(text) <= 30 else f"{text[:12]}... of {len(text.lstrip('-'))} digits"

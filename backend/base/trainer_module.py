@@ -1,4 +1,4 @@
-"""Programs of the trainer's environment, which import torch, started by commands that do not."""
+"""Runs modules that import torch from commands that do not, in the trainer's environment."""
 
 import os
 import subprocess
@@ -10,7 +10,8 @@ from backend.base.settings import Settings
 
 
 def run_trainer_module(settings: Settings, module: str, arguments: Sequence[str], *, secret: str = "") -> str:
-    """Output of a program of the trainer's environment; raises Conflict with its last line if it fails.
+    """Run a module in the trainer's environment and return its output; raises Conflict with the last line if
+    it fails.
 
     `secret` is written to its standard input.
     """

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from backend.config.boxed import last_boxed
-from backend.config.messages import as_messages, message_text
+from backend.config.messages import message_text, normalise_messages
 
 AnswerForm = Literal["text", "boxed"]
 
@@ -33,19 +33,19 @@ def cell(row: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def prompt_of(row: Mapping[str, Any], columns: Columns) -> Any:
+def read_prompt(row: Mapping[str, Any], columns: Columns) -> Any:
     """Return the question of a row, text or messages, unchecked; ValueError when the field is missing."""
-    value: Any = as_messages(cell(row, columns.prompt))
+    value: Any = normalise_messages(cell(row, columns.prompt))
     is_exchange = columns.prompt == columns.answer and isinstance(value, list)
     return value[:-1] if is_exchange else value
 
 
-def answer_of(row: Mapping[str, Any], columns: Columns) -> Any:
+def read_answer(row: Mapping[str, Any], columns: Columns) -> Any:
     """Return the answer of a row, text or a number, unchecked; ValueError when it is missing."""
     value = cell(row, columns.answer)
     if columns.prompt != columns.answer:
         return value
-    messages: Any = as_messages(value)
+    messages: Any = normalise_messages(value)
     last: Any = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, Mapping) or last.get("role") != "assistant":
         raise ValueError(

@@ -62,7 +62,7 @@ def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Secti
         if name and name not in section.options:
             section.options[name] = member.get("description", "")
         for key, inner in member["properties"].items():
-            resolved = _resolved(inner, models)
+            resolved = _resolve(inner, models)
             if "const" in resolved:
                 continue
             at = f"{path}.{key}".lstrip(".")
@@ -72,11 +72,11 @@ def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Secti
                 _read(at, resolved, models, sections_by_path)
 
 
-def _resolved(node: Node, models: Node) -> dict[str, Any]:
+def _resolve(node: Node, models: Node) -> dict[str, Any]:
     """Return the node behind a `$ref`; keys beside the reference take precedence."""
     if "$ref" not in node:
         return dict(node)
-    return _resolved(models[node["$ref"].rpartition("/")[2]], models) | {
+    return _resolve(models[node["$ref"].rpartition("/")[2]], models) | {
         key: value for key, value in node.items() if key != "$ref"
     }
 
@@ -89,7 +89,7 @@ def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
         yield _option(node), dict(node)
     items = [node["items"]] if "items" in node else []
     for member_node in (*node.get("oneOf", ()), *node.get("anyOf", ()), *items):
-        yield from _members(_resolved(member_node, models), models)
+        yield from _members(_resolve(member_node, models), models)
 
 
 def _option(model: Node) -> str:
@@ -124,7 +124,7 @@ def _name(list_item: Any) -> str:
 def _values(node: Node, models: Node) -> Iterator[str]:
     """Yield each allowed kind of value separately."""
     names = [name for name, _ in _members(node, models) if name]
-    plain = [_resolved(alternative, models) for alternative in node.get("anyOf", ())]
+    plain = [_resolve(alternative, models) for alternative in node.get("anyOf", ())]
     for alternative in (node_ for node_ in plain if "properties" not in node_):
         yield from _values(alternative, models)
     if names:
@@ -151,11 +151,11 @@ def _choices(values: list[Any]) -> str:
 
 def _range(node: Node) -> str:
     if "minimum" in node and "maximum" in node:
-        return f"{_spelled(node['minimum'])} to {_spelled(node['maximum'])}"
-    return ", ".join(f"{word} {_spelled(node[edge])}" for edge, word in EDGES if edge in node)
+        return f"{_format_number(node['minimum'])} to {_format_number(node['maximum'])}"
+    return ", ".join(f"{word} {_format_number(node[edge])}" for edge, word in EDGES if edge in node)
 
 
-def _spelled(number: float) -> str:
+def _format_number(number: float) -> str:
     """Return an end of a range: `1,000,000` and not `1000000.0`, `1e-06` unchanged."""
     return f"{int(number):,}" if number == int(number) else f"{number:g}"
 

@@ -31,7 +31,7 @@ class AccuracyFilter(Frozen):
     """Groups at or above this accuracy are left out."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "AccuracyFilter":
+    def _check_order(self) -> "AccuracyFilter":
         if self.low >= self.high:
             raise refusal([("high", f"must be above low = {self.low:g}, got {self.high:g}")])
         return self

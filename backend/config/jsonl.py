@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from backend.config.columns import Columns, prompt_of
+from backend.config.columns import Columns, read_prompt
 from backend.config.messages import question_text
 from backend.config.rows import (
     EVAL,
@@ -81,7 +81,7 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
     splits, conversation = bytearray(), 0
     for line in _lines(path, digest):
         if (row := check.take(line)) is not None:
-            prompt = prompt_of(row, columns)
+            prompt = read_prompt(row, columns)
             question = question_text(prompt)
             conversation = conversation or (line.number if isinstance(prompt, list) else 0)
             offsets.append(line.offset)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from backend.base.errors import FieldError, InvalidConfig
 from backend.base.wording import plain_message
-from backend.config.policies import profile_of
+from backend.config.policies import make_profile
 from backend.config.presets import PRESETS
 from backend.config.rewards import CorrectnessReward
 from backend.config.run import RunConfig
@@ -28,7 +28,7 @@ def resolve(
     variant: Fields | None = None,
     seed: int | None = None,
     *,
-    profile: Callable[[str], Fields] = profile_of,
+    profile: Callable[[str], Fields] = make_profile,
 ) -> RunConfig:
     """Return the complete config of one run; `profile` gives the fields that a policy is started with.
 
@@ -49,7 +49,7 @@ def usual_config(config: RunConfig) -> RunConfig:
     A config does not say how large its policy is, but only small ones start in float32.
     """
     base = {"preset": config.preset, "policy": {"name": config.policy.name}}
-    profile = partial(profile_of, is_small=config.policy.dtype == "float32")
+    profile = partial(make_profile, is_small=config.policy.dtype == "float32")
     try:
         return RunConfig.model_validate(merged_fields(base, {}, profile=profile))
     except InvalidConfig:  # a preset of another version
@@ -57,7 +57,7 @@ def usual_config(config: RunConfig) -> RunConfig:
 
 
 def merged_fields(
-    base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = profile_of
+    base: Fields, variant: Fields, *, profile: Callable[[str], Fields] = make_profile
 ) -> dict[str, Any]:
     """Return the fields of one run before they are checked: all layers of this module's merge order.
 
@@ -67,11 +67,13 @@ def merged_fields(
     preset = variant.get("preset") or base.get("preset") or ""
     defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
     merged = merge(merge(defaults, profile(_policy_name(base, variant))), _preset_changes(preset))
-    merged = _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
-    return _corrected(merged, (base, variant))
+    merged = _fitting_correction(
+        merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant)
+    )
+    return _correct_config(merged, (base, variant))
 
 
-def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
+def _fitting_correction(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
     """Return the fields with the minibatches that a preset asks for cut to the prompts of a step, which are
     split.
 
@@ -94,7 +96,7 @@ def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -
     return merge(merged, {"updates": {"minibatches": prompts}})
 
 
-def _corrected(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str, Any]:
+def _correct_config(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str, Any]:
     """Return the fields with token_tis where an engine samples that is not the learner and nothing corrects
     for it.
 
@@ -137,7 +139,7 @@ def merge(below: Fields, above: Fields) -> dict[str, Any]:
     return merged
 
 
-def nested(changes: Mapping[str, Any]) -> dict[str, Any]:
+def nest_paths(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by dotted path as a config nests them."""
     config: dict[str, Any] = {}
     for path, value in changes.items():
@@ -186,7 +188,7 @@ def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
         field_error
         for item in items
         if not (item["type"] == "too_short" and _is_above(item["loc"], places))
-        for field_error in _field_errors(tuple(_without_tags(item["loc"], written)), dict(item))
+        for field_error in _field_errors(tuple(_strip_tags(item["loc"], written)), dict(item))
     ]
 
 
@@ -195,7 +197,7 @@ def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
     return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
 
 
-def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
+def _strip_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
     """Yield the path as the user wrote it: pydantic puts the tag of each union member into it."""
     for key in loc:
         if _is_tag(key, written):

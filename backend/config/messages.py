@@ -15,19 +15,19 @@ _ANSWERED = ("user", "tool")
 """Roles of the last message: the policy writes what follows it."""
 
 _SHAREGPT = {"human": "user", "gpt": "assistant", "observation": "tool"}
-"""Roles as ShareGPT has them; others have the same name."""
+"""Roles by their names in ShareGPT; other roles have the same name in both."""
 
 Message = dict[str, Any]
 
 
-def as_messages(value: object) -> object:
+def normalise_messages(value: object) -> object:
     """Return a value of a row with messages of ShareGPT (`from`, `value`) spelled as messages; others
     unchanged.
     """
-    return list(map(_as_message, value)) if isinstance(value, list) else value
+    return list(map(_normalise_message, value)) if isinstance(value, list) else value
 
 
-def _as_message(value: object) -> object:
+def _normalise_message(value: object) -> object:
     if not isinstance(value, Mapping) or "role" in value or not {"from", "value"} <= value.keys():
         return value
     role, other_keys = value["from"], {key: inner for key, inner in value.items() if key in KEYS}
@@ -67,13 +67,13 @@ def read_tools(value: object) -> list[dict[str, Any]]:
             f'expected a list of functions, each as {{"type": "function", "function": {{"name": ...}}}}, '
             f"got {_excerpt(value)}"
         )
-    return [_without_nulls(tool) for tool in value]
+    return [_drop_nulls(tool) for tool in value]
 
 
 def question_text(value: object) -> str:
     """Return a prompt as text to read: text as it is, messages one under the other with their roles."""
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
-        texts = [_text_of(message) for message in value]
+        texts = [_message_text(message) for message in value]
         if len(value) == 1:
             return texts[0]
         return "\n\n".join(
@@ -82,7 +82,7 @@ def question_text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def with_last_line(messages: list[Message], line: str) -> list[Message]:
+def append_line(messages: list[Message], line: str) -> list[Message]:
     """Return the messages with a line added to the last one of the user."""
     at = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=None)
     if at is None or not line:
@@ -97,7 +97,7 @@ def message_text(message: Mapping[str, Any], path: str) -> str:
 
 
 def _read(message: Mapping[str, Any], path: str) -> Message:
-    fields: Message = _without_nulls(message)
+    fields: Message = _drop_nulls(message)
     if "role" not in fields:
         raise ValueError(f"{path}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
     if (role := fields["role"]) not in ROLES:
@@ -149,14 +149,14 @@ def _is_call(value: object) -> bool:
     return arguments is None or isinstance(arguments, str | Mapping)
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """Parquet has every key of every message: those that say nothing are null there."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _drop_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_drop_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _text_of(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(piece.get("text") or "") for piece in content if isinstance(piece, Mapping))

@@ -272,7 +272,7 @@ def canonical_name(name: str) -> str | None:
                 return ALIASES[alias_name]
             for alias, family in _FAMILY_ALIASES:
                 if match := _pattern(alias).fullmatch(alias_name):
-                    return _filled_in(family, match.groups())
+                    return _fill_family(family, match.groups())
     return None
 
 
@@ -315,15 +315,15 @@ def has_interval(name: str) -> bool:
 def is_interval_end(name: str) -> bool:
     """Return whether a metric is the lower or upper end of another metric's interval."""
     metric = find_metric(name)
-    return metric is not None and metric.name in interval_of("eval/<suite>/<metric>")
+    return metric is not None and metric.name in interval_names("eval/<suite>/<metric>")
 
 
-def interval_of(name: str) -> tuple[str, str]:
+def interval_names(name: str) -> tuple[str, str]:
     """Return the names of the metrics for the lower and upper end of a metric's 95 % interval."""
     return f"{name}_low", f"{name}_high"
 
 
-def _filled_in(family: str, parts: Sequence[str]) -> str:
+def _fill_family(family: str, parts: Sequence[str]) -> str:
     """Return a family's name with the brackets replaced by the parts; surplus parts are ignored."""
     between = _BRACKETS.split(family)
     return "".join(

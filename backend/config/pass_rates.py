@@ -57,14 +57,14 @@ def read_rates(datasets_dir: Path, sha256: str) -> PassRates:
     path = rates_path(datasets_dir, sha256)
     try:
         status = path.stat()
-        return _cached(path, sha256, status.st_size, status.st_mtime_ns)
+        return _read_cached(path, sha256, status.st_size, status.st_mtime_ns)
     except OSError as error:
         reason = f"there are no stored pass rates {sha256[:12]} ({error.strerror}): choose the run again"
         raise ValueError(reason) from None
 
 
 @lru_cache(maxsize=4)
-def _cached(path: Path, sha256: str, _size: int, _changed: int) -> PassRates:
+def _read_cached(path: Path, sha256: str, _size: int, _changed: int) -> PassRates:
     content = path.read_bytes()
     if sha256_of(content).hexdigest() != sha256:
         raise ValueError(f"the stored pass rates {sha256[:12]} have changed since: choose the run again")

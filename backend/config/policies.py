@@ -75,7 +75,7 @@ SMALL_PARAMETERS = 300_000_000
 """Largest number of parameters of a small model."""
 
 
-def profile_of(policy: str, *, is_small: bool = False) -> dict[str, Any]:
+def make_profile(policy: str, *, is_small: bool = False) -> dict[str, Any]:
     """Return the RunConfig fields a policy is started with; `is_small` counts for policies of the user's."""
     other = SMALL_MODEL if is_small else LANGUAGE_MODEL
     return next((offer.profile for offer in BUILT_IN if offer.name == policy), other.profile)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.config.columns import Columns, answer_of, prompt_of, stated_answer
+from backend.config.columns import Columns, read_answer, read_prompt, stated_answer
 from backend.config.jsonl import read_row
 from backend.config.messages import question_text
 from backend.config.problems import FileProblem, ProblemSource, SumsProblem
@@ -45,6 +45,6 @@ def _examples(source: ProblemSource, seed: int, datasets_dir: Path) -> Iterator[
         for number in range(min(PER_SOURCE, len(rows))):
             row = read_row(rows, number)
             answer = stated_answer(
-                str(answer_of(row, columns)), after=source.answer_after, form=source.answer_form
+                str(read_answer(row, columns)), after=source.answer_after, form=source.answer_form
             )
-            yield Example(question_text(prompt_of(row, columns)), answer, source.label)
+            yield Example(question_text(read_prompt(row, columns)), answer, source.label)

@@ -194,7 +194,7 @@ class HubProblem(Frozen):
         return f"{self.name}:{self.dataset}"
 
     @model_validator(mode="after")
-    def _no_dots(self) -> "HubProblem":
+    def _refuse_dots(self) -> "HubProblem":
         for field in ("dataset", "eval_dataset"):
             if ".." in (name := getattr(self, field)):
                 raise refusal([(field, f"expected a name on the hub, got {name!r}")])

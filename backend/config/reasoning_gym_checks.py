@@ -36,7 +36,7 @@ def _type_error(name: str, task: Task, key: str, value: Any) -> str:
         return f"{name} takes {', '.join(task.parameters) or 'no parameter'}"
     if _fits(value, parameter.type):
         return ""
-    return f"expected {_expected(parameter)}, got {_excerpt(value)}"
+    return f"expected {_expected_text(parameter)}, got {_excerpt(value)}"
 
 
 def _fits(value: Any, kind: str) -> bool:
@@ -61,7 +61,7 @@ def _fits(value: Any, kind: str) -> bool:
             return value in kind.split("|")
 
 
-def _expected(parameter: Parameter) -> str:
+def _expected_text(parameter: Parameter) -> str:
     kind = parameter.type.removesuffix("?")
     words = EXPECTED.get(kind) or f"one of {', '.join(kind.split('|'))}"
     default = "" if parameter.default is None else f" (default {json.dumps(parameter.default)})"
@@ -82,14 +82,14 @@ def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[
             and not COMPARE[rule.operator](left, right)
         ):
             told.add(at)
-            yield at, f"{name} expects {_as_seen_from(at, rule)}, got {_got(at, rule, values)}"
+            yield at, f"{name} expects {_rule_text(at, rule)}, got {_got(at, rule, values)}"
 
 
 def _value(side: str, values: Mapping[str, Any]) -> Any:
     return values[side] if side in values else float(side)
 
 
-def _as_seen_from(at: str, rule: Rule) -> str:
+def _rule_text(at: str, rule: Rule) -> str:
     if at == rule.left:
         return " ".join(rule)
     return f"{rule.right} {TURNED[rule.operator]} {rule.left}"

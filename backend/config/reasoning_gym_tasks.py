@@ -246,7 +246,7 @@ class Task(NamedTuple):
     rules: tuple[Rule, ...]
 
 
-def _parsed(text: str) -> dict[str, Task]:
+def _parse_tasks(text: str) -> dict[str, Task]:
     tasks = {}
     for line in text.strip().replace("\n    ", " ").splitlines():
         name, _, entry = line.partition(":")
@@ -266,5 +266,5 @@ def _parameter(word: str) -> Parameter:
     return Parameter(TYPES[type(default)], default)
 
 
-TASKS = _parsed(_TABLE)
+TASKS = _parse_tasks(_TABLE)
 """Each task by its name."""

@@ -4,7 +4,7 @@ from functools import partial
 
 from backend.config.base import Frozen
 from backend.config.merge import resolve
-from backend.config.policies import profile_of
+from backend.config.policies import make_profile
 from backend.config.run import RunConfig
 
 
@@ -73,6 +73,6 @@ RECIPES: dict[str, Recipe] = {
         title="SmolLM2: sums and differences",
         note="A pretrained model learns to add and subtract two numbers of one or two digits. `make model` "
         "installs it; a step takes half a minute to a minute on one busy core.",
-        config=resolve(SMOLLM2_SUMS, profile=partial(profile_of, is_small=True)),
+        config=resolve(SMOLLM2_SUMS, profile=partial(make_profile, is_small=True)),
     ),
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from backend.config.columns import Columns, answer_of, prompt_of
+from backend.config.columns import Columns, read_answer, read_prompt
 from backend.config.messages import question_text, read_messages, read_tools
 from backend.config.problems import DOMAIN
 
@@ -115,7 +115,7 @@ class RowCheck:
             return None
         self.rows += 1
         if not self._has_two:
-            key = question_key(question_text(prompt_of(row, self._columns)))
+            key = question_key(question_text(read_prompt(row, self._columns)))
             self._has_two = self._first_key not in (None, key)
             self._first_key = key
         return row
@@ -166,7 +166,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 def check_row(row: Mapping[str, Any], columns: Columns) -> None:
     """ValueError names the field, the value and what was expected."""
-    prompt, answer = prompt_of(row, columns), answer_of(row, columns)
+    prompt, answer = read_prompt(row, columns), read_answer(row, columns)
     split = row.get("split")
     if isinstance(prompt, list):
         _check_field(columns.prompt, read_messages, prompt)

@@ -24,11 +24,11 @@ def max_tokens(config: RunConfig, *, after: int = 0) -> int:
     evaluations = 2 + config.steps // every - after // every if every else 0
     completions = train + evaluations * evaluation.prompts * evaluation.k
     return completions * sampling.max_new_tokens + sum(
-        _most_of(suite, config, after) for suite in evaluation.suites
+        _max_suite_tokens(suite, config, after) for suite in evaluation.suites
     )
 
 
-def _most_of(suite: Suite, config: RunConfig, after: int) -> int:
+def _max_suite_tokens(suite: Suite, config: RunConfig, after: int) -> int:
     cap = suite.max_new_tokens or config.sampling.max_new_tokens
     return suite.evaluations(config.steps, after=after) * suite.prompts * suite.n * cap
 

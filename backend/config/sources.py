@@ -48,13 +48,13 @@ def _rates_errors(data: DataConfig, datasets_dir: Path) -> list[FieldError]:
     return []
 
 
-def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
+def pin_sources(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
     """Return the config with the hash of each file and the commit of each hub dataset written in.
 
     So later steps see the same rows. Raises InvalidConfig where the hub does not tell a commit.
     """
     sources_by_path = {
-        path: _pinned(source, datasets_dir, path).model_dump() for path, source in config.sources
+        path: _pin_source(source, datasets_dir, path).model_dump() for path, source in config.sources
     }
     problems = [sources_by_path[f"problems.{number}"] for number in range(len(config.problems))]
     suites = [
@@ -65,7 +65,7 @@ def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
     return config.with_(problems=problems, evaluation=evaluation)
 
 
-def _pinned(source: ProblemSource, datasets_dir: Path, path: str) -> ProblemSource:
+def _pin_source(source: ProblemSource, datasets_dir: Path, path: str) -> ProblemSource:
     if isinstance(source, FileProblem) and not source.sha256:
         return source.with_(sha256=checked_file(source, datasets_dir, trains=_trains(path)).sha256)
     if not isinstance(source, HubProblem):

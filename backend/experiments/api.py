@@ -21,7 +21,7 @@ from backend.experiments.store import (
 )
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
-from backend.http.paging import page_of
+from backend.http.paging import make_page
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.launch_checks import queue_check
@@ -69,7 +69,7 @@ def list_all(session: ReadSession, query: Text = "", limit: Limit = 50, cursor: 
     rows = list_experiments(session, text=text, limit=limit, cursor=cursor)
     items = experiments_json(session, rows[:limit])
     json_by_id = dict(zip((row.id for row in rows), items, strict=False))
-    page = page_of(rows, limit, lambda row: json_by_id[row.id], lambda row: (row.created_at, row.id))
+    page = make_page(rows, limit, lambda row: json_by_id[row.id], lambda row: (row.created_at, row.id))
     return Json(page | {"total": None if cursor else count_experiments(session, text)})
 
 

@@ -30,7 +30,7 @@ from backend.http.auth.permissions import Role
 from backend.http.dependencies import ReadSession, SettingsOf
 from backend.http.responses import Json, Page
 from backend.http.routing import Router
-from backend.runs.checks import runnable
+from backend.runs.checks import resolve_runnable
 from backend.runs.children import refuse_as_fork
 from backend.runs.launch_checks import refuse_programs
 from backend.runs.origin import refuse_imported
@@ -74,7 +74,7 @@ SWITCHES = {
 
 
 class PreviewRequest(Body):
-    """Problem sources to look at."""
+    """Problem sources to preview."""
 
     problems: Annotated[list[Fields], Field(min_length=1, max_length=32)]
     seed: Seed = 0
@@ -108,7 +108,7 @@ def _config_schema(servers: tuple[str, ...]) -> dict[str, Any]:
 @router.get("/presets", response_model=Page)
 def presets() -> Json:
     """Published methods; `config` is what each changes against the defaults."""
-    return _all(_presets())
+    return _item_list(_presets())
 
 
 @cache
@@ -131,7 +131,7 @@ def _presets() -> list[dict[str, Any]]:
 @router.get("/recipes", response_model=Page)
 def recipes() -> Json:
     """Complete runs that are known to show something."""
-    return _all(
+    return _item_list(
         {
             "name": name,
             "title": recipe.title,
@@ -145,7 +145,7 @@ def recipes() -> Json:
 @router.get("/data-recipes", response_model=Page)
 def data_recipes() -> Json:
     """Datasets that people train on, with license; `config` holds the problems that read them."""
-    return _all(
+    return _item_list(
         {
             "name": name,
             "title": recipe.title,
@@ -161,7 +161,7 @@ def data_recipes() -> Json:
 @router.get("/metric-catalog", response_model=Page)
 def metric_catalog() -> Json:
     """List every metric that a run records; a name with `<...>` is a family."""
-    return _all(
+    return _item_list(
         {
             "name": metric.name,
             "section": metric.section,
@@ -180,19 +180,19 @@ def metric_catalog() -> Json:
 @router.get("/problems", response_model=Page)
 def problems() -> Json:
     """Kinds of problem sources with the JSON Schema of their parameters."""
-    return _all(problem_catalog())
+    return _item_list(problem_catalog())
 
 
 @router.get("/rewards", response_model=Page)
 def rewards() -> Json:
     """Kinds of reward terms with the JSON Schema of their parameters."""
-    return _all(reward_catalog())
+    return _item_list(reward_catalog())
 
 
 @router.post("/problems/preview", response_model=dict[str, Any])
 def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
     """Return three prompts with answers, if they can be made without a worker."""
-    config = runnable(settings, {"problems": body.problems}, None, body.seed)
+    config = resolve_runnable(settings, {"problems": body.problems}, None, body.seed)
     examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
     hidden = unseen(config.problems)
     note = f"prompts of {', '.join(hidden)} can be read once a run has started" if hidden else ""
@@ -202,7 +202,7 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
 @router.get("/policies", response_model=Page)
 def policies(settings: SettingsOf) -> Json:
     """List the trainable models; the entry without a name is any other model, e.g. on the hub."""
-    return _all(offer.model_dump(mode="json") for offer in (*policy_offers(settings), LANGUAGE_MODEL))
+    return _item_list(offer.model_dump(mode="json") for offer in (*policy_offers(settings), LANGUAGE_MODEL))
 
 
 @router.post("/validate", response_model=Validated)
@@ -211,8 +211,8 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
 
     For operators, `warnings` also says which sampling servers do not answer.
     """
-    request_of_run = _as_request(body)
-    config = runnable(settings, request_of_run.base, request_of_run.variant, request_of_run.seed)
+    request_of_run = _parse_request(body)
+    config = resolve_runnable(settings, request_of_run.base, request_of_run.variant, request_of_run.seed)
     refuse_programs(session, [config])
     if request_of_run.fork is not None:
         parent = session.get(Run, request_of_run.fork.run)
@@ -238,7 +238,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
     )
 
 
-def _as_request(body: dict[str, Any]) -> ValidateRequest:
+def _parse_request(body: dict[str, Any]) -> ValidateRequest:
     """Return the body is a plain RunConfig unless it has a `base`, a `variant` or a `fork`."""
     is_plain = not body.keys() & {"base", "variant", "fork"}
     try:
@@ -246,10 +246,10 @@ def _as_request(body: dict[str, Any]) -> ValidateRequest:
             {"base": body, "seed": body.get("seed", 0)} if is_plain else body
         )
     except ValidationError as error:
-        raise RequestValidationError([_of_the_config(item) for item in error.errors()]) from None
+        raise RequestValidationError([_config_error(item) for item in error.errors()]) from None
 
 
-def _of_the_config(item: Any) -> dict[str, Any]:
+def _config_error(item: Any) -> dict[str, Any]:
     """Return an error of the request, with a path as the config's own errors have it."""
     context = dict(item.get("ctx", {}))
     for prefix in ("base.", "variant."):
@@ -258,5 +258,5 @@ def _of_the_config(item: Any) -> dict[str, Any]:
     return {**item, "loc": ("body", *item["loc"]), "ctx": context}
 
 
-def _all(items: Any) -> Json:
+def _item_list(items: Any) -> Json:
     return Json({"items": list(items), "next": None})

@@ -1,4 +1,4 @@
-"""Room that the checkpoints of a run take at most: as one of the same shape took here, or as counted."""
+"""Estimates of a checkpoint's size: measured on runs of the same shape, else counted from the config."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.settings import Settings
 from backend.catalog.policies.directories import read_config
 from backend.config.run import RunConfig
-from backend.runs.retention import max_kept
+from backend.runs.retention import max_kept_checkpoints
 from backend.storage.models import Checkpoint, Run
 
 LOOKED_AT = 100
@@ -33,11 +33,13 @@ def max_checkpoints(config: RunConfig, *, after: int = 0) -> int:
     """
     rule, steps = config.checkpointing, config.steps
     saves = -(-steps // rule.every) - after // rule.every if rule.every else min(steps, 1)
-    return min(saves, max_kept(keep=rule.keep, spaced=rule.spaced) + 1)
+    return min(saves, max_kept_checkpoints(keep=rule.keep, spaced=rule.spaced) + 1)
 
 
 def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) -> float | None:
-    """Size of one; None if the policy is not here and none was ever saved."""
+    """Return the size of one checkpoint; None if the policy is missing here and no checkpoint was ever
+    saved.
+    """
     query = (
         select(Run.config, Checkpoint.bytes_total)
         .join(Run, Run.id == Checkpoint.run_id)

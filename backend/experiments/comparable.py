@@ -10,10 +10,11 @@ NO_SCALE = ("timeout_seconds",)
 """Fields of a reward term that change no reward by design."""
 
 
-def apart(metric: str, run: Run, second: Run) -> list[str]:
-    """Reasons why the metric has two scales in these two runs: paths of config fields, or `origin`.
+def incomparable_reasons(metric: str, run: Run, second: Run) -> list[str]:
+    """Return why a metric has different scales in two runs: paths of config fields, or `origin`.
 
-    How another trainer scales a reward is not known: runs of two origins cannot be compared by such a metric.
+    How another trainer scales a reward is not known, so runs of two origins cannot be compared by such a
+    metric.
     """
     if run.origin == second.origin:
         return [] if run.origin else scale_differences(metric, run.config, second.config)
@@ -22,19 +23,21 @@ def apart(metric: str, run: Run, second: Run) -> list[str]:
 
 
 def scale_differences(metric: str, config: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Paths of the fields by which two configs give the metric two scales; empty if it is comparable."""
-    mine, theirs = _scale(metric, config), _scale(metric, second)
+    """Return the paths of the fields that give a metric different scales in two configs; empty if it is
+    comparable.
+    """
+    mine, theirs = _scale_fields(metric, config), _scale_fields(metric, second)
     return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
 
 
-def _scale(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _scale_fields(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return each field that decides the metric's scale, by its path."""
     about = find_metric(metric)
     roots = about.scale if about else ()
     flat = {
         path: value
         for root in roots
-        for path, value in _leaves(_at(config, root), root)
+        for path, value in _flatten(_value_at(config, root), root)
         if not path.endswith(NO_SCALE)
     }
     if about is None or "<term>" not in about.name:
@@ -43,22 +46,24 @@ def _scale(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return {path: value for path, value in flat.items() if path.startswith(term) and path != f"{term}weight"}
 
 
-def _at(config: Any, path: str) -> Any:
+def _value_at(config: Any, path: str) -> Any:
     for key in path.split("."):
         config = config.get(key) if isinstance(config, Mapping) else None
     return config
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Dotted paths of all leaves; items of a list of reward terms go by their names."""
+def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted path and the value of all leaves; items of a list of reward terms are named by
+    their labels.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}")
+            yield from _flatten(inner, f"{path}.{key}")
     elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
         seen: dict[str, int] = {}
         for item in value:
             name = str(item.get("entry_point") or item.get("name") or item.get("type"))
             seen[name] = seen.get(name, 0) + 1
-            yield from _leaves(item, f"{path}.{name}" + (f" {seen[name]}" if seen[name] > 1 else ""))
+            yield from _flatten(item, f"{path}.{name}" + (f" {seen[name]}" if seen[name] > 1 else ""))
     else:
         yield path, value

@@ -14,14 +14,14 @@ from backend.config.policies import TINY, TINY_MOE
 from backend.config.run import RunConfig
 from backend.storage.models import Run, Worker
 
-LOOKED_AT = 300
+PAST_RUNS = 300
 """Number of newest runs whose step time is read."""
 
 SPREAD = 1.25
 """The factor, either way, by which a step's time may differ from that of the same sizes seen before."""
 
 SCALED_SPREAD = 2.0
-"""Number of newest runs of other sizes whose step time is read."""
+"""The factor, either way, by which a step's time may differ if it is scaled from runs of other sizes."""
 
 CPU_FLOPS, GPU_FLOPS = (1e10, 2e11), (1e12, 2e14)
 """Operations per second of a slow and a fast machine with small and large batches."""
@@ -51,26 +51,26 @@ class Duration:
     """Runs of the policy at other sizes from which the estimate is scaled, if there are none of this size."""
 
 
-def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
+def estimate_duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
     """Return the time that a run's steps take, as a range: the less is known, the wider."""
-    return durations(session, [config], models_dir)[0]
+    return estimate_durations(session, [config], models_dir)[0]
 
 
-def slots_of(session: Session, configs: Sequence[RunConfig]) -> list[int]:
+def count_slots(session: Session, configs: Sequence[RunConfig]) -> list[int]:
     """Number of worker slots per run: one per GPU; on a CPU, the ranks of a node share one slot."""
     is_gpu = Worker.device.startswith("cuda")
     has_gpus = session.scalar(select(Worker.id).where(is_gpu).limit(1)) is not None
     return [config.resources.ranks if has_gpus else config.resources.nodes for config in configs]
 
 
-def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
+def estimate_durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
     """Estimate many runs with one query for past runs; runs of equal size are estimated once."""
-    seen = _past_runs(session)
+    seen = _load_past_runs(session)
     by_size: dict[str, Duration] = {}
     estimates = []
     for config in configs:
         document = config.model_dump(mode="json")
-        size = repr((_size(document), _work(document), config.steps))
+        size = repr((_size_key(document), _work_range(document), config.steps))
         if size not in by_size:
             by_size[size] = _duration(session, config, document, seen, models_dir)
         estimates.append(by_size[size])
@@ -84,31 +84,31 @@ def _duration(
     seen: Sequence[tuple[float, dict[str, Any]]],
     models_dir: Path,
 ) -> Duration:
-    if alike := [seconds for seconds, past in seen if _size(past) == _size(document)]:
+    if alike := [seconds for seconds, past in seen if _size_key(past) == _size_key(document)]:
         step = statistics.median(alike)
         low, high = min(alike) / SPREAD * config.steps, max(alike) * SPREAD * config.steps
         return Duration(low, high, step, like_runs=len(alike))
     related = [
-        (seconds / _work(past)[1], seconds / _work(past)[0])
+        (seconds / _work_range(past)[1], seconds / _work_range(past)[0])
         for seconds, past in seen
-        if _policy(past) == _policy(document)
+        if _policy_key(past) == _policy_key(document)
     ]
-    min_work, max_work = (work * config.steps for work in _work(document))
+    min_work, max_work = (work * config.steps for work in _work_range(document))
     if related:
         low, high = min(rate for rate, _ in related), max(rate for _, rate in related)
         return Duration(
             low * min_work / SCALED_SPREAD, high * max_work * SCALED_SPREAD, scaled_runs=len(related)
         )
-    return Duration(*_by_size(session, config, models_dir, min_work, max_work))
+    return Duration(*_estimate_by_size(session, config, models_dir, min_work, max_work))
 
 
-def _past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
-    """Step time and config of the newest runs that have trained."""
+def _load_past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
+    """Return step time and config of the newest runs that have trained."""
     query = (
         select(Run.config, Run.summary)
         .where(Run.last_step > 0, Run.origin == "")
         .order_by(Run.created_at.desc())
-        .limit(LOOKED_AT)
+        .limit(PAST_RUNS)
     )
     return [
         (seconds, config)
@@ -117,15 +117,15 @@ def _past_runs(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
     ]
 
 
-def _policy(config: Mapping[str, Any]) -> tuple[object, ...]:
+def _policy_key(config: Mapping[str, Any]) -> tuple[object, ...]:
     return config["policy"]["name"], config["policy"]["dtype"]
 
 
-def _size(config: Mapping[str, Any]) -> tuple[object, ...]:
+def _size_key(config: Mapping[str, Any]) -> tuple[object, ...]:
     sampling, updates = config["sampling"], config["updates"]
     sizes = [sampling[key] for key in ("prompts_per_step", "group_size", "max_new_tokens")]
     return (
-        *_policy(config),
+        *_policy_key(config),
         sampling.get("precision", "policy"),
         *sizes,
         updates["epochs"],
@@ -137,7 +137,7 @@ def _size(config: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _work(config: Mapping[str, Any]) -> tuple[float, float]:
+def _work_range(config: Mapping[str, Any]) -> tuple[float, float]:
     """Token passes through the policy in a step, at least and at most: refills, references, old policies.
 
     Generating a token is one pass, learning from it three, a natural gradient two for each of its iterations.
@@ -162,11 +162,11 @@ def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
     return objective["value"]["epochs"] if objective["advantage"]["type"] == "critic" else None
 
 
-def _by_size(
+def _estimate_by_size(
     session: Session, config: RunConfig, models_dir: Path, min_work: float, max_work: float
 ) -> tuple[float, float]:
     small, large = _parameters(config.policy.name, models_dir)
-    slow, fast = _speeds(session)
+    slow, fast = _device_speeds(session)
     in_turn = config.sampling.max_new_tokens * config.steps
     refills = config.filters.refill.batch_limit * config.updates.epochs
     # Completions may be much shorter than their cap.
@@ -187,7 +187,7 @@ def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
     return UNKNOWN_SIZE
 
 
-def _speeds(session: Session) -> tuple[float, float]:
+def _device_speeds(session: Session) -> tuple[float, float]:
     """Return the speeds of the devices of this installation's workers, or of any device if none is known."""
     devices = {device for (device,) in session.execute(select(Worker.device).distinct())}
     has_gpu, has_cpu = (

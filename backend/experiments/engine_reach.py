@@ -28,9 +28,9 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     urls = settings.engine_urls
     if config.sampling.engine.type != "server" or not urls:
         return []
-    reason_by_url = dict(zip(urls, _reasons(urls), strict=True))
+    reason_by_url = dict(zip(urls, _unreachable_reasons(urls), strict=True))
     if not (
-        silent := [f"{_without_password(url)} ({reason})" for url, reason in reason_by_url.items() if reason]
+        silent := [f"{_redact_address(url)} ({reason})" for url, reason in reason_by_url.items() if reason]
     ):
         return []
     servers = f"{len(silent)} of {len(urls)} sampling servers cannot be reached from the service"
@@ -38,7 +38,7 @@ def engine_warnings(config: RunConfig, settings: Settings) -> list[str]:
     return [f"sampling.engine: {servers}: {why}"]
 
 
-def _reasons(urls: Sequence[str]) -> list[str]:
+def _unreachable_reasons(urls: Sequence[str]) -> list[str]:
     """Return why each server cannot be used; "" for a server that answers."""
     with _lock:  # one form asks at a time: the next one is told the same
         now = time.monotonic()
@@ -61,7 +61,7 @@ def _ask(url: str) -> str:
     return f"it answers with status {status}" if status >= http.client.INTERNAL_SERVER_ERROR else ""
 
 
-def _without_password(url: str) -> str:
+def _redact_address(url: str) -> str:
     """Return the address without anything secret that it may contain."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")

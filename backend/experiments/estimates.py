@@ -6,7 +6,7 @@ from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.config.sizes import max_bytes, max_tokens
 from backend.experiments.checkpoint_sizes import checkpoint_bytes, max_checkpoints
-from backend.experiments.duration_estimate import duration
+from backend.experiments.duration_estimate import estimate_duration
 
 Estimates = dict[str, float | None]
 
@@ -18,7 +18,7 @@ def estimates(session: Session, config: RunConfig, settings: Settings, *, after:
     """
     checkpoints = max_checkpoints(config, after=after)
     size = checkpoint_bytes(session, config, settings)
-    time = duration(session, config, settings.models_dir)
+    time = estimate_duration(session, config, settings.models_dir)
     steps = config.steps - after
     share = steps / config.steps if after else 1.0
     return {

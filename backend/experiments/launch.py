@@ -12,10 +12,10 @@ from backend.config.problems import FileProblem, HubProblem
 from backend.config.run import RunConfig
 from backend.experiments.comparable import scale_differences
 from backend.experiments.schemas import ExperimentRequest
-from backend.experiments.sweep import MAX_RUNS, Cell, drawn, expand
+from backend.experiments.sweep import MAX_RUNS, Cell, draw_cells, expand
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
-from backend.runs.checks import runnable
+from backend.http.idempotency import find_previous, request_digest
+from backend.runs.checks import resolve_runnable
 from backend.runs.cost import newest_price
 from backend.runs.events import add_event
 from backend.runs.launch_checks import refuse_failed, refuse_programs
@@ -26,10 +26,10 @@ from backend.storage.models import Experiment, Run, Search, SearchTrial
 
 MAX_STEPS_TOGETHER = 100_000_000
 MAX_NAMED = 3
-"""Cells that an error names."""
+"""Maximum number of cells that an error names."""
 
 
-class Planned(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run that is about to be queued."""
 
     variant: str
@@ -48,20 +48,22 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
     """
     document = request.model_dump(mode="json", exclude=set() if request.sweep else {"sweep"})
-    digest = digest_of(document)
+    digest = request_digest(document)
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
-            return launched(session, earlier_id)
+        if earlier_id := find_previous(session, key, digest):
+            return launch_answer(session, earlier_id)
         errors = budget_errors(session, request) if is_search(request) else []
     if errors:
         raise InvalidConfig(errors)
-    cells = cells_of(request)
+    cells = make_cells(request)
     if is_search(request):
         cells = [first_runnable(lab.settings, request, cells)]
-        planned = list(plan(lab.settings, request.model_copy(update={"seeds": request.seeds[:1]}), cells))
-        stored = _with_pinned_data(document, planned[0].config)
+        planned = list(
+            plan_runs(lab.settings, request.model_copy(update={"seeds": request.seeds[:1]}), cells)
+        )
+        stored = _pin_data(document, planned[0].config)
     else:
-        planned = list(plan(lab.settings, request, cells))
+        planned = list(plan_runs(lab.settings, request, cells))
         stored = {**document, "variants": [cell.variant for cell in cells]}
         stored.pop("sweep", None)  # its variants say it all, and may be sent again
     row = {"id": new_id(), "name": request.name, "request": stored, "request_hash": digest}
@@ -74,11 +76,11 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
         if experiment_id and is_search(request):
             _begin_search(session, experiment_id, cells[0])
         # None: somebody with the same key was quicker by a moment.
-        return launched(session, experiment_id or made_before(session, key, digest) or "")
+        return launch_answer(session, experiment_id or find_previous(session, key, digest) or "")
 
 
 def enter_experiment(
-    session: Session, row: Mapping[str, Any], planned: Sequence[Planned], run_fields: Mapping[str, Any]
+    session: Session, row: Mapping[str, Any], planned: Sequence[PlannedRun], run_fields: Mapping[str, Any]
 ) -> str | None:
     """Add the rows of an experiment and of its runs, each with the fields in `run_fields`; return the
     experiment's id.
@@ -101,19 +103,19 @@ def first_runnable(settings: Settings, request: ExperimentRequest, cells: Sequen
     """Return the cell that a search begins with; raises InvalidConfig with the errors of all if none can
     run.
     """
-    configs = list(configs_of(settings, request, cells))
+    configs = list(resolve_configs(settings, request, cells))
     if errors := objective_errors(request, [config for config in configs if isinstance(config, RunConfig)]):
         raise InvalidConfig(errors)
     runnable_cells = [
         cell for cell, config in zip(cells, configs, strict=True) if isinstance(config, RunConfig)
     ]
     if not runnable_cells:
-        raise InvalidConfig(_errors(cells, configs, is_swept=True))
+        raise InvalidConfig(_collect_errors(cells, configs, is_swept=True))
     return runnable_cells[0]
 
 
 def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -> list[FieldError]:
-    """Reasons why the objective of a search cannot be measured, or not compared between these configs."""
+    """Return why the objective of a search cannot be measured, or compared between these configs."""
     metric = request.sweep.search.metric if request.sweep else ""
     suites = [suite.name for config in configs[:1] for suite in config.evaluation.suites]
     is_of_suite = any(metric.startswith(f"eval/{name}/") for name in suites)
@@ -129,14 +131,14 @@ def objective_errors(request: ExperimentRequest, configs: Sequence[RunConfig]) -
 
 
 def budget_errors(session: Session, request: ExperimentRequest) -> list[FieldError]:
-    """Reasons why the budget of a search cannot be kept."""
+    """Return why the budget of a search cannot be enforced."""
     if request.sweep is None or request.sweep.search.money is None or newest_price(session) is not None:
         return []
     reason = "no worker slot has had a price yet: set SLOT_PRICE, or give the budget in hours"
     return [FieldError("sweep.search.money", reason)]
 
 
-def _with_pinned_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
+def _pin_data(document: dict[str, Any], config: RunConfig) -> dict[str, Any]:
     """Return the request of a search with the hash or commit of its data: all of its runs read the same rows.
 
     Data that a knob chooses is pinned run by run.
@@ -174,14 +176,14 @@ def _begin_search(session: Session, experiment_id: str, cell: Cell) -> None:
     session.flush()
 
 
-def cells_of(request: ExperimentRequest) -> list[Cell]:
+def make_cells(request: ExperimentRequest) -> list[Cell]:
     """Return the variants of a request, times its sweep; of a search those that it may begin with.
 
     Raises InvalidConfig for too many runs.
     """
     seeds = len(request.seeds)
     if request.sweep is not None and request.sweep.method == "search":
-        return drawn(request.base, request.variants, request.sweep, seeds=seeds)
+        return draw_cells(request.base, request.variants, request.sweep, seeds=seeds)
     if request.sweep is not None:
         return expand(request.base, request.variants, request.sweep, seeds=seeds)
     if (count := len(request.variants) * seeds) > MAX_RUNS:
@@ -190,21 +192,21 @@ def cells_of(request: ExperimentRequest) -> list[Cell]:
     return [Cell(variant, variant["name"], ()) for variant in request.variants]
 
 
-def configs_of(
+def resolve_configs(
     settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]
 ) -> Iterator[RunConfig | InvalidConfig]:
     """Yield the complete config of each cell, or what is wrong with it."""
     for cell in cells:
         try:
-            yield runnable(settings, request.base, cell.variant, request.seeds[0])
+            yield resolve_runnable(settings, request.base, cell.variant, request.seeds[0])
         except InvalidConfig as error:
             yield error
 
 
-def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Iterator[Planned]:
+def plan_runs(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Iterator[PlannedRun]:
     """Yield every run of the request; raises InvalidConfig with the errors of all cells at once."""
-    checked_configs = list(configs_of(settings, request, cells))
-    if errors := _errors(cells, checked_configs, is_swept=request.sweep is not None):
+    checked_configs = list(resolve_configs(settings, request, cells))
+    if errors := _collect_errors(cells, checked_configs, is_swept=request.sweep is not None):
         raise InvalidConfig(errors)
     configs = [config for config in checked_configs if isinstance(config, RunConfig)]
     if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MAX_STEPS_TOGETHER:
@@ -215,13 +217,13 @@ def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) 
     # The first seed of every variant comes first: a comparison is there early.
     for seed in request.seeds:
         for cell, config in zip(cells, configs, strict=True):
-            yield Planned(cell.variant["name"], seed, config.with_(seed=seed))
+            yield PlannedRun(cell.variant["name"], seed, config.with_(seed=seed))
 
 
-def _errors(
+def _collect_errors(
     cells: Sequence[Cell], configs: Sequence[RunConfig | InvalidConfig], *, is_swept: bool
 ) -> list[FieldError]:
-    """Errors at their variants; those of a sweep once each, with the first cells that have them."""
+    """Return errors by variant; an error of a sweep is listed once, with the first cells that have it."""
     wrong = [
         (number, cell, error)
         for number, (cell, config) in enumerate(zip(cells, configs, strict=True))
@@ -234,18 +236,18 @@ def _errors(
     for _, cell, error in wrong:
         names.setdefault((error.path, error.message), []).append(cell.variant["name"])
     return [
-        FieldError(f"sweep.{path}", f"{message} (in {_enumerated(of)})")
+        FieldError(f"sweep.{path}", f"{message} (in {_join_names(of)})")
         for (path, message), of in names.items()
     ]
 
 
-def _enumerated(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     unnamed = len(names) - MAX_NAMED
     return ", ".join(names[:MAX_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def queue_runs(
-    session: Session, experiment_id: str, planned: Sequence[Planned], run_fields: Mapping[str, Any]
+    session: Session, experiment_id: str, planned: Sequence[PlannedRun], run_fields: Mapping[str, Any]
 ) -> list[str]:
     """Add the rows of runs of an experiment, each with the fields in `run_fields`; return their ids, in this
     order.
@@ -269,7 +271,7 @@ def queue_runs(
     return ids
 
 
-def launched(session: Session, experiment_id: str) -> dict[str, Any]:
+def launch_answer(session: Session, experiment_id: str) -> dict[str, Any]:
     """Return the answer to a launch, with ids in the order of launch, whatever happened to the runs since."""
     name = session.scalar(select(Experiment.name).where(Experiment.id == experiment_id))
     query = select(Run.id, Run.name, Run.variant, Run.seed).where(Run.experiment_id == experiment_id)

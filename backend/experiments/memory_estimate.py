@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from backend.base.locations import CODE_ROOT
 from backend.base.settings import Settings
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, parse_adapter
 from backend.catalog.policies.architectures import architecture_error
 from backend.catalog.policies.directories import read_config
-from backend.catalog.policies.fitting import USABLE, changes_that_fit
+from backend.catalog.policies.fitting import USABLE, fitting_changes
 from backend.catalog.policies.hub_models import HubModelError, hub_model
-from backend.catalog.policies.memory import PROMPT_TOKENS, Memory, memory_of
+from backend.catalog.policies.memory import PROMPT_TOKENS, Memory, estimate_memory
 from backend.catalog.policies.model_shape import ModelShape, UnknownShape
 from backend.catalog.policies.offered import COMMIT, is_built_in
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
@@ -42,17 +42,17 @@ MAX_SLOTS = 64
 
 
 def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
-    """Memory of a run on this installation; `unknown` says why there are no numbers."""
+    """Estimate the memory of a run on this installation; `unknown` says why there are no numbers."""
     try:
-        shape = _shape(config.policy, settings)
-        adapter = _adapter(config, settings)
+        shape = _load_shape(config.policy, settings)
+        adapter = _load_adapter(config, settings)
     except (UnreadableWeights, UnknownShape, HubModelError) as error:
         return MemoryEstimate(unknown=str(error))
     slots = live_slots(session)
     has_gpu = any(_is_gpu(slot) for slot in slots)
     on_cpu = bool(slots) and not has_gpu
-    largest = max((_total(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
-    need = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
+    largest = max((_slot_memory(slot, slots) for slot in slots if _is_gpu(slot)), default=0.0)
+    need = _estimate_memory(config, config, shape, adapter, settings, on_cpu=on_cpu, total=largest)
     return MemoryEstimate(
         peak_bytes=need.peak,
         host_bytes=need.host_bytes,
@@ -63,8 +63,8 @@ def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> 
         devices=config.resources.devices,
         nodes=config.resources.nodes,
         slots=[
-            _on_slot(slot, count, config, shape, adapter, settings)
-            for slot, count in _distinct(slots)[:MAX_SLOTS]
+            _fit_to_slot(slot, count, config, shape, adapter, settings)
+            for slot, count in _distinct_slots(slots)[:MAX_SLOTS]
         ],
     )
 
@@ -80,8 +80,8 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
     return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
-def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
-    """Raises UnreadableWeights, UnknownShape or HubModelError."""
+def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
+    """Load the shape of a policy. Raises UnreadableWeights, UnknownShape or HubModelError."""
     name = policy.name
     directory = BUILT_IN / name if is_built_in(name) else settings.models_dir / name
     config = read_config(directory)
@@ -95,7 +95,7 @@ def _shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
     return ModelShape.of(hub.config, hub.weights)
 
 
-def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
+def _load_adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
     """Return the adapter, read from its directory if it is a continued one."""
     adapter = config.policy.adapter
     if isinstance(adapter, NoAdapter):
@@ -103,13 +103,13 @@ def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
     if isinstance(adapter, ContinuedAdapter):
         adapter_config = read_config(settings.models_dir / adapter.name, ADAPTER_CONFIG) or {}
         try:
-            return adapter_of(adapter_config).with_(dtype=adapter.dtype)
+            return parse_adapter(adapter_config).with_(dtype=adapter.dtype)
         except ValidationError as error:
             raise UnknownShape(f"{ADAPTER_CONFIG} of the adapter does not say how large it is") from error
     return adapter
 
 
-def _memory(
+def _estimate_memory(
     changed: RunConfig,
     config: RunConfig,
     shape: ModelShape,
@@ -125,8 +125,8 @@ def _memory(
     """
     engine = changed.sampling.engine
     if changed.policy.adapter != config.policy.adapter:
-        adapter = _adapter(changed, settings)
-    return memory_of(
+        adapter = _load_adapter(changed, settings)
+    return estimate_memory(
         changed,
         shape,
         adapter,
@@ -137,16 +137,20 @@ def _memory(
 
 
 def _prompt_tokens(config: RunConfig, shape: ModelShape, settings: Settings) -> int:
-    """Tokens that a prompt of the run's data is taken to have, as far as the context has room."""
+    """Return the assumed number of tokens of a prompt, limited by the context."""
     room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
     policy = config.policy
-    longest = max(_tokens_of_source(source, policy, settings) for source in config.problems)
-    template = TEMPLATE_TOKENS + _tokens(len(policy.system_prompt), policy) if policy.chat_template else 0
+    longest = max(_source_tokens(source, policy, settings) for source in config.problems)
+    template = (
+        TEMPLATE_TOKENS + _estimate_tokens(len(policy.system_prompt), policy) if policy.chat_template else 0
+    )
     return min(room, longest + template)
 
 
-def _tokens_of_source(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
-    """Tokens of the longest sum, or of a file's prompt that 19 of 20 do not exceed; else PROMPT_TOKENS."""
+def _source_tokens(source: ProblemSource, policy: PolicyConfig, settings: Settings) -> int:
+    """Return the tokens of the longest sum, or the length that 19 of 20 prompts of a file keep to; else
+    PROMPT_TOKENS.
+    """
     if isinstance(source, SumsProblem):
         return source.operands * (len(str(source.high)) + 1) + 1
     if not isinstance(source, FileProblem):
@@ -155,10 +159,10 @@ def _tokens_of_source(source: ProblemSource, policy: PolicyConfig, settings: Set
         long = checked_file(source, settings.datasets_dir, trains=False).long_length
     except (ValueError, OSError):  # the form says so at the field
         return PROMPT_TOKENS
-    return max(1, _tokens(long + len(source.instruction), policy))
+    return max(1, _estimate_tokens(long + len(source.instruction), policy))
 
 
-def _tokens(characters: int, policy: PolicyConfig) -> int:
+def _estimate_tokens(characters: int, policy: PolicyConfig) -> int:
     return math.ceil(characters / (1 if is_built_in(policy.name) else CHARACTERS_PER_TOKEN))
 
 
@@ -166,12 +170,12 @@ def _is_gpu(slot: Worker) -> bool:
     return slot.device.startswith("cuda")
 
 
-def _distinct(slots: list[Worker]) -> list[tuple[Worker, int]]:
+def _distinct_slots(slots: list[Worker]) -> list[tuple[Worker, int]]:
     """Return one slot of each kind and host, and how many are like it."""
     kinds: dict[tuple[object, ...], Worker] = {}
     counts: Counter[tuple[object, ...]] = Counter()
     for slot in slots:
-        kind = (slot.host, slot.device, slot.device_name, _total(slot, slots))
+        kind = (slot.host, slot.device, slot.device_name, _slot_memory(slot, slots))
         kinds.setdefault(kind, slot)
         counts[kind] += 1
     return [(slot, counts[kind]) for kind, slot in kinds.items()]
@@ -182,7 +186,7 @@ def _reading(slot: Worker, name: str) -> float:
     return float(value) if isinstance(value, int | float) and 0 < value < 2**60 else 0.0
 
 
-def _total(slot: Worker, slots: list[Worker]) -> float:
+def _slot_memory(slot: Worker, slots: list[Worker]) -> float:
     """Return a slot's memory: a GPU's, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
         return _reading(slot, "gpu_memory_total_bytes")
@@ -190,7 +194,7 @@ def _total(slot: Worker, slots: list[Worker]) -> float:
     return _reading(slot, "memory_total_bytes") / max(1, sharing_slots)
 
 
-def _on_slot(
+def _fit_to_slot(
     slot: Worker,
     count: int,
     config: RunConfig,
@@ -200,13 +204,13 @@ def _on_slot(
 ) -> MemorySlot:
     on_cpu = not _is_gpu(slot)
     estimate_of = partial(
-        _memory,
+        _estimate_memory,
         config=config,
         shape=shape,
         adapter=adapter,
         settings=settings,
         on_cpu=on_cpu,
-        total=0.0 if on_cpu else _total(slot, [slot]),
+        total=0.0 if on_cpu else _slot_memory(slot, [slot]),
     )
     unchanged = estimate_of(config)
     shown = MemorySlot(
@@ -216,7 +220,7 @@ def _on_slot(
         verdict="unknown",
         peak_bytes=unchanged.peak,
     )
-    total = _reading(slot, "memory_total_bytes") / count if on_cpu else _total(slot, [slot])
+    total = _reading(slot, "memory_total_bytes") / count if on_cpu else _slot_memory(slot, [slot])
     if not total:
         return shown
     used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
@@ -228,7 +232,7 @@ def _on_slot(
         return memory.peak if on_cpu or memory.host_bytes <= USABLE * (host or 2**60) else float("inf")
 
     row = _prompt_tokens(config, shape, settings) + config.sampling.max_new_tokens
-    changes = changes_that_fit(config, peak, usable, row_tokens=row)
+    changes = fitting_changes(config, peak, usable, row_tokens=row)
     verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
     return shown.model_copy(
         update={

@@ -10,8 +10,8 @@ from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from backend.config.sizes import max_tokens
-from backend.experiments.duration_estimate import durations, slots_of
-from backend.experiments.launch import budget_errors, cells_of, configs_of, is_search, objective_errors
+from backend.experiments.duration_estimate import count_slots, estimate_durations
+from backend.experiments.launch import budget_errors, is_search, make_cells, objective_errors, resolve_configs
 from backend.experiments.schemas import ExperimentRequest
 from backend.experiments.sweep import DRAWN, Cell, Sweep
 from backend.runs.cost import HOUR, newest_price
@@ -22,11 +22,11 @@ NO_COSTS: Costs = {"seconds_low": None, "seconds_high": None, "tokens_at_most": 
 
 def planned_experiment(session: Session, settings: Settings, request: ExperimentRequest) -> dict[str, Any]:
     """schemas.ExperimentPlan; raises InvalidConfig for unreadable values and too many runs."""
-    cells, seeds = cells_of(request), len(request.seeds)
-    checked_configs = list(configs_of(settings, request, cells))
+    cells, seeds = make_cells(request), len(request.seeds)
+    checked_configs = list(resolve_configs(settings, request, cells))
     right = [config for config in checked_configs if isinstance(config, RunConfig)]
-    times = iter(durations(session, right, settings.models_dir))
-    slots = iter(slots_of(session, right))
+    times = iter(estimate_durations(session, right, settings.models_dir))
+    slots = iter(count_slots(session, right))
     shown, slot_times = [], []
     for cell, config in zip(cells, checked_configs, strict=True):
         if not isinstance(config, RunConfig):
@@ -41,18 +41,18 @@ def planned_experiment(session: Session, settings: Settings, request: Experiment
         slot_times.append({**costs, "seconds_low": time.low * width, "seconds_high": time.high * width})
     knobs = [knob.path for knob in request.sweep.knobs] if request.sweep else []
     if request.sweep is not None and is_search(request):
-        search, total = _search(request.sweep, len(request.seeds), shown, slot_times)
+        search, total = _planned_search(request.sweep, len(request.seeds), shown, slot_times)
         if refused := objective_errors(request, right) + budget_errors(session, request):
             raise InvalidConfig(refused)
         return {"knobs": knobs, "cells": shown, "search": search, "runs": search["runs"]} | (
-            total | _money(session, total)
+            total | _money_range(session, total)
         )
     total = {key: seeds * sum(times_of_cell[key] for times_of_cell in slot_times) for key in NO_COSTS}
     plan = {"knobs": knobs, "cells": shown, "search": None, "runs": len(cells) * seeds}
-    return plan | total | _money(session, total)
+    return plan | total | _money_range(session, total)
 
 
-def _search(
+def _planned_search(
     sweep: Sweep, seeds: int, cells: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, float]]
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """schemas.PlannedSearch, and its costs: every run counts as much as the drawn cells that can run.
@@ -82,7 +82,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant["name"], "of": cell.of, "values": list(cell.values)}
 
 
-def _money(session: Session, total: Mapping[str, float]) -> dict[str, Any]:
+def _money_range(session: Session, total: Mapping[str, float]) -> dict[str, Any]:
     """Return the time at the newest price."""
     newest = newest_price(session)
     if newest is None:

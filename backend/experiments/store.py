@@ -7,12 +7,12 @@ from sqlalchemy import ColumnElement, and_, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from backend.base.errors import ExperimentNotFound
-from backend.http.paging import iso, read_cursor
+from backend.http.paging import iso_time, read_cursor
 from backend.storage.models import Experiment, Run, Search, Trial
 
 
 class Activity(NamedTuple):
-    """What the runs of an experiment have done, those in the trash left out."""
+    """Activity of an experiment's runs, without those in the trash."""
 
     statuses: dict[str, int]
     verdicts: dict[str, int]
@@ -22,7 +22,7 @@ class Activity(NamedTuple):
 
 def list_experiments(session: Session, *, text: str, limit: int, cursor: str) -> Sequence[Experiment]:
     """Experiments that contain a text, newest first, and one more than the page holds."""
-    query = select(Experiment).where(_named(text))
+    query = select(Experiment).where(_name_condition(text))
     query = query.order_by(Experiment.created_at.desc(), Experiment.id.desc())
     if after := read_cursor(cursor, (int, float), str):
         created_at, experiment_id = after
@@ -32,11 +32,11 @@ def list_experiments(session: Session, *, text: str, limit: int, cursor: str) ->
 
 
 def count_experiments(session: Session, text: str) -> int:
-    """Number of experiments that contain a text."""
-    return session.scalars(select(func.count()).select_from(Experiment).where(_named(text))).one()
+    """Return the number of experiments that contain a text."""
+    return session.scalars(select(func.count()).select_from(Experiment).where(_name_condition(text))).one()
 
 
-def _named(text: str) -> ColumnElement[bool]:
+def _name_condition(text: str) -> ColumnElement[bool]:
     """Whether the name of an experiment or of one of its variants contains the text."""
     if not text:
         return true()
@@ -54,8 +54,8 @@ def find_experiment(session: Session, experiment_id: str) -> Experiment:
     return experiment
 
 
-def activities_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, Activity]:
-    """What the runs of each experiment have done."""
+def load_activities(session: Session, experiment_ids: Sequence[str]) -> dict[str, Activity]:
+    """Return the activity of the runs of each experiment."""
     last_time = func.max(func.coalesce(Run.finished_at, Run.progress_at, Run.created_at))
     query = (
         select(
@@ -76,22 +76,22 @@ def activities_of(session: Session, experiment_ids: Sequence[str]) -> dict[str, 
         if verdict is not None:
             activity.verdicts[verdict] = activity.verdicts.get(verdict, 0) + count
         activities[str(experiment_id)] = activity._replace(
-            best_accuracy=_largest(activity.best_accuracy, accuracy),
-            active_at=_largest(activity.active_at, time),
+            best_accuracy=_largest_value(activity.best_accuracy, accuracy),
+            active_at=_largest_value(activity.active_at, time),
         )
     return activities
 
 
-def _largest(*values: float | None) -> float | None:
+def _largest_value(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
 def experiments_json(session: Session, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
     """schemas.ExperimentItem of each."""
     experiment_ids = [experiment.id for experiment in experiments]
-    activities = activities_of(session, experiment_ids)
-    searches = _among(session, Search.experiment_id, experiment_ids)
-    trials = _among(session, Trial.experiment_id, experiment_ids)
+    activities = load_activities(session, experiment_ids)
+    searches = _existing_ids(session, Search.experiment_id, experiment_ids)
+    trials = _existing_ids(session, Trial.experiment_id, experiment_ids)
     return [
         _experiment_json(
             experiment,
@@ -102,7 +102,7 @@ def experiments_json(session: Session, experiments: Sequence[Experiment]) -> lis
     ]
 
 
-def _among(session: Session, column: Any, experiment_ids: Sequence[str]) -> set[str]:
+def _existing_ids(session: Session, column: Any, experiment_ids: Sequence[str]) -> set[str]:
     return set(session.scalars(select(column).where(column.in_(experiment_ids))))
 
 
@@ -111,7 +111,7 @@ def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> d
     return {
         "id": experiment.id,
         "name": experiment.name,
-        "created_at": iso(experiment.created_at),
+        "created_at": iso_time(experiment.created_at),
         "kind": kind or ("sweep" if request.get("sweep") else "variants"),
         "variants": [variant["name"] for variant in request["variants"]],
         "seeds": request["seeds"],
@@ -119,11 +119,11 @@ def _experiment_json(experiment: Experiment, activity: Activity, kind: str) -> d
         "statuses": activity.statuses,
         "verdicts": activity.verdicts,
         "best_accuracy": activity.best_accuracy,
-        "active_at": iso(activity.active_at or experiment.created_at),
+        "active_at": iso_time(activity.active_at or experiment.created_at),
     }
 
 
-def runs_of(session: Session, experiment_id: str) -> Sequence[Run]:
+def load_runs(session: Session, experiment_id: str) -> Sequence[Run]:
     """Return the runs of an experiment, the trash left out, in the order in which they were queued."""
     query = select(Run).where(Run.experiment_id == experiment_id, Run.deleted_at.is_(None))
     return session.scalars(query.order_by(Run.created_at, Run.id)).all()

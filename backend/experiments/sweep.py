@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, field_validator
 from backend.base.errors import FieldError, InvalidConfig
 from backend.config.merge import merged_fields, resolve
 from backend.experiments.search_settings import SearchSettings
-from backend.experiments.sweep_values import MAX_LISTED, Axis, axis_of, counted, value_key
+from backend.experiments.sweep_values import MAX_LISTED, Axis, count_text, parse_axis, value_key
 from backend.runs.schemas import CONFIG_BYTES, MAX_IN_NAME, Body
 
 MAX_RUNS = 500
@@ -42,7 +42,7 @@ class SweptKnob(Body):
 
     @field_validator("path")
     @classmethod
-    def _may_be_swept(cls, path: str) -> str:
+    def _check_path(cls, path: str) -> str:
         if path in NOT_SWEPT:
             raise ValueError("is not a knob; seeds have a list of their own")
         return path
@@ -63,18 +63,20 @@ class Sweep(Body):
     knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MAX_KNOBS)]
     method: Literal["grid", "random", "search"] = "grid"
     """grid: every combination of the values; random: some of them; search: chosen one after the other by the
-    results so far."""
+    results so far.
+    """
     cells: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 12
     """Combinations that a random sweep draws, and the most that a search tries."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer. A
-    search decides by it, too."""
+    search decides by it, too.
+    """
     search: SearchSettings = SearchSettings()
     """Settings of a search."""
 
     @field_validator("knobs")
     @classmethod
-    def _distinct_and_small(cls, knobs: list[SweptKnob]) -> list[SweptKnob]:
+    def _check_knobs(cls, knobs: list[SweptKnob]) -> list[SweptKnob]:
         if len({knob.path for knob in knobs}) < len(knobs):
             raise ValueError("a knob can be swept once")
         if (size := len(orjson.dumps([knob.model_dump() for knob in knobs]))) > CONFIG_BYTES:
@@ -83,7 +85,7 @@ class Sweep(Body):
 
 
 class Cell(NamedTuple):
-    """A variant that a sweep has made."""
+    """A variant that a sweep has produced."""
 
     variant: dict[str, Any]
     """Variant with its name and the values of the knobs."""
@@ -99,10 +101,10 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
     Raises InvalidConfig for values that cannot be read, and, before any cell is made, for more runs than an
     experiment may have where each cell has this number of seeds.
     """
-    axes = [axes_of(base, variant, sweep) for variant in variants]
-    cells = sum(_count(variant_axes, sweep) for variant_axes in axes)
+    axes = [parse_axes(base, variant, sweep) for variant in variants]
+    cells = sum(_count_cells(variant_axes, sweep) for variant_axes in axes)
     if (runs := cells * seeds) > MAX_RUNS:
-        reason = f"{counted(cells)} cells with {seeds} seeds each are {counted(runs)} runs"
+        reason = f"{count_text(cells)} cells with {seeds} seeds each are {count_text(runs)} runs"
         raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MAX_RUNS}")])
     cells_made: list[Cell] = []
     size = 0
@@ -110,7 +112,7 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
         for values in (
             _grid(variant_axes) if sweep.method == "grid" else _sample(variant_axes, sweep.cells, sweep.seed)
         ):
-            cells_made.append(cell_of(base, variant, sweep, variant_axes, values))
+            cells_made.append(make_cell(base, variant, sweep, variant_axes, values))
             size += len(orjson.dumps(cells_made[-1].variant))
             if size > MAX_BYTES:
                 raise InvalidConfig(
@@ -120,15 +122,17 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
     return cells_made
 
 
-def cell_of(base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]) -> Cell:
+def make_cell(
+    base: Fields, variant: Fields, sweep: Sweep, axes: Sequence[Axis], values: Sequence[Any]
+) -> Cell:
     """Return the variant with these values of the knobs. Raises InvalidConfig if a path does not exist."""
     paths = [knob.path for knob in sweep.knobs]
-    name = _name(str(variant["name"]), paths, values, axes)
-    changed = _changed(variant, paths, values, merged_fields(base, variant))
+    name = _variant_name(str(variant["name"]), paths, values, axes)
+    changed = _change_variant(variant, paths, values, merged_fields(base, variant))
     return Cell(changed | {"name": name}, variant["name"], tuple(values))
 
 
-def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
+def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
     """Return the first cells that a search may begin with: those of a random sweep with its seed, at most
     DRAWN.
 
@@ -150,11 +154,11 @@ def drawn(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int)
         errors.append(FieldError("sweep", f"{reason}; one experiment may have {MAX_RUNS}"))
     if errors:
         raise InvalidConfig(errors)
-    axes = axes_of(base, variants[0], sweep)
+    axes = parse_axes(base, variants[0], sweep)
     combinations = prod(axis.count for axis in axes)
     cells = min(sweep.cells, DRAWN, combinations or DRAWN)
     cells_drawn = [
-        cell_of(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)
+        make_cell(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)
     ]
     _refuse_twins([cell.variant["name"] for cell in cells_drawn])
     return cells_drawn
@@ -168,14 +172,14 @@ def _refuse_twins(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def axes_of(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
+def parse_axes(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
     """Return the values of each knob; raises InvalidConfig with all that cannot be read."""
     now = _config_now(base, variant)
     axes, errors = [], []
     for number, knob in enumerate(sweep.knobs):
         at = f"sweep.knobs.{number}.values"
         try:
-            axes.append(axis_of(knob.values, value_at(now, knob.path)))
+            axes.append(parse_axis(knob.values, value_at(now, knob.path)))
         except ValueError as error:
             errors.append(FieldError(at, str(error)))
             continue
@@ -207,7 +211,7 @@ def value_at(config: Any, path: str) -> Any:
     return config
 
 
-def _count(axes: Sequence[Axis], sweep: Sweep) -> int:
+def _count_cells(axes: Sequence[Axis], sweep: Sweep) -> int:
     """Return the cells of one variant. Raises InvalidConfig if a random sweep requests more than exist."""
     if sweep.method == "grid":
         return prod(axis.count for axis in axes)
@@ -225,7 +229,7 @@ def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
 
 
 def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, ...]]:
-    """Distinct combinations, each as likely as the others."""
+    """Yield distinct combinations, all equally likely."""
     rng = random.Random(seed)
     seen: set[bytes] = set()
     for _ in range(cells * TRIES):
@@ -240,18 +244,18 @@ def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, 
     raise InvalidConfig([FieldError("sweep.cells", reason)])
 
 
-def _changed(
+def _change_variant(
     variant: Fields, paths: Sequence[str], values: Sequence[Any], full_config: Fields
 ) -> dict[str, Any]:
     changed: Any = dict(variant)
     full: Any = full_config
     for path, value in zip(paths, values, strict=True):
         parts = path.split(".")
-        changed, full = _set(changed, parts, value, full), _set(full, parts, value, full)
+        changed, full = _set_value(changed, parts, value, full), _set_value(full, parts, value, full)
     return dict(changed)
 
 
-def _set(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
+def _set_value(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
     """Return the fields with a value at a path. A list is written whole, as it is in `full_fields`."""
     key, *subpath = path
     if isinstance(full_fields, Sequence) and not isinstance(full_fields, str):
@@ -261,23 +265,23 @@ def _set(fields: Any, path: Sequence[str], value: Any, full_fields: Any) -> Any:
             )
         at = int(key)
         items = list(full_fields)
-        items[at] = _set(items[at], subpath, value, items[at]) if subpath else value
+        items[at] = _set_value(items[at], subpath, value, items[at]) if subpath else value
         return items
     if not subpath:
-        return _as_mapping(fields) | {key: value}
-    mapping, under = _as_mapping(fields), full_fields.get(key) if isinstance(full_fields, Mapping) else None
-    return mapping | {key: _set(mapping.get(key), subpath, value, under)}
+        return _to_mapping(fields) | {key: value}
+    mapping, under = _to_mapping(fields), full_fields.get(key) if isinstance(full_fields, Mapping) else None
+    return mapping | {key: _set_value(mapping.get(key), subpath, value, under)}
 
 
-def _as_mapping(fields: Any) -> dict[str, Any]:
+def _to_mapping(fields: Any) -> dict[str, Any]:
     return dict(fields) if isinstance(fields, Mapping) else {}
 
 
-def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Sequence[Axis]) -> str:
+def _variant_name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Sequence[Axis]) -> str:
     """`grpo lr=0.0001 eps_high=0.28`."""
-    shorts = [_short(path) for path in paths]
+    shorts = [_short_path(path) for path in paths]
     parts = [
-        f"{short if shorts.count(short) == 1 else path}={_text(value, axis)}"
+        f"{short if shorts.count(short) == 1 else path}={_value_text(value, axis)}"
         for short, path, value, axis in zip(shorts, paths, values, axes, strict=True)
     ]
     name = " ".join([variant, *parts])
@@ -287,13 +291,13 @@ def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Seque
     return name
 
 
-def _short(path: str) -> str:
+def _short_path(path: str) -> str:
     """Return the last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
     telling = [key for key in path.split(".") if key != "type" and not key.isdigit()]
     return (telling or [path])[-1]
 
 
-def _text(value: Any, axis: Axis) -> str:
+def _value_text(value: Any, axis: Axis) -> str:
     if isinstance(value, float):
         text = f"{value:g}" if float(f"{value:g}") == value else repr(value)
         return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")

@@ -113,20 +113,20 @@ class Axis:
         )
 
 
-def axis_of(values: str | list[Any], now: Any) -> Axis:
+def parse_axis(values: str | list[Any], now: Any) -> Axis:
     """Return the values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
 
     Raises ValueError with a sentence that names the part which cannot be read.
     """
     if not isinstance(values, str):
-        return Axis(distinct(values))
+        return Axis(unique_values(values))
     parts = [text.strip() for text in values.split(",") if text.strip()]
     if not parts:
         raise ValueError("enter at least one value")
-    ranges = [_range_of(text, now) for text in parts]
+    ranges = [_parse_range(text, now) for text in parts]
     for text, range_ in zip(parts, ranges, strict=True):
         if range_ is not None and range_.count > MAX_COUNTED:
-            raise ValueError(f"'{text}' has {counted(range_.count)} values, which are too many")
+            raise ValueError(f"'{text}' has {count_text(range_.count)} values, which are too many")
     alone = ranges[0]
     if alone is not None and len(parts) == 1 and not 0 < alone.count <= MAX_LISTED:
         return Axis(range=alone)
@@ -135,27 +135,27 @@ def axis_of(values: str | list[Any], now: Any) -> Axis:
             raise ValueError(f"'{text}' has any number of values and must stand alone")
         if range_ is not None and range_.count > MAX_LISTED:
             raise ValueError(
-                f"'{text}' has {counted(range_.count)} values, at most {MAX_LISTED} can be listed"
+                f"'{text}' has {count_text(range_.count)} values, at most {MAX_LISTED} can be listed"
             )
-    return Axis(distinct(_listed(parts, ranges, now)))
+    return Axis(unique_values(_parse_values(parts, ranges, now)))
 
 
-def _listed(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[Any]:
+def _parse_values(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[Any]:
     for text, range_ in zip(parts, ranges, strict=True):
         if range_ is None:
-            yield _value_of(text, now)
+            yield _parse_value(text, now)
         else:
             yield from (range_.at(index) for index in range(range_.count))
 
 
-def _range_of(text: str, now: Any) -> Range | None:
+def _parse_range(text: str, now: Any) -> Range | None:
     """Return the range that a text describes; None if it is a single value."""
     if not (match := _RANGE.fullmatch(text)):
         if ".." in text and not isinstance(now, str):
             raise ValueError(f"'{text}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")
         return None
     low, high, scale, last = match.groups()
-    start, end = _exact(low, text), _exact(high, text)
+    start, end = _parse_fraction(low, text), _parse_fraction(high, text)
     if end < start:
         raise ValueError(f"'{text}' ends below its start")
     is_log = scale == "log"
@@ -165,14 +165,14 @@ def _range_of(text: str, now: Any) -> Range | None:
     if is_whole and max(abs(start), abs(end)) >= LARGEST_WHOLE:
         raise ValueError(f"'{text}' has a number that is too large")
     if scale == "step" or (scale is None and is_whole):
-        step = _exact(last, text) if last else Fraction(1)
+        step = _parse_fraction(last, text) if last else Fraction(1)
         if step <= 0 or (scale == "step" and last is None):
             raise ValueError(f"'{text}' needs a step above 0")
         is_whole = is_whole and step.denominator == 1
         return Range(start, end, int((end - start) / step) + 1, is_log, is_whole, step)
     if last is None:
         return Range(start, end, 0, is_log, is_whole)
-    count = _exact(last, text)
+    count = _parse_fraction(last, text)
     if count.denominator != 1 or count < 2:
         raise ValueError(f"'{text}' needs a whole number of values, at least 2")
     return Range(start, end, int(count), is_log, is_whole)
@@ -190,7 +190,7 @@ def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
     return low.lstrip("+-").isdigit() and high.lstrip("+-").isdigit()
 
 
-def _exact(text: str, source: str) -> Fraction:
+def _parse_fraction(text: str, source: str) -> Fraction:
     number = float(text)
     if abs(number) > LARGEST:
         raise ValueError(f"'{source}' has a number that is too large")
@@ -201,14 +201,14 @@ def _number(value: Fraction, *, is_whole: bool) -> int | float:
     return int(value) if is_whole and value.denominator == 1 and abs(value) < MAX_COUNTED else float(value)
 
 
-def _value_of(text: str, now: Any) -> Any:
+def _parse_value(text: str, now: Any) -> Any:
     if isinstance(now, str) or not re.fullmatch(_NUMBER, text):
         return text if isinstance(now, str) else _WORDS.get(text.lower(), text)
-    number = _exact(text, text)
+    number = _parse_fraction(text, text)
     return _number(number, is_whole=not isinstance(now, float))
 
 
-def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+def unique_values(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return the values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
     by_key: dict[bytes, Any] = {}
     for value in values:
@@ -222,6 +222,6 @@ def value_key(value: Any) -> bytes:
     return orjson.dumps(int(value) if is_whole else value, option=orjson.OPT_SORT_KEYS)
 
 
-def counted(count: int) -> str:
+def count_text(count: int) -> str:
     """Return a number for a sentence: in full, or as a power of ten."""
     return f"{count:,}" if count < 10**15 else f"about 10^{math.log10(count):.0f}"

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.base.logs import about
+from backend.base.logs import log_context
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class AccessLog:
             return
         client_id = Headers(scope=scope).get("x-request-id", "")
         request_id = client_id if GIVEN_ID.fullmatch(client_id) else uuid4().hex
-        with about(request_id=request_id):
+        with log_context(request_id=request_id):
             await self._answer(scope, receive, send, request_id)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
@@ -71,10 +71,10 @@ class AccessLog:
             if status == NEVER_ANSWERED:
                 raise
         finally:
-            _report(scope["method"], scope["path"], status, time.perf_counter() - started)
+            _write_line(scope["method"], scope["path"], status, time.perf_counter() - started)
 
 
-def _report(method: str, path: str, status: int, seconds: float) -> None:
+def _write_line(method: str, path: str, status: int, seconds: float) -> None:
     """Write the access log without the query, which may hold a one-time ticket."""
     level = logging.DEBUG if path in PROBES and status < 400 else logging.INFO
     fields = {"method": method, "path": path, "status": status, "ms": round(seconds * 1000, 1)}

@@ -73,20 +73,20 @@ class LargeBodies:
             self._bytes_of_writer[writer] -= size
 
     @asynccontextmanager
-    async def admitted(self, role: str, writer: str) -> AsyncIterator[None]:
+    async def wait_for_turn(self, role: str, writer: str) -> AsyncIterator[None]:
         """Wait for a turn and keep it. Raises HTTPException (429) if there is none within WAIT_SECONDS."""
         turns = [self._of_writer[writer]] if writer else []
         turns.append(self._of_role[role])
         taken: list[asyncio.Semaphore] = []
         try:
-            await _take(turns, taken)
+            await _acquire_turns(turns, taken)
             yield
         finally:
             for turn in taken:
                 turn.release()
 
 
-async def _take(turns: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
+async def _acquire_turns(turns: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
     try:
         async with asyncio.timeout(WAIT_SECONDS):
             for turn in turns:
@@ -107,24 +107,24 @@ def is_large(body: bytes, encoding: str = "") -> bool:
     return max(len(body), unpacked) > LARGE_BYTES
 
 
-def parsed(body: bytes, encoding: str = "") -> Any:
+def parse_body(body: bytes, encoding: str = "") -> Any:
     """Parse a body that may be compressed. Raises HTTPException (400, 413 or 415) if it is not valid.
 
     NaN and infinities are accepted here, because the body's model refuses them at their field.
     """
     if encoding not in ("", "identity", "gzip"):
         raise HTTPException(415, "expected Content-Encoding: gzip or none")
-    content = _unpacked(body) if encoding == "gzip" else body
+    content = _decompress(body) if encoding == "gzip" else body
     _check_size(content)
     try:
-        return json.loads(content.decode("utf-8"), object_pairs_hook=distinct)
+        return json.loads(content.decode("utf-8"), object_pairs_hook=refuse_duplicates)
     except UnicodeDecodeError:
         _refuse("is not UTF-8")
     except ValueError as error:
         _refuse(str(error))
 
 
-def _unpacked(body: bytes) -> bytes:
+def _decompress(body: bytes) -> bytes:
     size = min(PUSH_BYTES, int.from_bytes(body[-4:], "little"))
     unpacking = zlib.decompressobj(wbits=31)
     try:
@@ -170,7 +170,7 @@ def json_size(content: bytes, *, limit: int = MAX_JSON_VALUES) -> tuple[int, int
     return values, deepest
 
 
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse duplicate names in an object, for `object_pairs_hook`; parsers disagree on which counts."""
     document = dict(pairs)
     if len(document) < len(pairs):

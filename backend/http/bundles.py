@@ -42,27 +42,27 @@ class Module:
         """Path below the frontend, with slashes."""
         self.is_library = path.startswith("vendor/")
         self.text = "" if self.is_library else (frontend / path).read_text(encoding="utf-8")
-        self.imports = [self._absolute(match["path"]) for match in IMPORT.finditer(self.text)]
-        self.imports += [self._absolute(match["path"]) for match in REEXPORT.finditer(self.text)]
+        self.imports = [self._absolute_path(match["path"]) for match in IMPORT.finditer(self.text)]
+        self.imports += [self._absolute_path(match["path"]) for match in REEXPORT.finditer(self.text)]
 
     def as_function(self) -> str:
         """Return the statement that runs the module and keeps what it exports."""
         exports: list[str] = [match["name"] for match in EXPORT.finditer(self.text)]
-        body = REEXPORT.sub(lambda match: self._reexported(match, exports), self.text)
-        body = EXPORTS.sub(lambda match: self._listed(match, exports), body)
-        body = IMPORT.sub(self._imported, EXPORT.sub("", body))
-        body = LAZY.sub(lambda match: f"import('../{self._absolute(match['path'])}')", body)
+        body = REEXPORT.sub(lambda match: self._rewrite_reexport(match, exports), self.text)
+        body = EXPORTS.sub(lambda match: self._collect_exports(match, exports), body)
+        body = IMPORT.sub(self._rewrite_import, EXPORT.sub("", body))
+        body = LAZY.sub(lambda match: f"import('../{self._absolute_path(match['path'])}')", body)
         if left := LEFT_OVER.search(body):
             raise BundleError(f"{self.path}: no bundle can hold {left[0]!r}")
         if renamed := next((name for name in exports if " as " in name), None):
             raise BundleError(f"{self.path}: no bundle can rename an export: {renamed}")
         return f"modules['{self.path}'] = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();\n"
 
-    def _absolute(self, relative: str) -> str:
+    def _absolute_path(self, relative: str) -> str:
         return os.path.normpath(Path(self.path).parent / relative)
 
-    def _imported(self, match: re.Match[str]) -> str:
-        source = f"modules['{self._absolute(match['path'])}']"
+    def _rewrite_import(self, match: re.Match[str]) -> str:
+        source = f"modules['{self._absolute_path(match['path'])}']"
         names = match["names"]
         if names is None:
             return ""
@@ -73,13 +73,13 @@ class Module:
         listed = RENAMED.sub(": ", listed) if brace else " }"
         return f"const {{ {default}{listed} = {source};"
 
-    def _reexported(self, match: re.Match[str], exports: list[str]) -> str:
+    def _rewrite_reexport(self, match: re.Match[str], exports: list[str]) -> str:
         names = [name.strip() for name in match["names"].split(",") if name.strip()]
         exports += names
-        return f"const {{ {', '.join(names)} }} = modules['{self._absolute(match['path'])}'];"
+        return f"const {{ {', '.join(names)} }} = modules['{self._absolute_path(match['path'])}'];"
 
     @staticmethod
-    def _listed(match: re.Match[str], exports: list[str]) -> str:
+    def _collect_exports(match: re.Match[str], exports: list[str]) -> str:
         exports += [name.strip() for name in match["names"].split(",") if name.strip()]
         return ""
 

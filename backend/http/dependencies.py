@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
-from backend.storage.engine import Sessions, interrupt_of, reading
+from backend.storage.engine import Sessions, interrupter, reading
 from backend.storage.interruption import interruptible
 
 
@@ -26,37 +26,39 @@ class Lab:
     sessions: Sessions
 
 
-def lab_of(request: Request) -> Lab:
+def get_lab(request: Request) -> Lab:
     """Return the application's parts."""
     lab: Lab = request.app.state.lab
     return lab
 
 
-async def _lab(request: Request) -> Lab:  # what never waits is not a function that a thread has to run
-    return lab_of(request)
+async def _lab_dependency(
+    request: Request,
+) -> Lab:  # what never waits is not a function that a thread has to run
+    return get_lab(request)
 
 
-async def _settings(request: Request) -> Settings:
-    return lab_of(request).settings
+async def _settings_dependency(request: Request) -> Settings:
+    return get_lab(request).settings
 
 
 @contextmanager
-def _interruptible_reading(sessions: Sessions) -> Iterator[Session]:
-    with reading(sessions) as session, interruptible(interrupt_of(session)):
+def _open_read_session(sessions: Sessions) -> Iterator[Session]:
+    with reading(sessions) as session, interruptible(interrupter(session)):
         yield session
 
 
-async def _reading(request: Request) -> AbstractContextManager[Session]:
-    return _interruptible_reading(lab_of(request).sessions)
+async def _read_session(request: Request) -> AbstractContextManager[Session]:
+    return _open_read_session(get_lab(request).sessions)
 
 
-async def _writing(request: Request) -> AbstractContextManager[Session]:
-    return lab_of(request).sessions.begin()
+async def _write_session(request: Request) -> AbstractContextManager[Session]:
+    return get_lab(request).sessions.begin()
 
 
-LabOf = Annotated[Lab, Depends(_lab)]
+LabOf = Annotated[Lab, Depends(_lab_dependency)]
 """Dependency for routes that need several transactions, or long checks before they write."""
 
-SettingsOf = Annotated[Settings, Depends(_settings)]
-ReadSession = Annotated[Session, Depends(_reading)]
-WriteSession = Annotated[Session, Depends(_writing)]
+SettingsOf = Annotated[Settings, Depends(_settings_dependency)]
+ReadSession = Annotated[Session, Depends(_read_session)]
+WriteSession = Annotated[Session, Depends(_write_session)]

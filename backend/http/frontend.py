@@ -27,7 +27,7 @@ from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Scope
 
 from backend.http.bundles import APP, STYLES, bundles
-from backend.http.dependencies import lab_of
+from backend.http.dependencies import get_lab
 from backend.http.pages import FRONTEND, HOME, PAGES, REDIRECTS, new_address
 
 BUNDLES = "bundles"
@@ -68,22 +68,22 @@ class Scripts(StaticFiles):
         first, _, path_below = path.partition("/")
         is_named = EDITION.fullmatch(first) is not None
         is_bundle = is_named and path_below.startswith(f"{BUNDLES}/")
-        if (first == edition() or is_bundle) and scope["method"] == "GET":
-            return self._from_memory(path_below, first, Headers(scope=scope))
+        if (first == current_edition() or is_bundle) and scope["method"] == "GET":
+            return self._cached_response(path_below, first, Headers(scope=scope))
         response = await super().get_response(path_below if is_named else path, scope)
-        response.headers["Cache-Control"] = FOREVER if first == edition() else REVALIDATE
+        response.headers["Cache-Control"] = FOREVER if first == current_edition() else REVALIDATE
         return response
 
-    def _from_memory(self, path: str, of_edition: str, headers: Headers) -> Response:
-        encoding = _encoding(headers)
-        caching = FOREVER if of_edition == edition() else REVALIDATE
-        file_headers = {"ETag": f'"{edition()}"', "Cache-Control": caching}
+    def _cached_response(self, path: str, of_edition: str, headers: Headers) -> Response:
+        encoding = _accepted_encoding(headers)
+        caching = FOREVER if of_edition == current_edition() else REVALIDATE
+        file_headers = {"ETag": f'"{current_edition()}"', "Cache-Control": caching}
         if encoding:  # else the middleware says that it varies
             file_headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
         content = (
-            _packed_bundle(path.removeprefix(f"{BUNDLES}/"), encoding, edition())
+            _compress_bundle(path.removeprefix(f"{BUNDLES}/"), encoding, current_edition())
             if path.startswith(f"{BUNDLES}/")
-            else self._packed_file(path, encoding)
+            else self._compress_path(path, encoding)
         )
         if content is None:
             raise HTTPException(404)
@@ -91,12 +91,12 @@ class Scripts(StaticFiles):
         is_known = self.is_not_modified(response.headers, headers)
         return NotModifiedResponse(response.headers) if is_known else response
 
-    def _packed_file(self, path: str, encoding: str) -> bytes | None:
+    def _compress_path(self, path: str, encoding: str) -> bytes | None:
         try:
             full_path, status = self.lookup_path(path)
             if status is None or not stat.S_ISREG(status.st_mode):
                 return None
-            return _packed(full_path, encoding, (status.st_mtime_ns, status.st_size))
+            return _compress_file(full_path, encoding, (status.st_mtime_ns, status.st_size))
         except OSError:  # a name that is too long, a file that is gone by now
             return None
 
@@ -105,27 +105,27 @@ class Scripts(StaticFiles):
         return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
 
 
-def _encoding(headers: Headers) -> str:
+def _accepted_encoding(headers: Headers) -> str:
     """Return the accepted content encoding with the smallest result; empty for no compression."""
     accepted = [coding.replace(" ", "") for coding in headers.get("accept-encoding", "").split(",")]
     return next((coding for coding in PACKING if coding in accepted), "")
 
 
 @lru_cache(maxsize=1_000)
-def _packed(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
+def _compress_file(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
     content = Path(path).read_bytes()
     return PACKING[encoding](content) if encoding else content
 
 
 @lru_cache(maxsize=100)
-def _packed_bundle(name: str, encoding: str, of_edition: str) -> bytes | None:
+def _compress_bundle(name: str, encoding: str, of_edition: str) -> bytes | None:
     content = bundles(FRONTEND, of_edition).file(name)
     if content is None:
         return None
     return PACKING[encoding](content.encode()) if encoding else content.encode()
 
 
-def edition() -> str:
+def current_edition() -> str:
     """Return the name of the files' current state; it changes within a second after any file changes."""
     return _edition(int(time.monotonic()))
 
@@ -156,7 +156,7 @@ def _digest(files: tuple[tuple[str, int, int], ...]) -> str:
 
 def with_edition(page_html: str) -> str:
     """Return a page whose scripts and styles browsers cache until one of them changes."""
-    return page_html.replace('"/static/', f'"/static/{edition()}/')
+    return page_html.replace('"/static/', f'"/static/{current_edition()}/')
 
 
 def serve_pages(app: FastAPI) -> None:
@@ -170,7 +170,7 @@ def serve_pages(app: FastAPI) -> None:
     app.router.routes.insert(0, scripts)  # before all other routes: every page asks for several
 
 
-def asks_for_page(request: Request) -> bool:
+def is_navigation(request: Request) -> bool:
     """Return whether a browser navigates to this address, as opposed to a script that requests data."""
     is_api = request.scope["path"].startswith("/api/")
     return (
@@ -178,7 +178,7 @@ def asks_for_page(request: Request) -> bool:
     )
 
 
-def page(status: int = 200, path: str = "") -> Response:
+def page_response(status: int = 200, path: str = "") -> Response:
     """Return the single page, which routes by its address and shows an error for an unknown one."""
     return HTMLResponse(_index_html(path), status, headers={"Cache-Control": REVALIDATE})
 
@@ -191,7 +191,7 @@ def _index_html(path: str) -> str:
     names = [APP, *(listed.name for listed in PAGES if listed.path == path)]
     scripts = [
         *(f"{BUNDLES}/{name}.js" for name in names),
-        *bundles(FRONTEND, edition()).libraries,
+        *bundles(FRONTEND, current_edition()).libraries,
     ]
     lines = [
         f'<meta name="pages" content="{html.escape(pages_as_json())}">',
@@ -206,7 +206,8 @@ def _index_html(path: str) -> str:
 def pages_as_json() -> str:
     """Return the list of pages as the frontend's router and menu read it."""
     pages = [
-        listed._asdict() | {"script": f"/static/{edition()}/{BUNDLES}/{listed.name}.js"} for listed in PAGES
+        listed._asdict() | {"script": f"/static/{current_edition()}/{BUNDLES}/{listed.name}.js"}
+        for listed in PAGES
     ]
     return json.dumps(pages)
 
@@ -216,12 +217,12 @@ def _index(request: Request) -> Response:
     if address := new_address(request.scope["path"], request.query_params):
         return RedirectResponse(address)
     path = request.scope["route"].path
-    return page(path=PAGES[0].path if path == HOME else path)
+    return page_response(path=PAGES[0].path if path == HOME else path)
 
 
 def plotly(request: Request) -> Response:
     """Return Plotly.js, compressed; with `?v=<version>` browsers cache it for good."""
-    packed, tag = _packed_plotly(lab_of(request).settings.state / "cache")
+    packed, tag = _compress_plotly(get_lab(request).settings.state / "cache")
     is_versioned = request.query_params.get("v") == version("plotly")
     headers = {
         "ETag": tag,
@@ -236,7 +237,7 @@ def plotly(request: Request) -> Response:
 
 
 @cache
-def _packed_plotly(directory: Path) -> tuple[bytes, str]:
+def _compress_plotly(directory: Path) -> tuple[bytes, str]:
     """Return the script in gzip, compressed once per build and installation, and its ETag."""
     script = _plotly_build().read_bytes()
     compressed_file = directory / f"plotly-{hashlib.sha256(script).hexdigest()[:16]}.min.js.gz"

@@ -20,11 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
-from backend.http.auth.permissions import FILES, MAY, Access, Role, access_of
+from backend.http.auth.permissions import FILES, MAY, Access, Role, required_access
 from backend.http.auth.sessions import BrowserSessions
-from backend.http.auth.tokens import logins_in, role_of_token, writer_of_token
-from backend.http.bodies import NO_DOCUMENT, LargeBodies, is_large, parsed
-from backend.http.frontend import asks_for_page
+from backend.http.auth.tokens import parse_cookies, token_role, token_writer
+from backend.http.bodies import NO_DOCUMENT, LargeBodies, is_large, parse_body
+from backend.http.frontend import is_navigation
 from backend.http.limits import (
     BODY_BYTES,
     PUSH_BYTES,
@@ -35,7 +35,7 @@ from backend.http.limits import (
     too_many,
 )
 from backend.http.login import LoginPages, login_page
-from backend.http.problem_details import answer_to, problem
+from backend.http.problem_details import error_response, problem
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -96,7 +96,7 @@ class Guard:
             except ClientDisconnect:
                 return None
             except (GrpoLabError, HTTPException, OSError) as error:
-                refusal = answer_to(scope, error)
+                refusal = error_response(scope, error)
             return await (refusal or self._app)(scope, receive, guarded)
 
     async def _refusal_or_body(
@@ -119,14 +119,14 @@ class Guard:
 
         A large one waits once it has arrived, and keeps its turn until `stack` ends with the answer.
         """
-        access, state = access_of(scope["method"], scope["path"]), scope["state"]
+        access, state = required_access(scope["method"], scope["path"]), scope["state"]
         encoding = headers.get("content-encoding", "") if access is Access.PUSH else ""
         sender = state["role"], state["writer"]
         with self._large.counted(*sender) as count:
             body = await read_body(receive, limit=_max_bytes(access), count=count)
             if is_large(body, encoding):
-                await stack.enter_async_context(self._large.admitted(*sender))
-            document = await anyio.to_thread.run_sync(parsed, body, encoding) if body else NO_DOCUMENT
+                await stack.enter_async_context(self._large.wait_for_turn(*sender))
+            document = await anyio.to_thread.run_sync(parse_body, body, encoding) if body else NO_DOCUMENT
         state["document"] = document
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
@@ -138,14 +138,14 @@ class Guard:
             )
         if (refusal := address_refusal(scope, headers)) is not None:
             return refusal
-        bearer, writer = self._of_token(headers)
+        bearer, writer = self._identify_token(headers)
         is_safe = scope["method"] in SAFE_METHODS
-        access = access_of(scope["method"], scope["path"])
-        login = await self._sessions.open_one(logins_in(self._settings, headers.getlist("cookie")))
+        access = required_access(scope["method"], scope["path"])
+        login = await self._sessions.open_one(parse_cookies(self._settings, headers.getlist("cookie")))
         role = bearer or (login.role if login else None)
         if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
-            if role is None and access is not Access.PUBLIC and not _tells_its_origin(headers):
-                return _unknown(scope)  # a script that forgot its token
+            if role is None and access is not Access.PUBLIC and not _has_origin(headers):
+                return _not_found(scope)  # a script that forgot its token
             return problem(403, "Forbidden", "cross-origin requests are not allowed")
         session = login.id if login and not bearer else ""
         scope.setdefault("state", {}).update(role=role, session=session, login=login, writer=writer)
@@ -155,12 +155,14 @@ class Guard:
         if scope["method"] == "GET" and ticket and not scope["path"].startswith("/api/"):
             return await self._login.swap_link(scope, ticket[0], role=role)
         if role is None:
-            return _unknown(scope)
-        return self._forbidden(scope, role, writer, access) or (
+            return _not_found(scope)
+        return self._permission_refusal(scope, role, writer, access) or (
             None if is_safe or _is_file(scope) else body_refusal(headers, limit=_max_bytes(access))
         )
 
-    def _forbidden(self, scope: Scope, role: Role, writer: str, access: Access | None) -> Response | None:
+    def _permission_refusal(
+        self, scope: Scope, role: Role, writer: str, access: Access | None
+    ) -> Response | None:
         """Return the refusal of a request that this role may not make, or not now; None if it may."""
         if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
             return problem(
@@ -180,14 +182,14 @@ class Guard:
         host = values[0].lower()
         return host in self._hosts or _without_port(host) in self._any_port
 
-    def _of_token(self, headers: Headers) -> tuple[Role | None, str]:
+    def _identify_token(self, headers: Headers) -> tuple[Role | None, str]:
         """Return the role of the request's token, and a writer's name."""
         token = _bearer(headers)
         if not token:
             return None, ""
-        if (writer := writer_of_token(self._settings, token)) is not None:
+        if (writer := token_writer(self._settings, token)) is not None:
             return Role.WRITER, writer
-        return role_of_token(self._settings, token), ""
+        return token_role(self._settings, token), ""
 
 
 def allowed_hosts(settings: Settings) -> set[str]:
@@ -231,12 +233,12 @@ def _bearer(headers: Headers) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _tells_its_origin(headers: Headers) -> bool:
+def _has_origin(headers: Headers) -> bool:
     return "sec-fetch-site" in headers or "origin" in headers
 
 
-def _unknown(scope: Scope) -> Response:
-    if asks_for_page(Request(scope)):
+def _not_found(scope: Scope) -> Response:
+    if is_navigation(Request(scope)):
         return login_page("Log in to see this page.")
     detail = "a token is needed: Authorization: Bearer <token>, or the cookie of a logged-in browser"
     if _bearer(Headers(scope=scope)):

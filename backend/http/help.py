@@ -83,11 +83,11 @@ def sources() -> dict[str, Path]:
 @cache
 def pictures() -> dict[str, Path]:
     """Return every picture of a page that is here, by the name of its file."""
-    shown = [path for name in sources() for path in _rendered(name).pictures]
+    shown = [path for name in sources() for path in _render_page(name).pictures]
     return {path.name: path for path in shown if path.is_file()}
 
 
-def address_of(path: Path) -> str | None:
+def page_address(path: Path) -> str | None:
     """Address under which the service shows this file; None for a file that is not a page."""
     named = {source: name for name, source in sources().items()}
     name = named.get(path)
@@ -95,15 +95,15 @@ def address_of(path: Path) -> str | None:
 
 
 @cache
-def _rendered(name: str) -> "Rendered":
+def _render_page(name: str) -> "Rendered":
     from backend.http.markdown import render  # help pages alone need the parser
 
-    return render(sources()[name], address_of)
+    return render(sources()[name], page_address)
 
 
 @cache
 def _document(name: str) -> str:
-    shown = _rendered(name)
+    shown = _render_page(name)
     sections = "".join(
         f'<li><a href="#{html.escape(anchor)}">{html.escape(title)}</a></li>'
         for anchor, title in shown.sections
@@ -111,15 +111,15 @@ def _document(name: str) -> str:
     contents = (
         f"<details open><summary>On this page</summary><ul>{sections}</ul></details>" if sections else ""
     )
-    return _framed(shown.title, shown.body, name=name, contents=contents)
+    return _frame(shown.title, shown.body, name=name, contents=contents)
 
 
-def matches_of(query: str, limit: int) -> "list[Match]":
+def find_matches(query: str, limit: int) -> "list[Match]":
     """Return the sections that contain every word of a query, the best first."""
     from backend.http.help_search import search  # help pages alone need the parser
 
     pages = [
-        (address_of(path) or "", _rendered(name), DECISION_WEIGHT if "/" in name else 1.0)
+        (page_address(path) or "", _render_page(name), DECISION_WEIGHT if "/" in name else 1.0)
         for name, path in sources().items()
     ]
     matches = search(pages, query, limit)
@@ -134,7 +134,7 @@ def _with_words(address: str, query: str) -> str:
 
 def _results(query: str) -> str:
     """Return the page of what a search has found."""
-    matches = matches_of(query, MAX_MATCHES)
+    matches = find_matches(query, MAX_MATCHES)
     items = "".join(
         f'<li><a href="{html.escape(match.address)}">{html.escape(match.title)}</a>'
         f"{f' <small>{html.escape(match.page)}</small>' if match.page != match.title else ''}"
@@ -144,10 +144,10 @@ def _results(query: str) -> str:
     quoted = html.escape(f"“{query}”")
     summary = f"Sections with {quoted}" if matches else f"No section contains {quoted}. Try fewer words."
     body = f"<h1>Search in Help</h1><p>{summary if query else 'Type what you look for.'}</p>"
-    return _framed("Search", f'{body}<ol class="help-results">{items}</ol>', query=query)
+    return _frame("Search", f'{body}<ol class="help-results">{items}</ol>', query=query)
 
 
-def _framed(title: str, body: str, *, name: str = "", contents: str = "", query: str = "") -> str:
+def _frame(title: str, body: str, *, name: str = "", contents: str = "", query: str = "") -> str:
     return PAGE.format(
         title=html.escape(title),
         menu=MENU,
@@ -160,18 +160,18 @@ def _framed(title: str, body: str, *, name: str = "", contents: str = "", query:
 
 
 def _links(current: str) -> str:
-    shown = ((name, _rendered(name).title) for name in _in_order())
+    shown = ((name, _render_page(name).title) for name in _ordered_names())
     return "".join(
-        f'<li><a href="{address_of(sources()[name])}"{HERE if name == current else ""}>'
+        f'<li><a href="{page_address(sources()[name])}"{HERE if name == current else ""}>'
         f"{html.escape(title)}</a></li>"
         for name, title in shown
     )
 
 
-def _in_order() -> list[str]:
+def _ordered_names() -> list[str]:
     """Return the pages in the order in which the index lists them; of the decisions their index alone."""
-    named = {address_of(path): name for name, path in sources().items()}
-    listed = [named[link] for link in _rendered(INDEX).links if link in named]
+    named = {page_address(path): name for name, path in sources().items()}
+    listed = [named[link] for link in _render_page(INDEX).links if link in named]
     return [INDEX, *dict.fromkeys(listed)]
 
 

@@ -1,7 +1,7 @@
 """Route of the search in the help pages."""
 
 from backend.base.documented import Documented
-from backend.http.help import MAX_MATCHES, Text, matches_of
+from backend.http.help import MAX_MATCHES, Text, find_matches
 from backend.http.responses import Json, Limit
 from backend.http.routing import Router
 
@@ -28,4 +28,4 @@ class HelpMatches(Documented):
 @router.get("", response_model=HelpMatches)
 def find(query: Text = "", limit: Limit = MAX_MATCHES) -> Json:
     """Sections of the help pages that contain every word of the query, the best first."""
-    return Json({"items": [match._asdict() for match in matches_of(query, limit)]})
+    return Json({"items": [match._asdict() for match in find_matches(query, limit)]})

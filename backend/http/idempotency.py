@@ -25,7 +25,7 @@ class KeyTaken(Conflict):
         )
 
 
-def _key(
+def _read_key(
     idempotency_key: Annotated[
         str,
         Header(
@@ -39,16 +39,16 @@ def _key(
     return idempotency_key
 
 
-Key = Annotated[str, Depends(_key)]
+Key = Annotated[str, Depends(_read_key)]
 """The request's Idempotency-Key; empty: it has none."""
 
 
-def digest_of(document: Any) -> str:
+def request_digest(document: Any) -> str:
     """Return a digest that tells a request from all others with the same key."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def made_before(session: Session, key: str, digest: str) -> str | None:
+def find_previous(session: Session, key: str, digest: str) -> str | None:
     """Return the id of what this request has already created. Raises KeyTaken if the key is another's."""
     if not key:
         return None

@@ -21,11 +21,11 @@ from backend.http.auth.tokens import (
     COOKIE_SECONDS,
     Login,
     cookie_name,
+    link_role,
     new_cookie,
     redeem_link,
     return_link,
-    role_of_link,
-    role_of_token,
+    token_role,
 )
 from backend.http.limits import Buckets, read_body, too_many
 from backend.http.problem_details import problem
@@ -93,16 +93,16 @@ class LoginPages:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             if headers.get("sec-fetch-dest") != "document":
                 return problem(403, "Forbidden", "cross-origin requests are not allowed")
-            return _question(
+            return _confirmation_page(
                 "Another site sent you to this login link.",
                 ticket,
                 path,
                 yes="Log in",
                 no="Continue without it",
             )
-        as_whom = role_of_link(self._settings, ticket)
+        as_whom = link_role(self._settings, ticket)
         if as_whom is Role.VIEWER and role is Role.OPERATOR:
-            return _question(
+            return _confirmation_page(
                 "You are logged in as the operator, and this link is for viewers, who can read everything "
                 "and change nothing. Using it logs the operator out of this browser.",
                 ticket,
@@ -121,11 +121,11 @@ class LoginPages:
         body = await read_body(receive, limit=FORM_BYTES)
         fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         if "ticket" in fields:
-            return await self._redeem(scope, fields["ticket"], _local(fields.get("path", "/")))
-        address = address_of(scope)
+            return await self._redeem(scope, fields["ticket"], _local_address(fields.get("path", "/")))
+        address = client_address(scope)
         if wait := self._tokens.wait(address):
             return too_many("failed logins", wait)
-        role = role_of_token(self._settings, fields.get("token", "").strip())
+        role = token_role(self._settings, fields.get("token", "").strip())
         if role is None:
             self._tokens.take(address)
             return login_page("That is neither the operator's token nor a viewer's.")
@@ -137,7 +137,7 @@ class LoginPages:
         """
         role = redeem_link(self._settings, ticket)
         if role is None:
-            wait = self._links.take(address_of(scope))
+            wait = self._links.take(client_address(scope))
             return too_many("failed logins", wait) if wait else login_page(USED)
         try:
             return await self._log_in(scope, path, role)
@@ -166,15 +166,15 @@ def _path_without_ticket(scope: Scope) -> str:
     query_without_ticket = urlencode(
         {key: value for key, value in query.items() if key != "token"}, doseq=True
     )
-    return _local(scope["path"]) + (f"?{query_without_ticket}" if query_without_ticket else "")
+    return _local_address(scope["path"]) + (f"?{query_without_ticket}" if query_without_ticket else "")
 
 
-def _local(path: str) -> str:
+def _local_address(path: str) -> str:
     """Never an address of another host: browsers read a backslash as a slash, and leave out line breaks."""
     return "/" + "".join(sign for sign in path if sign > " " and sign != "\x7f").lstrip("/\\")
 
 
-def address_of(scope: Scope) -> str:
+def client_address(scope: Scope) -> str:
     """Return the client's address; for IPv6 the first half only, because the client chooses the second
     freely.
     """
@@ -194,7 +194,7 @@ def login_page(message: str, *, status: int = 401) -> Response:
     return _page("Log in", message, LOGIN_FORM, status)
 
 
-def _question(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
+def _confirmation_page(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
     """Return what must be said before a link is used."""
     words = {"ticket": ticket, "path": path, "yes": yes, "no": no}
     escaped = {name: html.escape(word) for name, word in words.items()}

@@ -20,7 +20,7 @@ BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
 class Passage(NamedTuple):
-    """A text without marks: what is between two headings, or a row of a table that has an anchor."""
+    """Plain text of a section, or of a table row that has an anchor."""
 
     anchor: str
     """Anchor of its heading or row; empty before the first section."""
@@ -30,7 +30,7 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A page as HTML, and what of it other parts of the frame show."""
+    """A page as HTML, with the titles and links that the frame shows beside it."""
 
     title: str
     body: str
@@ -44,7 +44,7 @@ class Rendered:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _PageState:
     """The state of a walk through the tokens of a page."""
 
     path: Path
@@ -61,15 +61,16 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("code_inline", _code)
     tokens = markdown.parse(MARKER.sub("", path.read_text(encoding="utf-8")))
-    reading = _Reading(path, address_of)
+    reading = _PageState(path, address_of)
     _name_headings(tokens, reading)
     _name_rows(tokens, reading)
     passages = _passages(tokens)
     for token in tokens:
         if token.children:
-            token.children = _lead_on(token.children, reading)
+            token.children = _rewrite_links(token.children, reading)
     rendered = markdown.renderer.render(tokens, markdown.options, {})
-    body = _in_scroll_boxes(rendered.replace("<th></th>", "<td></td>"))  # a corner without text heads nothing
+    # a corner without text heads nothing
+    body = _wrap_in_scroll_boxes(rendered.replace("<th></th>", "<td></td>"))
     return Rendered(
         reading.title,
         body,
@@ -81,28 +82,28 @@ def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
     )
 
 
-def anchor_of(text: str) -> str:
+def heading_anchor(text: str) -> str:
     """Return a heading's anchor, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
-def _heading_anchor(inline: Token, text: str) -> str:
+def _field_anchor(inline: Token, text: str) -> str:
     """Return the anchor of a heading that is a single piece of code and so names a config field: the field's
     path.
     """
     children = inline.children or []
     is_field = len(children) == 1 and children[0].type == "code_inline"
-    return text if is_field else anchor_of(text)
+    return text if is_field else heading_anchor(text)
 
 
-def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
+def _name_headings(tokens: Sequence[Token], reading: _PageState) -> None:
     for token, inline in itertools.pairwise(tokens):
         if token.type != "heading_open":
             continue
         text = "".join(child.content for child in inline.children or [])
         if token.tag == "h1":
             reading.title = reading.title or text
-        if (name := _claim(_heading_anchor(inline, text), reading)) and token.tag == "h2":
+        if (name := _claim_anchor(_field_anchor(inline, text), reading)) and token.tag == "h2":
             reading.sections.append((name, text))
         if name:
             token.attrSet("id", name)
@@ -121,7 +122,7 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
     for before, token in itertools.pairwise(tokens):
         if before.type == "heading_open":
             section = Passage(
-                "" if before.tag == "h1" else str(before.attrGet("id") or ""), _plain(token), ""
+                "" if before.tag == "h1" else str(before.attrGet("id") or ""), _plain_text(token), ""
             )
             begin(section)
         elif before.type == "tr_open" and before.attrGet("id"):
@@ -129,7 +130,7 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
         elif before.type == "table_close":
             begin(section)
         if token.type in ("inline", "fence") and before.type != "heading_open" and passages:
-            texts[-1].append(_plain(token))
+            texts[-1].append(_plain_text(token))
     return [
         passage._replace(text=" ".join(" ".join(words).split()))
         for passage, words in zip(passages, texts, strict=True)
@@ -137,13 +138,13 @@ def _passages(tokens: Sequence[Token]) -> list[Passage]:
     ]
 
 
-def _plain(token: Token) -> str:
+def _plain_text(token: Token) -> str:
     """Return the text of a token without marks."""
     return "".join(child.content or " " for child in token.children) if token.children else token.content
 
 
-def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
-    """Anchors for table rows: the code in the first cell."""
+def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
+    """Give table rows an anchor: the code in their first cell."""
     row: Token | None = None
     for opened, inline in itertools.pairwise(tokens):
         if opened.type == "tr_open":
@@ -151,19 +152,19 @@ def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
         if opened.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
             continue
         named, row = row or opened, None
-        if len(inline.children) == 1 and (name := _claim(inline.children[0].content, reading)):
+        if len(inline.children) == 1 and (name := _claim_anchor(inline.children[0].content, reading)):
             named.attrSet("id", name)
 
 
-def _claim(name: str, reading: _Reading) -> str:
-    """Return the name, where nothing before it on the page has it and it can be one."""
+def _claim_anchor(name: str, reading: _PageState) -> str:
+    """Return the name if it is valid and unused on the page, else ""."""
     if not name or name in reading.anchors or re.search(r"\s", name):
         return ""
     reading.anchors.add(name)
     return name
 
 
-def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
+def _rewrite_links(tokens: Sequence[Token], reading: _PageState) -> list[Token]:
     """Return the same words, with links that work in the service; a link to a file that it does not show is
     code.
     """
@@ -171,18 +172,18 @@ def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
     tokens_shown: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
-            leads.append(_relink(token, reading))
+            leads.append(_rewrite_link(token, reading))
             tokens_shown.append(token if leads[-1] else Token("code_open", "code", 1))
         elif token.type == "link_close":
             tokens_shown.append(token if leads.pop() else Token("code_close", "code", -1))
         else:
             if token.type == "image":
-                _show(token, reading)
+                _rewrite_image(token, reading)
             tokens_shown.append(token)
     return tokens_shown
 
 
-def _relink(token: Token, reading: _Reading) -> bool:
+def _rewrite_link(token: Token, reading: _PageState) -> bool:
     """Return whether this link leads to something that the service shows, or out to the web."""
     target = str(token.attrGet("href") or "")
     if target.startswith(("https://", "http://", "#")):
@@ -197,14 +198,14 @@ def _relink(token: Token, reading: _Reading) -> bool:
     return True
 
 
-def _show(token: Token, reading: _Reading) -> None:
+def _rewrite_image(token: Token, reading: _PageState) -> None:
     picture = (reading.path.parent / str(token.attrGet("src"))).resolve()
     reading.pictures.append(picture)
     token.attrSet("src", f"/help/pictures/{quote(picture.name)}")
     token.attrSet("loading", "lazy")
 
 
-def _in_scroll_boxes(body: str) -> str:
+def _wrap_in_scroll_boxes(body: str) -> str:
     """Wide tables and code scroll by themselves, also by keyboard, and not with the page."""
     opened = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
     body = body.replace("<table>", opened).replace("</table>", "</table></div>")

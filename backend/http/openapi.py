@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backend.http.auth.permissions import Access, access_of
+from backend.http.auth.permissions import Access, required_access
 
 ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
     "GET /api/v1/runs": ("200", {"run_id": "items/0/id", "run": "items/0/id", "runs": "items/0/id"}),
@@ -11,7 +11,7 @@ ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
     "POST /api/v1/runs/{run_id}/clone": ("202", {"run_id": "id"}),
     "GET /api/v1/rollouts": ("200", {"completion_id": "items/0/completions/0/id"}),
 }
-"""Answers in which parameters of other operations are found, and where."""
+"""Pointers to the values in answers that are parameters of other operations."""
 
 WHO = {
     Access.PUBLIC: "Everybody.",
@@ -21,8 +21,8 @@ WHO = {
 }
 
 
-def complete(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add to a document that FastAPI has made."""
+def complete_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Add login, roles and links to the document that FastAPI generates."""
     schema["components"].setdefault("securitySchemes", {})["token"] = {
         "type": "http",
         "scheme": "bearer",
@@ -34,7 +34,7 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
         for method, operation in methods.items()
     }
     for line, operation in operations.items():
-        access = access_of(*line.split(" "))
+        access = required_access(*line.split(" "))
         operation["security"] = [] if access is Access.PUBLIC else [{"token": []}]
         operation["description"] = (
             f"{operation.get('description', '')} {WHO[access] if access else ''}".strip()

@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 
 
 @lru_cache(maxsize=10_000)  # a list shows four times for each of its runs, mostly the same as before
-def iso(seconds: float | None) -> str | None:
+def iso_time(seconds: float | None) -> str | None:
     """`2026-11-21T09:00:00.123Z`; None stays None, and what is not a time of a calendar becomes None."""
     if seconds is None:
         return None
@@ -26,7 +26,7 @@ def iso(seconds: float | None) -> str | None:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def page_of(
+def make_page(
     rows: Sequence[Row],
     limit: int,
     shown: Callable[[Row], Any],
@@ -56,7 +56,7 @@ def read_cursor(
     """
     if not cursor:
         return None
-    written, *key = _decoded(cursor)
+    written, *key = _decode_cursor(cursor)
     is_ours = isinstance(written, str) and len(key) == len(kinds)
     if not is_ours or not all(_fits(*pair, largest) for pair in zip(key, kinds, strict=True)):
         raise InvalidRequest([FieldError("cursor", "is not a cursor of this list")])
@@ -66,7 +66,7 @@ def read_cursor(
     return key
 
 
-def _decoded(cursor: str) -> list[Any]:
+def _decode_cursor(cursor: str) -> list[Any]:
     """Return the list that a cursor holds; [None] if it holds none."""
     try:
         fields = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))

@@ -17,8 +17,8 @@ from backend.base.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.base.logs import request_id
 from backend.base.redaction import redact_document, secret_errors
 from backend.base.wording import plain_message
-from backend.http.auth.permissions import access_of, methods_of
-from backend.http.frontend import asks_for_page, page
+from backend.http.auth.permissions import permitted_methods, required_access
+from backend.http.frontend import is_navigation, page_response
 from backend.storage.faults import Fault, database_fault, disk_fault
 
 logger = logging.getLogger(__name__)
@@ -86,63 +86,66 @@ def problem(
     if asked := request_id():
         content["request_id"] = asked
     return Response(
-        orjson.dumps(_sayable(redact_document(content))), status, headers=headers, media_type=MEDIA_TYPE
+        orjson.dumps(_replace_surrogates(redact_document(content))),
+        status,
+        headers=headers,
+        media_type=MEDIA_TYPE,
     )
 
 
-def _sayable(document: Any) -> Any:
+def _replace_surrogates(document: Any) -> Any:
     """Return a document without lone surrogates, which a client's text may contain but UTF-8 cannot."""
     if isinstance(document, str):
         return document.encode("utf-8", "replace").decode()
     if isinstance(document, dict):
-        return {key: _sayable(value) for key, value in document.items()}
-    return [_sayable(value) for value in document] if isinstance(document, list) else document
+        return {key: _replace_surrogates(value) for key, value in document.items()}
+    return [_replace_surrogates(value) for value in document] if isinstance(document, list) else document
 
 
-def answer_to(scope: Scope, error: Exception) -> Response:
+def error_response(scope: Scope, error: Exception) -> Response:
     """Return the response to an error outside the application, where its handlers do not apply."""
     if isinstance(error, GrpoLabError):
-        return _grpolab_error(Request(scope), error)
+        return _handle_grpolab_error(Request(scope), error)
     if isinstance(error, HTTPException):
-        return _http(Request(scope), error)
+        return _handle_http_error(Request(scope), error)
     logger.error("cannot use the state directory", exc_info=error)
     detail = "the service cannot use its state directory at the moment; see the service's log"
     return problem(503, "Unavailable", detail, headers={"Retry-After": "5"})
 
 
-def answer_errors(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Give every error response of this application the same format."""
-    app.add_exception_handler(GrpoLabError, _grpolab_error)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(SQLAlchemyError, _database)
-    app.add_exception_handler(OSError, _disk)
-    app.add_exception_handler(Exception, _unexpected)
+    app.add_exception_handler(GrpoLabError, _handle_grpolab_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(SQLAlchemyError, _handle_database_error)
+    app.add_exception_handler(OSError, _handle_disk_error)
+    app.add_exception_handler(Exception, _handle_unexpected_error)
 
 
-def _grpolab_error(_request: Request, error: Exception) -> Response:
+def _handle_grpolab_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, GrpoLabError)  # noqa: S101 - registered for this class
     errors = error.errors if isinstance(error, InvalidRequest) else ()
     headers = {"Retry-After": str(error.retry_seconds)} if error.retry_seconds else None
     return problem(error.status, error.title, error.detail, errors=errors, headers=headers)
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class
     title = HTTPStatus(error.status_code).phrase
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND and detail == title:
-        if access_of(request.method, request.scope["path"]) is None and asks_for_page(request):
-            return page(HTTPStatus.NOT_FOUND)
+        if required_access(request.method, request.scope["path"]) is None and is_navigation(request):
+            return page_response(HTTPStatus.NOT_FOUND)
         detail = f"there is nothing at {request.scope['path']}"
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(methods_of(request.scope["path"]))
+        headers["Allow"] = ", ".join(permitted_methods(request.scope["path"]))
         detail = f"{request.method} is not possible at {request.scope['path']}"
     return problem(error.status_code, title, detail, headers=headers)
 
 
-def _invalid(_request: Request, error: Exception) -> Response:
+def _handle_validation_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
     errors = [_field_error(item) for item in error.errors()]
     detail = "; ".join(f"{field_error.path}: {field_error.message}" for field_error in errors)
@@ -166,15 +169,19 @@ def _field_error(item: dict[str, Any]) -> FieldError:
     return FieldError(path, message)
 
 
-def _database(request: Request, error: Exception) -> Response:
+def _handle_database_error(request: Request, error: Exception) -> Response:
     settings = request.app.state.lab.settings
     fault = database_fault(error, settings.effective_database_url)
-    return _unexpected(request, error) if fault is None else fault_response(request, fault, error)
+    return (
+        _handle_unexpected_error(request, error) if fault is None else fault_response(request, fault, error)
+    )
 
 
-def _disk(request: Request, error: Exception) -> Response:
+def _handle_disk_error(request: Request, error: Exception) -> Response:
     fault = disk_fault(error, request.app.state.lab.settings.state)
-    return _unexpected(request, error) if fault is None else fault_response(request, fault, error)
+    return (
+        _handle_unexpected_error(request, error) if fault is None else fault_response(request, fault, error)
+    )
 
 
 def fault_response(request: Request, fault: Fault, error: BaseException) -> Response:
@@ -186,5 +193,5 @@ def fault_response(request: Request, fault: Fault, error: BaseException) -> Resp
     return problem(status, status.phrase, detail, headers={"Retry-After": "2"})
 
 
-def _unexpected(_request: Request, error: Exception) -> Response:
+def _handle_unexpected_error(_request: Request, error: Exception) -> Response:
     return problem(500, "Internal error", "an unexpected error; see the service's log")

@@ -38,7 +38,7 @@ class ReadBudget:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = _kind_of(scope) if self._limit else ""
+        kind = _read_kind(scope) if self._limit else ""
         if not kind:
             return await self._app(scope, receive, send)
         places = self._places[str(scope.get("state", {}).get("role")), kind]
@@ -53,7 +53,7 @@ class ReadBudget:
             places.release()
 
 
-def _kind_of(scope: Scope) -> str:
+def _read_kind(scope: Scope) -> str:
     """Return the kind of expensive read, as text; empty for a cheap request."""
     if scope["type"] != "http" or (scope["method"] != "GET" and scope["path"] != WHAT_IF):
         return ""

@@ -40,7 +40,7 @@ class Json(Response):
             return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
         except orjson.JSONEncodeError:
             # A lone surrogate, which model output may contain: escaped it is JSON after all.
-            return json.dumps(_finite(content), allow_nan=False).encode()
+            return json.dumps(_replace_non_finite(content), allow_nan=False).encode()
 
 
 def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
@@ -54,18 +54,18 @@ def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
     yield b'],"next":null}'
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     """Return a document for json.dumps with null for every non-finite number, as orjson writes it."""
     match value:
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {key: _finite(inner) for key, inner in value.items()}
+            return {key: _replace_non_finite(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_finite(inner) for inner in value]
+            return [_replace_non_finite(inner) for inner in value]
         case orjson.Fragment():
             return json.loads(orjson.dumps(value))
         case np.ndarray() | np.generic():
-            return _finite(value.tolist())
+            return _replace_non_finite(value.tolist())
         case _:
             return value

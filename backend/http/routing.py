@@ -31,7 +31,7 @@ class Route(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, _entering(endpoint), **options)
+        super().__init__(path, _enter_contexts(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, given a validated body because it would validate in the event loop."""
@@ -45,13 +45,13 @@ class Route(APIRoute):
                 return await handle(request)
             document = state.pop("document")
             if adapter is not None and document is not NO_DOCUMENT:
-                document = await anyio.to_thread.run_sync(_validated, adapter, document)
+                document = await anyio.to_thread.run_sync(_validate, adapter, document)
             return await handle(_ParsedRequest(document, request))
 
         return handle_parsed
 
 
-def _validated(adapter: TypeAdapter[Any], document: Any) -> Any:
+def _validate(adapter: TypeAdapter[Any], document: Any) -> Any:
     try:
         return adapter.validate_python(document)
     except ValidationError as error:
@@ -90,7 +90,7 @@ class Router(APIRouter):
         super().__init__(prefix=prefix, tags=tags, responses=ERRORS, route_class=Route)
 
 
-def _entering(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+def _enter_contexts(endpoint: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(endpoint):
         return endpoint
 

@@ -10,7 +10,7 @@ from backend.http.auth.permissions import Role
 from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import cookie_name
 from backend.http.dependencies import SettingsOf
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.http.responses import Json
 from backend.http.routing import Router
 from backend.storage.models import BrowserSession
@@ -99,8 +99,8 @@ def _session_json(row: BrowserSession, own_id: str) -> dict[str, Any]:
         "id": row.id,
         "role": row.role,
         "user_agent": row.user_agent,
-        "created_at": iso(row.created_at),
-        "seen_at": iso(row.seen_at),
-        "ends_at": iso(row.ends_at),
+        "created_at": iso_time(row.created_at),
+        "seen_at": iso_time(row.seen_at),
+        "ends_at": iso_time(row.ends_at),
         "is_current": row.id == own_id,
     }

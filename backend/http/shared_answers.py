@@ -50,9 +50,9 @@ def _tags(header: str) -> list[str]:
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
-async def _shared(request: Request) -> SharedAnswers:
+async def _shared_answers(request: Request) -> SharedAnswers:
     answers: SharedAnswers = request.app.state.shared_answers
     return answers
 
 
-SharedAnswersOf = Annotated[SharedAnswers, Depends(_shared)]
+SharedAnswersOf = Annotated[SharedAnswers, Depends(_shared_answers)]

@@ -61,7 +61,7 @@ async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
     if not length.isdecimal() or int(length) > max_bytes:
         raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
     seen, gathered, pieces = 0, bytearray(), request.stream()
-    while piece := await _next(pieces):
+    while piece := await _next_piece(pieces):
         seen += len(piece)
         if seen > max_bytes:
             raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
@@ -73,7 +73,7 @@ async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
     await run_in_threadpool(draft.flush)
 
 
-async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes:
+async def _next_piece(pieces: AsyncGenerator[bytes, None]) -> bytes:
     """Return the next piece of the body; empty at its end."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):

@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from backend.config.metrics import has_interval, interval_of
+from backend.config.metrics import has_interval, interval_names
 from backend.http.paging import split_list
 from backend.metrics.axes import is_metric
-from backend.metrics.ending import ends_of
-from backend.metrics.grouping import CONFIG, groups_of
-from backend.metrics.means import PLACES, Picture, average, places_over
+from backend.metrics.ending import mean_end
+from backend.metrics.grouping import CONFIG, group_runs
+from backend.metrics.means import PLACES, Picture, average_curves, bucket_density
 from backend.metrics.reading import read_curves
 from backend.metrics.schemas import SpreadKind
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.statistics import t_975
-from backend.metrics.thinning import is_fine, thin, thin_all, thin_non_finite
+from backend.metrics.thinning import is_outline_sufficient, thin, thin_all, thin_non_finite
 from backend.metrics.view import View
 from backend.storage.numbers import spell
-from backend.storage.run_lookup import configs_of
+from backend.storage.run_lookup import load_configs
 
 
-def answer_of(
+def make_answer(
     session: Session,
     run_ids: Sequence[str],
     names: Sequence[str],
@@ -36,30 +36,34 @@ def answer_of(
     band: SpreadKind,
     ends: bool,
 ) -> dict[str, Any]:
-    """Curves of runs, or means of groups of them, as `SeriesAnswer`; `missing` names what does not exist."""
+    """Return curves of runs, or means of groups of runs, as `SeriesAnswer`; `missing` names curves that
+    do not exist.
+    """
     present = [run for run in run_ids if run in row_by_run]
-    intervals = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
+    intervals = (
+        [] if group_by else [end for name in names if has_interval(name) for end in interval_names(name)]
+    )
     is_whole = bool(group_by) or ends
-    curves = read_shown(session, row_by_run, present, [*names, *intervals], view, is_whole=is_whole)
+    curves = read_visible_curves(session, row_by_run, present, [*names, *intervals], view, is_whole=is_whole)
     if group_by:
         keys = split_list(group_by)
-        configs = configs_of(session, present) if any(key.startswith(CONFIG) for key in keys) else {}
-        groups = groups_of([row_by_run[run] for run in present], configs, keys)
-        items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
+        configs = load_configs(session, present) if any(key.startswith(CONFIG) for key in keys) else {}
+        groups = group_runs([row_by_run[run] for run in present], configs, keys)
+        items = [item for name in names for item in _group_items(curves, groups, name, band, view)]
     else:
         keys_of_curves = [(run, name) for name in names for run in present if (run, name) in curves]
-        items = singles(row_by_run, curves, keys_of_curves, view)
+        items = single_items(row_by_run, curves, keys_of_curves, view)
     if ends:
         items = [item | {"end": _end(item, curves)} for item in items]
     missing = [
         _missing(run, name, row_by_run) for run in run_ids for name in names if (run, name) not in curves
     ]
-    return {"series": items, "missing": missing, "cursor": cursor_of(curves, row_by_run)}
+    return {"series": items, "missing": missing, "cursor": next_cursor(curves, row_by_run)}
 
 
-def compacted(item: dict[str, Any], x: str) -> dict[str, Any]:
+def compact_item(item: dict[str, Any], x: str) -> dict[str, Any]:
     """Return the item in compact form: differences of steps, of which the first is the distance to 0."""
-    short = {name: _in_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
+    short = {name: _round_to_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
     distances = item["steps"].copy()
     distances[1:] -= item["steps"][:-1]
     shorter = item | short | {"steps": distances}
@@ -73,7 +77,7 @@ LARGEST_COUNT = 2**24
 """Whole numbers from here on have more than seven digits."""
 
 
-def _in_seven_digits(values: Any) -> NDArray[np.floating]:
+def _round_to_seven_digits(values: Any) -> NDArray[np.floating]:
     """Return the values, whole numbers with all of their digits."""
     exact = np.asarray(values, np.float64)
     size = np.abs(exact)
@@ -82,7 +86,7 @@ def _in_seven_digits(values: Any) -> NDArray[np.floating]:
     return exact if (is_beyond | is_count).any() else exact.astype(np.float32)
 
 
-def read_shown(
+def read_visible_curves(
     session: Session,
     row_by_run: Mapping[str, Any],
     runs: Sequence[str],
@@ -92,36 +96,36 @@ def read_shown(
     is_whole: bool,
 ) -> dict[tuple[str, str], Curve]:
     """Return the curves, `is_whole` or with such of their points as the view may show."""
-    outlined = None if is_whole else view.outlined(row_by_run.values())
+    outlined = None if is_whole else view.outlined_blocks(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
-        is_fine(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
+        is_outline_sufficient(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
     ):
         return read_curves(session, runs, metrics, view.x, row_by_run=row_by_run)
     return curves
 
 
-def singles(
+def single_items(
     row_by_run: Mapping[str, Row[Any]],
     curves: Mapping[tuple[str, str], Curve],
     keys_of_curves: Sequence[tuple[str, str]],
     view: View,
 ) -> list[dict[str, Any]]:
     """Return one item for each curve that is wanted, thinned for the panel."""
-    smoothed = [view.smoothed(curves[key]) for key in keys_of_curves]
+    smoothed = [view.smooth(curves[key]) for key in keys_of_curves]
     shown = [curve.at(view.visible(curve)) for curve in smoothed]
     items = []
     for key, curve, places in zip(keys_of_curves, shown, thin_all(shown, view.max_points), strict=True):
         drawn_indices = places[np.argsort(curve.x[places], kind="stable")]
         items.append(
-            _named(row_by_run[key[0]], key[1])
-            | _drawn(curve, drawn_indices, view)
+            _item_header(row_by_run[key[0]], key[1])
+            | _drawn_points(curve, drawn_indices, view)
             | _interval(curves, *key, curve.steps[drawn_indices], view)
         )
     return items
 
 
-def _named(run: Row[Any], metric: str) -> dict[str, Any]:
+def _item_header(run: Row[Any], metric: str) -> dict[str, Any]:
     named = {"run": run.id, "name": run.name, "metric": metric}
     if run.steps and run.fork_step is not None:
         named["origin"] = {"run": run.parent_run, "step": run.fork_step}
@@ -130,14 +134,14 @@ def _named(run: Row[Any], metric: str) -> dict[str, Any]:
 
 def _end(item: Mapping[str, Any], curves: Mapping[tuple[str, str], Curve]) -> dict[str, float | int | None]:
     metric = item["metric"]
-    return ends_of(metric, [curves[run, metric] for run in item.get("runs") or [item["run"]]])
+    return mean_end(metric, [curves[run, metric] for run in item.get("runs") or [item["run"]]])
 
 
 def _interval(
     curves: Mapping[tuple[str, str], Curve], run: str, metric: str, steps: Ints, view: View
 ) -> dict[str, Any]:
     """Return the ends of the interval at these steps of a curve, if it is recorded and not smoothed away."""
-    ends = [curves.get((run, name)) for name in interval_of(metric)]
+    ends = [curves.get((run, name)) for name in interval_names(metric)]
     if None in ends or view.smoothing:
         return {}
     values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]
@@ -145,7 +149,7 @@ def _interval(
     return {"low": low, "high": high}
 
 
-def _drawn(curve: Curve, drawn_indices: Any, view: View) -> dict[str, Any]:
+def _drawn_points(curve: Curve, drawn_indices: Any, view: View) -> dict[str, Any]:
     points = curve.at(drawn_indices)
     return {
         "x": points.x,
@@ -163,7 +167,7 @@ def _non_finite(curve: Curve) -> list[dict[str, Any]]:
     ]
 
 
-def _grouped(
+def _group_items(
     curves: Mapping[tuple[str, str], Curve],
     groups: Mapping[str, Sequence[str]],
     metric: str,
@@ -173,36 +177,41 @@ def _grouped(
     for group, members in groups.items():
         having = [run for run in members if (run, metric) in curves]
         if having:
-            smoothed = [view.smoothed(curves[run, metric]) for run in having]
+            smoothed = [view.smooth(curves[run, metric]) for run in having]
             yield {
                 "group": group,
                 "name": group,
                 "runs": having,
                 "metric": metric,
-                **mean_of(smoothed, band, view),
+                **mean_item(smoothed, band, view),
             }
 
 
-def mean_of(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
-    """Averaged over whole curves first, then cut: a zoom never changes a mean."""
-    places = places_over(curves) if is_metric(view.x) else PLACES
+def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
+    """Average whole curves before the window is cut out, so that a zoom never changes a mean."""
+    places = bucket_density(curves) if is_metric(view.x) else PLACES
     quantiles = np.array([np.nan, *map(t_975, range(1, len(curves) + 1))])
-    band_of_mean = average(curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, places))
+    band_of_mean = average_curves(
+        curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, places)
+    )
     mean = band_of_mean.at(view.visible(band_of_mean.mean))
     shown = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
     placed = replace(mean.mean, steps=mean.places)
     drawn_indices = thin(placed, view.max_points, *edges)
-    drawn = _drawn(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
+    drawn = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
     drawn["gaps"] = _non_finite(mean.mean.at(thin_non_finite(placed, view.max_points)))
-    drawn["non_finite"] = [point for curve in shown for point in _drawn(curve, [], view)["non_finite"]]
+    drawn["non_finite"] = [point for curve in shown for point in _drawn_points(curve, [], view)["non_finite"]]
     drawn["raw_points"] = sum(map(len, shown))
     if band:
-        drawn |= {"low": _nulls(mean.low[drawn_indices]), "high": _nulls(mean.high[drawn_indices])}
+        drawn |= {
+            "low": _replace_nan(mean.low[drawn_indices]),
+            "high": _replace_nan(mean.high[drawn_indices]),
+        }
     return drawn
 
 
-def _nulls(values: Floats) -> list[float | None]:
+def _replace_nan(values: Floats) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
@@ -210,7 +219,7 @@ def _missing(run: str, metric: str, row_by_run: Mapping[str, Any]) -> dict[str, 
     return {"run": run, "metric": metric, "reason": "no points" if run in row_by_run else "no such run"}
 
 
-def cursor_of(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str, Any]) -> str | None:
+def next_cursor(curves: Mapping[tuple[str, str], Curve], row_by_run: Mapping[str, Any]) -> str | None:
     """Return the step up to which everything was shown: that of the slowest run that still grows."""
     last = dict.fromkeys(row_by_run, -1)
     for (run, _), curve in curves.items():

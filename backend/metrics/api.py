@@ -14,15 +14,15 @@ from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
-from backend.metrics.answer import answer_of, compacted
+from backend.metrics.answer import compact_item, make_answer
 from backend.metrics.axes import is_metric
 from backend.metrics.csv import csv_lines
 from backend.metrics.grouping import ABOUT_RUN, MAX_KEYS, is_key
-from backend.metrics.known import must_be_known
-from backend.metrics.lineage import stamps_of
+from backend.metrics.known import require_known
+from backend.metrics.lineage import load_stamps
 from backend.metrics.schemas import SeriesAnswer, SpreadKind
 from backend.metrics.view import View
-from backend.storage.run_lookup import must_exist, names_of
+from backend.storage.run_lookup import load_names, require_run
 
 router = Router(prefix="/api/v1", tags=["metrics"])
 
@@ -77,28 +77,28 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     run_ids, names = split_list(runs), split_list(metrics)
     _check_budget(run_ids, names, max_points, group_by=group_by)
     if is_metric(x):
-        must_be_known(session, [x], "x")
-    must_be_known(session, names, "metrics")
-    row_by_run = names_of(session, run_ids)
+        require_known(session, [x], "x")
+    require_known(session, names, "metrics")
+    row_by_run = load_names(session, run_ids)
     view = View(x, x_min, x_max, max_points, smoothing, after)
 
     def make() -> dict[str, Any]:
-        with _in_turn():
-            answer = answer_of(
+        with _wait_for_turn():
+            answer = make_answer(
                 session, run_ids, names, row_by_run, view, group_by=group_by, band=band, ends=ends
             )
-            short = {"series": [compacted(item, x) for item in answer["series"]]} if compact else {}
+            short = {"series": [compact_item(item, x) for item in answer["series"]]} if compact else {}
             return answer | short
 
     state = (
         list(map(tuple, row_by_run.values())),
-        stamps_of(session, row_by_run, row_by_run),
+        load_stamps(session, row_by_run, row_by_run),
     )  # a row shortens what it shows
     return answers.answer(request, state, make)
 
 
 @contextmanager
-def _in_turn() -> Iterator[None]:
+def _wait_for_turn() -> Iterator[None]:
     """Wait until nobody else's curves are computed, or for long enough.
 
     Threads that compute side by side take the interpreter's lock from each other with every row they read:
@@ -117,7 +117,7 @@ def csv_of_run(
     run_id: str, session: ReadSession, lab: LabOf, attempts: Literal["newest", "all"] = "newest"
 ) -> StreamingResponse:
     """Every metric of a run as CSV: a row per step; with `attempts=all` also the rows that are hidden."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     lines = csv_lines(lab.sessions, run_id, all_attempts=attempts == "all")
     name = f"attachment; filename=metrics-{run_id}.csv"
     return StreamingResponse(

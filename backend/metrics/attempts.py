@@ -1,6 +1,7 @@
 """Valid rows of a run: an attempt's rows end at the step from which a later attempt continued.
 
-This is the one place that says so: CSV, history and rollouts read with `counts`, curves with `counting`.
+This is the one place that says so: CSV, history and rollouts read with `valid_row_condition`, curves with
+`valid_row_mask`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +22,12 @@ class Limit(NamedTuple):
     last_step: int
 
 
-def limits_of(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
+def load_limits(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
     """Return the limits of each run that was continued from a checkpoint."""
-    return limits_and_reached(session, runs)[0]
+    return load_limits_and_sealed_steps(session, runs)[0]
 
 
-def limits_and_reached(
+def load_limits_and_sealed_steps(
     session: Session, runs: Iterable[str]
 ) -> tuple[dict[str, list[Limit]], dict[str, dict[int, int]]]:
     """Return the attempts and, for every run, the step up to which each attempt is sealed."""
@@ -49,15 +50,17 @@ def limits_and_reached(
     return limits_of_run, reached
 
 
-def counts(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
-    """SQL condition: no later attempt hides the row; `table` has the columns `attempt` and `step`."""
+def valid_row_condition(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
+    """Return the SQL condition that no later attempt hides a row; `table` has the columns `attempt` and
+    `step`.
+    """
     return and_(true(), *(or_(table.attempt > attempt, table.step <= last) for attempt, last in limits))
 
 
-def counting(
+def valid_row_mask(
     attempts: NDArray[np.int64], steps: NDArray[np.int64], limits: Sequence[Limit]
 ) -> NDArray[np.bool_]:
-    """Return the attempts from rows that were already read."""
+    """Return a mask of the rows that no later attempt hides."""
     is_counted = np.ones(len(steps), dtype=bool)
     for attempt, last in limits:
         is_counted &= (attempts > attempt) | (steps <= last)

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.metrics.lineage import lineages
+from backend.metrics.lineage import load_lineages
 from backend.metrics.series import Points
 from backend.storage.models import Run
 
@@ -30,12 +30,12 @@ class Axis:
     needs_sizes: bool = False
 
 
-def _as_it_is(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
+def _metric_values(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
     return points[0]
 
 
 def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Points | None:
-    """Completions sampled so far."""
+    """Return the number of completions sampled so far."""
     batches = points[0]
     if batches is None or not sizes:
         return None
@@ -45,7 +45,7 @@ def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Poi
 
 
 def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
-    """Floating-point operations so far; a step without both metrics counts as none."""
+    """Return the floating-point operations so far; a step without both metrics counts as 0."""
     rate, seconds = points
     if rate is None or seconds is None:
         return None
@@ -55,16 +55,16 @@ def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Poin
 
 
 AXES: Mapping[str, Axis] = {
-    "wall": Axis(("time/wall_seconds",), _as_it_is),
-    "tokens": Axis(("tokens/total",), _as_it_is),
+    "wall": Axis(("time/wall_seconds",), _metric_values),
+    "tokens": Axis(("tokens/total",), _metric_values),
     "samples": Axis(("sampling/generated_batches",), _samples, needs_sizes=True),
     "flops": Axis(("throughput/model_flops", "time/step_seconds"), _flops),
 }
 
 
-def axis_of(x: str) -> Axis | None:
+def find_axis(x: str) -> Axis | None:
     """Return the axis of a word or of a metric; None for the step."""
-    return None if x == "step" else AXES.get(x) or Axis((x,), _as_it_is)
+    return None if x == "step" else AXES.get(x) or Axis((x,), _metric_values)
 
 
 def is_metric(x: str) -> bool:
@@ -73,11 +73,11 @@ def is_metric(x: str) -> bool:
 
 
 def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSize]]:
-    """Completions of a batch of each run of this service, for a fork those of its ancestors first."""
-    stretches = lineages(session, runs)
+    """Return the batch sizes of each run of this service; a fork's begin with those of its ancestors."""
+    stretches = load_lineages(session, runs)
     involved = {stretch.run for parts in stretches.values() for stretch in parts}
     query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
-    completions = {run: _completions(sampling) for run, sampling in session.execute(query)}
+    completions = {run: _batch_completions(sampling) for run, sampling in session.execute(query)}
     return {
         run: [
             BatchSize(stretch.last_step, size) for stretch in parts if (size := completions.get(stretch.run))
@@ -91,7 +91,7 @@ MAX_COMPLETIONS = 2**53
 """Maximum number of completions in a batch: the largest integer that an axis represents exactly."""
 
 
-def _completions(sampling: Any) -> int:
+def _batch_completions(sampling: Any) -> int:
     """Return the completions of a generation batch; 0 if the config, perhaps another trainer's, omits it."""
     settings = sampling if isinstance(sampling, Mapping) else {}
     prompts, group = settings.get("prompts_per_step"), settings.get("group_size")

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.metrics import blocks
-from backend.metrics.block_codec import BlockDamaged, content, decode_row
+from backend.metrics.block_codec import BlockDamaged, decode_row, read_content
 from backend.metrics.block_damage import BlockPlace
 from backend.storage.models import MetricBlock, MetricKey
 
@@ -25,7 +25,7 @@ class OutlineDamaged(BlockDamaged):
     """The outline of a block is damaged; its points are whole."""
 
 
-def damaged(
+def find_damaged_blocks(
     session: Session, run: str | None = None, *, until: float = math.inf
 ) -> Iterator[tuple[BlockPlace, str]]:
     """Yield every block, of one run or of all, whose bytes are not what was written; with what is wrong.
@@ -67,12 +67,12 @@ def _check(row: Any, reader: zstandard.ZstdDecompressor) -> None:
 def _check_outline(outline: bytes, points: int, reader: zstandard.ZstdDecompressor) -> None:
     try:
         if outline:
-            content(outline, reader, points=points)
+            read_content(outline, reader, points=points)
     except BlockDamaged as error:
         raise OutlineDamaged(str(error)) from None
 
 
-def sentence(session: Session, block: BlockPlace, reason: str) -> str:
+def damage_sentence(session: Session, block: BlockPlace, reason: str) -> str:
     """Return a sentence on the points that are lost, or on the outline, and why."""
     name = session.scalar(select(MetricKey.name).where(MetricKey.id == block.key)) or f"metric {block.key}"
     if block.is_outline:

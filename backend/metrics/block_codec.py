@@ -56,24 +56,24 @@ class Columns:
 def encode(steps: Ints, values: Floats) -> bytes:
     """Return the block of at least one point; steps ascend."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
-    return COMPRESSED + compressor.compress(_content(steps, values))
+    return COMPRESSED + compressor.compress(_encode_content(steps, values))
 
 
 def encode_outline(steps: Ints, values: Floats) -> bytes:
     """Encode the points of an outline, in a form that is faster to read."""
-    plain = _content(steps, values)
+    plain = _encode_content(steps, values)
     return PLAIN + CHECKSUM.pack(zlib.crc32(plain)) + plain
 
 
-def _content(steps: Ints, values: Floats) -> bytes:
+def _encode_content(steps: Ints, values: Floats) -> bytes:
     distances = np.diff(steps, prepend=0).astype(STEP)
     return COUNT.pack(len(steps)) + distances.tobytes() + values.astype(VALUE).tobytes()
 
 
 def decode(data: bytes) -> Columns:
     """Return the points of one block; raises BlockDamaged."""
-    block = content(data)
-    return decode_all([block], count_of(block))
+    block = read_content(data)
+    return decode_all([block], count_points(block))
 
 
 def decode_row(
@@ -83,14 +83,14 @@ def decode_row(
 
     The row says how many they are, that none is before the step `first`, and that the newest is at `last`.
     """
-    columns = decode_all([content(data, reader, points=points)], points)
+    columns = decode_all([read_content(data, reader, points=points)], points)
     steps = columns.steps
     if steps[0] < first or steps[-1] != last or (steps[1:] <= steps[:-1]).any():
         raise BlockDamaged("its steps are those of another block")
     return columns
 
 
-def content(
+def read_content(
     data: bytes,
     reader: zstandard.ZstdDecompressor | None = None,
     *,
@@ -107,11 +107,11 @@ def content(
         if len(data) < 1 + CHECKSUM.size or CHECKSUM.unpack_from(data, 1)[0] != zlib.crc32(block):
             raise BlockDamaged("its checksum does not fit")
     elif kind == COMPRESSED:
-        block = _unpacked(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
+        block = _decompress(memoryview(data)[1:], reader or zstandard.ZstdDecompressor())
     else:
         kind_of_error = BlockNewer if data else BlockDamaged
         raise kind_of_error(f"its version is {data[0] if data else None}, expected 1 or 2")
-    count = count_of(block)
+    count = count_points(block)
     if count == 0 or len(block) != _size(count):
         raise BlockDamaged("its header is wrong")
     limit = MAX_POINTS if points is None else min(points, MAX_POINTS)
@@ -124,27 +124,27 @@ def content(
 
 
 def _size(count: int) -> int:
-    """Bytes of the content of so many points."""
+    """Return the size of the content of `count` points, in bytes."""
     return COUNT.size + count * (STEP.itemsize + VALUE.itemsize)
 
 
-def _unpacked(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
+def _decompress(frame: memoryview, reader: zstandard.ZstdDecompressor) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if not _size(1) <= size <= _size(MAX_POINTS):  # the library believes it
+        if not _size(1) <= size <= _size(MAX_POINTS):  # the library trusts the declared size
             raise BlockDamaged(f"it says that it holds {size} bytes")
         return reader.decompress(frame)
     except zstandard.ZstdError as error:
         raise BlockDamaged(str(error)) from None
 
 
-def count_of(block: bytes) -> int:
-    """Return the number of points of a `content`; 0 if it is too short."""
+def count_points(block: bytes) -> int:
+    """Return the number of points of a `read_content`; 0 if it is too short."""
     return COUNT.unpack_from(block)[0] if len(block) >= COUNT.size else 0
 
 
 def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
-    """Return the points of several blocks in one, of their `content`; there are at most `limit` of them.
+    """Return the points of several blocks in one, of their `read_content`; there are at most `limit` of them.
 
     Contents are taken one at a time, so that no long curve is in memory twice.
     """
@@ -152,7 +152,7 @@ def decode_all(contents: Iterable[bytes], limit: int) -> Columns:
     counts: list[int] = []
     end = 0
     for block in contents:
-        count = count_of(block)
+        count = count_points(block)
         begin, end = end, end + count
         distances[begin:end] = np.frombuffer(block, STEP, count, COUNT.size)
         values[begin:end] = np.frombuffer(block, VALUE, count, COUNT.size + count * STEP.itemsize)

@@ -28,8 +28,8 @@ _told: set[BlockPlace] = set()
 _lock = threading.Lock()
 
 
-def notice(block: BlockPlace, reason: str) -> None:
-    """Remember a block that could not be read, and why."""
+def record_damage(block: BlockPlace, reason: str) -> None:
+    """Record a block that could not be read, and the reason."""
     with _lock:
         if block in _told or block in _noticed:
             return
@@ -40,13 +40,13 @@ def notice(block: BlockPlace, reason: str) -> None:
     )
 
 
-def noticed() -> dict[BlockPlace, str]:
+def recorded_damage() -> dict[BlockPlace, str]:
     """Return the damaged blocks that were noticed but not yet reported."""
     with _lock:
         return dict(_noticed)
 
 
-def forget_reported(places: dict[BlockPlace, str]) -> None:
+def forget_damage(places: dict[BlockPlace, str]) -> None:
     """Forget these damaged blocks after they were reported."""
     with _lock:
         _told.update(places)

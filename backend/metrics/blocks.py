@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.block_codec import MAX_POINTS, BlockDamaged, content, decode_all
-from backend.metrics.block_damage import BlockPlace, notice
+from backend.metrics.block_codec import MAX_POINTS, BlockDamaged, decode_all, read_content
+from backend.metrics.block_damage import BlockPlace, record_damage
 from backend.storage.models import ALL_PACKED, BEFORE_ALL_STEPS, Attempt, Metric, MetricBlock
 from backend.storage.numbers import from_stored
 
@@ -88,7 +88,7 @@ class Packed:
     points: Stored = NOTHING
     reached: Reached = field(default_factory=dict)
 
-    def with_tail(self, rows: Stored) -> Stored:
+    def add_tail(self, rows: Stored) -> Stored:
         """Return all points; of the rows, which were read before the blocks, those that are not sealed by
         now.
         """
@@ -135,7 +135,7 @@ def read_tail(session: Session, run: str, key: int, reached: Reached) -> Stored:
         "attempt": min(open_ones, default=0),
         "after": min(open_ones.values(), default=BEFORE_ALL_STEPS),
     }
-    return points_of(session.execute(_TAIL, {"run": run, "key": key, **bounds}).all())
+    return rows_to_points(session.execute(_TAIL, {"run": run, "key": key, **bounds}).all())
 
 
 def read_blocks(
@@ -178,25 +178,25 @@ def read_blocks(
         reached[row[0]][row[2]] = row[4]
         if row[1] is not None:
             blocks_by_curve[row[0], row[1]].append(row)
-    points = _points_of(session, blocks_by_curve)
+    points = _join_points(session, blocks_by_curve)
     return {
         key_of_curve: Packed(points.get(key_of_curve, NOTHING), reached[key_of_curve[0]])
         for key_of_curve in blocks_by_curve
     }
 
 
-def _points_of(
+def _join_points(
     session: Session, blocks_by_curve: Mapping[tuple[str, int], list[Any]]
 ) -> dict[tuple[str, int], Stored]:
     """Return the points of all blocks that are not damaged; of those that are, a note is left."""
-    stored = [row for blocks in blocks_by_curve.values() for row in _in_order(blocks)]
+    stored = [row for blocks in blocks_by_curve.values() for row in _sort_blocks(blocks)]
     rows: list[Any] = []
     point_count = sum(max(0, min(row[6], MAX_POINTS)) for row in stored)
     columns = decode_all(
         _contents(session, stored, rows), point_count
     )  # many short curves are as quick as a long one
     ends = np.cumsum(columns.counts).tolist()
-    weights = _weights_of(columns.counts, [row[6] for row in rows])
+    weights = _point_weights(columns.counts, [row[6] for row in rows])
     points, begin = {}, 0
     while begin < len(rows):
         key_of_curve, end = rows[begin][:2], begin + 1
@@ -205,7 +205,7 @@ def _points_of(
         span = slice(ends[begin - 1] if begin else 0, ends[end - 1])
         points[key_of_curve] = Stored(
             columns.steps[span],
-            _attempts_of([row[2] for row in rows[begin:end]], columns.counts[begin:end]),
+            _repeat_attempts([row[2] for row in rows[begin:end]], columns.counts[begin:end]),
             columns.values[span],
             None if weights is None else weights[span],
         )
@@ -213,7 +213,7 @@ def _points_of(
     return points
 
 
-def _in_order(blocks: list[Any]) -> list[Any]:
+def _sort_blocks(blocks: list[Any]) -> list[Any]:
     return sorted(blocks, key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
 
 
@@ -222,11 +222,11 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
     reader = zstandard.ZstdDecompressor()
     for row in stored:
         try:
-            decompressed = _content_of(row, row[7], reader)
+            decompressed = _read_row_content(row, row[7], reader)
         except BlockDamaged as error:
             run, key, attempt, number, _, last, *_ = row
             points_of_it = _full_content(session, row, reader)
-            notice(
+            record_damage(
                 BlockPlace(run, key, attempt, number, number * BLOCK, last, points_of_it is not None),
                 str(error),
             )
@@ -237,9 +237,9 @@ def _contents(session: Session, stored: Sequence[Any], rows: list[Any]) -> Itera
         yield decompressed
 
 
-def _content_of(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
+def _read_row_content(row: Any, data: bytes, reader: zstandard.ZstdDecompressor) -> bytes:
     """Return a row's block or outline. Raises BlockDamaged if the content is damaged or another row's."""
-    return content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
+    return read_content(data, reader, points=row[6], within=(row[3] * BLOCK, row[5]))
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:
@@ -249,18 +249,18 @@ def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor
     query = select(MetricBlock.data).where(*conditions, MetricBlock.number == number)
     data = session.execute(query, execution_options={"binary": True}).scalar()
     try:
-        return None if data is None or data == row[7] else _content_of(row, data, reader)
+        return None if data is None or data == row[7] else _read_row_content(row, data, reader)
     except BlockDamaged:
         return None
 
 
-def _attempts_of(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _repeat_attempts(attempts: Sequence[int], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     if attempts[0] == attempts[-1]:  # they are in order
         return np.full(int(counts.sum()), attempts[0])
     return np.repeat(attempts, counts)
 
 
-def _weights_of(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
+def _point_weights(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64] | None:
     """Return the number of points that each point represents, if some of the blocks are outlines."""
     left_out = np.array(counts, np.int64) - counts_read
     if not left_out.any():
@@ -270,7 +270,7 @@ def _weights_of(counts_read: NDArray[np.int64], counts: Sequence[int]) -> NDArra
     return weights
 
 
-def points_of(rows: Sequence[Any]) -> Stored:
+def rows_to_points(rows: Sequence[Any]) -> Stored:
     if not rows:
         return NOTHING
     steps, attempts, kinds, values = (np.array(column) for column in zip(*rows, strict=True))

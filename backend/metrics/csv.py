@@ -10,10 +10,10 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from backend.metrics.lineage import Stretch, lineages
-from backend.metrics.windows import RunPoints, StoredPoint, next_window, read_window, run_points_of
+from backend.metrics.lineage import Stretch, load_lineages
+from backend.metrics.windows import RunPoints, StoredPoint, find_next_window, load_run_points, read_window
 from backend.storage.engine import Sessions, reading
-from backend.storage.numbers import SPELLINGS, kind_of
+from backend.storage.numbers import SPELLINGS, number_kind
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet may run a cell that begins with one of these."""
@@ -27,7 +27,7 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
     with reading(sessions) as session:
         parts = _points_of_run(session, run_id, all_attempts=all_attempts)
     names = sorted({name for points in parts for name in points.keys.values()})
-    yield ",".join(["step", *(["attempt"] if all_attempts else []), *map(_quoted, names)]) + "\n"
+    yield ",".join(["step", *(["attempt"] if all_attempts else []), *map(_quote, names)]) + "\n"
     for points in parts:
         for rows in _windows(sessions, points):
             lines = _lines(rows, names, all_attempts=all_attempts)
@@ -35,8 +35,8 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
 
 
 def _points_of_run(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoints]:
-    stretches = [Stretch(run_id)] if all_attempts else lineages(session, [run_id])[run_id]
-    return run_points_of(session, stretches, all_attempts=all_attempts)
+    stretches = [Stretch(run_id)] if all_attempts else load_lineages(session, [run_id])[run_id]
+    return load_run_points(session, stretches, all_attempts=all_attempts)
 
 
 def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[StoredPoint]]:
@@ -44,7 +44,7 @@ def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[
     after = -1
     while True:
         with reading(sessions) as session:
-            window = next_window(session, points_of_run, after)
+            window = find_next_window(session, points_of_run, after)
             if window is None:
                 return
             after = window[1]
@@ -54,15 +54,15 @@ def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[
 
 def _lines(rows: Sequence[StoredPoint], names: Sequence[str], *, all_attempts: bool) -> Iterator[list[str]]:
     for key, group in groupby(rows, key=lambda row: row[: 2 if all_attempts else 1]):
-        values = {name: _spelled(value) for _, _, name, value in group}
+        values = {name: _format_value(value) for _, _, name, value in group}
         yield [*map(str, key), *(values.get(name, "") for name in names)]
 
 
-def _spelled(value: float) -> str:
-    return SPELLINGS[kind_of(value)] or repr(value)
+def _format_value(value: float) -> str:
+    return SPELLINGS[number_kind(value)] or repr(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text cell that no spreadsheet reads as a formula, quoted if any dialect of CSV requires it."""
     if text.startswith(FORMULA_MARKS):
         text = "'" + text

@@ -16,7 +16,7 @@ def is_evaluation(metric: str) -> bool:
     return metric.startswith("eval/")
 
 
-def end_of(metric: str, curve: Curve) -> float | None:
+def curve_end(metric: str, curve: Curve) -> float | None:
     """Return the mean of the curve's last 10 steps, or the last evaluation; NaN if one is not finite."""
     if not len(curve):
         return None
@@ -25,9 +25,9 @@ def end_of(metric: str, curve: Curve) -> float | None:
     return mean_or_nan(curve.values[curve.steps > curve.steps[-1] - LAST_STEPS])
 
 
-def ends_of(metric: str, curves: Sequence[Curve]) -> dict[str, float | int | None]:
+def mean_end(metric: str, curves: Sequence[Curve]) -> dict[str, float | int | None]:
     """Return the mean end of some curves, with its 95 % interval, as `schemas.End`."""
-    ends = [end for curve in curves if (end := end_of(metric, curve)) is not None]
+    ends = [end for curve in curves if (end := curve_end(metric, curve)) is not None]
     over_runs = spread(ends)
     return {"n": over_runs.n, "mean": over_runs.mean, "low": over_runs.low, "high": over_runs.high}
 
@@ -35,9 +35,9 @@ def ends_of(metric: str, curves: Sequence[Curve]) -> dict[str, float | int | Non
 def mean_or_nan(values: Floats) -> float:
     """Return the mean; NaN if it is not finite."""
     with np.errstate(all="ignore"):
-        return or_nan(float(np.mean(values)))
+        return finite_or_nan(float(np.mean(values)))
 
 
-def or_nan(value: float) -> float:
+def finite_or_nan(value: float) -> float:
     """Return the value; NaN if it is not finite."""
     return value if np.isfinite(value) else float("nan")

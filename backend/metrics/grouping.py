@@ -22,17 +22,17 @@ def is_key(key: str) -> bool:
     return key in ABOUT_RUN or (key.startswith(CONFIG) and len(key) > len(CONFIG))
 
 
-def groups_of(
+def group_runs(
     runs: Sequence[Any], configs: Mapping[str, Mapping[str, Any]], keys: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Ids of the runs of each group, by its name; the groups are in the order of their first runs.
+    """Return the run ids of each group by its name; groups are in the order of their first runs.
 
     Runs share a group if they agree in all keys. A run that lacks a field is in a group with the others that
     lack it. `configs` is read for fields of configs alone.
     """
     if list(keys) == ["variant"]:
-        return _variants_of(runs)
-    flats = {run.id: dict(flattened(configs.get(run.id, {}))) for run in runs}
+        return _group_by_variant(runs)
+    flats = {run.id: dict(flatten(configs.get(run.id, {}))) for run in runs}
     groups: dict[tuple[str, ...], list[Any]] = {}
     for run in runs:
         groups.setdefault(tuple(_identity(run, flats[run.id], key) for key in keys), []).append(run)
@@ -45,16 +45,16 @@ def groups_of(
     return named
 
 
-def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a config by dotted path; items of a list of objects go by their names."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         names = _item_names(value)
         yield path, names
         for name, item in zip(names, value, strict=True):
-            yield from flattened(item, f"{path}.{name}")
+            yield from flatten(item, f"{path}.{name}")
     elif isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from flattened(inner, f"{path}.{key}" if path else key)
+            yield from flatten(inner, f"{path}.{key}" if path else key)
     elif path:
         yield path, value
 
@@ -107,7 +107,7 @@ def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> 
     return f"{field} {text}" if key.startswith(CONFIG) and len(keys) > 1 else text
 
 
-def _variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
+def _group_by_variant(runs: Sequence[Any]) -> dict[str, list[str]]:
     """Return the ids of runs that differ only in their seed, by variant.
 
     Forks of one step are together, whichever run each of them left, and apart from runs that were trained

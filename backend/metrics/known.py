@@ -12,15 +12,15 @@ from backend.metrics.store import find_keys
 LONGEST_NAME = 128
 
 
-def must_be_known(session: Session, names: Sequence[str], path: str) -> None:
+def require_known(session: Session, names: Sequence[str], path: str) -> None:
     """Raise InvalidRequest at the parameter `path` for each name that no run can have recorded."""
     doubtful = [name for name in names if find_metric(name) is None]
     recorded = find_keys(session, doubtful) if doubtful else {}
     if unknown := [name for name in doubtful if name not in recorded]:
-        raise InvalidRequest([FieldError(path, reason_unknown(name)) for name in unknown])
+        raise InvalidRequest([FieldError(path, unknown_name_message(name)) for name in unknown])
 
 
-def reason_unknown(name: str) -> str:
+def unknown_name_message(name: str) -> str:
     """Return one sentence on a name that no metric has, with the nearest ones that exist."""
     if len(name) > LONGEST_NAME:
         return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."

@@ -24,31 +24,33 @@ class Stretch(NamedTuple):
     last_step: int = ALL_STEPS
 
 
-def lineages(
+def load_lineages(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> dict[str, list[Stretch]]:
     """Return the runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
 
     An evaluation has no ancestors: it begins with another run's policy, but it trains nothing. `row_by_run`
-    has rows of some of the runs, as `names_of` gives them.
+    has rows of some of the runs, as `load_names` gives them.
     """
     runs = list(runs)
-    origins = {row.id: origin for row in _ancestry(session, runs, row_by_run) if (origin := _origin(row))}
+    origins = {
+        row.id: origin for row in _load_ancestry(session, runs, row_by_run) if (origin := _fork_origin(row))
+    }
     return {run: _stretches(run, origins) for run in runs}
 
 
-def stamps_of(
+def load_stamps(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[tuple[Any, ...]]:
     """Return stamps of these runs and their ancestors, which change with every point of the curves."""
-    rows = _ancestry(session, runs, row_by_run)
+    rows = _load_ancestry(session, runs, row_by_run)
     return sorted((row.id, row.changed_at, row.attempt, row.last_step) for row in rows)
 
 
-def _ancestry(
+def _load_ancestry(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
 ) -> list[Row[Any]]:
-    """These runs and all that they come from, each once."""
+    """Return these runs and all of their ancestors, without duplicates."""
     ancestry = dict(row_by_run or {})
     unknown = (set(runs) | _parents(ancestry.values())) - ancestry.keys()
     while unknown:
@@ -59,10 +61,10 @@ def _ancestry(
 
 
 def _parents(rows: Iterable[Row[Any]]) -> set[str]:
-    return {origin.run for row in rows if (origin := _origin(row))}
+    return {origin.run for row in rows if (origin := _fork_origin(row))}
 
 
-def _origin(row: Row[Any]) -> Stretch | None:
+def _fork_origin(row: Row[Any]) -> Stretch | None:
     """Return the run that a fork comes from."""
     if row.steps > 0 and row.parent_run is not None and row.fork_step is not None:
         return Stretch(row.parent_run, row.fork_step)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.metrics.series import Curve, Floats, Ints
-from backend.metrics.thinning import coarseness, peaks
+from backend.metrics.thinning import coarseness, peak_indices
 
 MAX_CELLS = 250_000
 """Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""
@@ -61,15 +61,17 @@ class Picture:
     """Buckets per unit of x, at the finest."""
 
 
-def places_over(curves: Sequence[Curve]) -> float:
+def bucket_density(curves: Sequence[Curve]) -> float:
     """`Picture.places` for an axis whose unit may be of any size."""
     positions = np.concatenate([curve.x for curve in curves])
     span = float(np.ptp(positions)) if len(positions) else 0.0
     return PLACES_OF_A_METRIC / span if span > 0 else PLACES
 
 
-def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Picture | None = None) -> Band:
-    """Mean over curves at each step (or x), of those that count there, with a band around it.
+def average_curves(
+    curves: Sequence[Curve], spread: str, t_975: Floats, picture: Picture | None = None
+) -> Band:
+    """Return the mean over the curves that count at each step (or x), with a band around it.
 
     spread: `std` mean -+ one sample standard deviation, `stderr` -+ one standard error, `ci95` Student's
     95 % interval, `minmax` smallest and largest curve, "" none. `t_975[d]` is Student's quantile for d
@@ -77,23 +79,23 @@ def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Pictur
     many there are of very many.
     """
     if all(np.array_equal(curve.x, curve.steps) for curve in curves):
-        steps, x, values = _by_step(curves)
+        steps, x, values = _values_by_step(curves)
         places = steps
     else:
-        curves, picture = [_rising(curve) for curve in curves], picture or Picture()
+        curves, picture = [_make_rising(curve) for curve in curves], picture or Picture()
         x = _positions(curves, picture, arrays=3 if spread else 1)
-        values = np.stack([_read_at(curve, x) for curve in curves])
+        values = np.stack([_interpolate(curve, x) for curve in curves])
         steps = np.interp(x, curves[0].x, curves[0].steps).astype(np.int64)
-        places = _places(x, picture)
+        places = _buckets(x, picture)
     counting = ~np.isnan(values)
     n = np.count_nonzero(counting, axis=0)
     mean = np.where(n > 0, np.where(counting, values, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan)
-    low, high = _edges(values, counting, mean, n, spread, t_975)
+    low, high = _band_edges(values, counting, mean, n, spread, t_975)
     return Band(Curve(steps, x, mean), low, high, n, places)
 
 
-def _by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
-    """Steps, x and the values of each curve there, NaN if a curve has none."""
+def _values_by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
+    """Return all steps, their x, and the values of each curve, NaN where a curve has none."""
     steps = np.unique(np.concatenate([curve.steps for curve in curves]))
     values = np.full((len(curves), len(steps)), np.nan)
     for row, curve in enumerate(curves):
@@ -102,7 +104,7 @@ def _by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
     return steps, steps.astype(float), values
 
 
-def _rising(curve: Curve) -> Curve:
+def _make_rising(curve: Curve) -> Curve:
     """Return the curve with strictly increasing x; points with equal x (a step without tokens) move apart."""
     if (np.diff(curve.x) > 0).all():
         return curve
@@ -124,26 +126,26 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
         return np.empty(0)
     if sum(map(len, inside)) * len(curves) > MAX_CELLS:
         ends = np.array([min(curve.x[0] for curve in inside), max(curve.x[-1] for curve in inside)])
-        ends = _places(ends, picture)
+        ends = _buckets(ends, picture)
         shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)
-        inside = [curve.at(_telling(curve, shift, picture)) for curve in inside]
+        inside = [curve.at(_telling_indices(curve, shift, picture)) for curve in inside]
     return np.unique(np.concatenate([curve.x for curve in inside]))
 
 
-def _telling(curve: Curve, shift: int, picture: Picture) -> Ints:
-    """Places of a curve's ends, of its peaks, and of the points next to which values are not finite."""
+def _telling_indices(curve: Curve, shift: int, picture: Picture) -> Ints:
+    """Return the indices of a curve's ends, of its peaks, and of points next to non-finite values."""
     edges = np.flatnonzero(np.diff(np.isfinite(curve.values)))
     return np.unique(
-        np.concatenate([peaks(_places(curve.x, picture), shift, curve.values), edges, edges + 1])
+        np.concatenate([peak_indices(_buckets(curve.x, picture), shift, curve.values), edges, edges + 1])
     )
 
 
-def _places(x: Floats, picture: Picture) -> Ints:
-    """Places from 0 on, for no bucket reaches from below 0 to above."""
+def _buckets(x: Floats, picture: Picture) -> Ints:
+    """Return bucket numbers, shifted to start at 0, because no bucket may span 0."""
     return np.clip(np.floor(x * picture.places), -(2.0**61), 2.0**61).astype(np.int64) + 2**61
 
 
-def _read_at(curve: Curve, x: Floats) -> Floats:
+def _interpolate(curve: Curve, x: Floats) -> Floats:
     """Return the curve at each x, on the line between its points; NaN outside, and next to what is not
     finite.
     """
@@ -152,7 +154,7 @@ def _read_at(curve: Curve, x: Floats) -> Floats:
     return read
 
 
-def _edges(
+def _band_edges(
     values: Floats, counting: NDArray[np.bool_], mean: Floats, n: Ints, spread: str, t_975: Floats
 ) -> tuple[Floats, Floats]:
     if spread == "":

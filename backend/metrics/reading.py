@@ -8,13 +8,13 @@ import numpy as np
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from backend.metrics.attempts import Limit, counting, limits_and_reached
-from backend.metrics.axes import axis_of, batch_sizes
+from backend.metrics.attempts import Limit, load_limits_and_sealed_steps, valid_row_mask
+from backend.metrics.axes import batch_sizes, find_axis
 from backend.metrics.blocks import Outlined, Stored, read_blocks, read_tail
-from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
+from backend.metrics.lineage import ALL_STEPS, Stretch, load_lineages
 from backend.metrics.series import Curve, Points
 from backend.metrics.store import find_keys
-from backend.metrics.windows import StoredPoint, all_points, run_points_of
+from backend.metrics.windows import StoredPoint, iterate_points, load_run_points
 
 
 def read_points(
@@ -27,35 +27,35 @@ def read_points(
     """Return the valid points of each (run, metric) that has any; a fork's begin with those it inherited.
 
     Of runs that are `outlined` only such as a thinned curve may show. `row_by_run` has rows of some of the
-    runs, as `names_of` gives them.
+    runs, as `load_names` gives them.
     """
     keys = find_keys(session, metrics)
-    stretches = lineages(session, runs, row_by_run) if keys else {}
+    stretches = load_lineages(session, runs, row_by_run) if keys else {}
     sources = {stretch.run for parts in stretches.values() for stretch in parts}
-    limits, reached = limits_and_reached(session, sources)
+    limits, reached = load_limits_and_sealed_steps(session, sources)
     if outlined is not None:
-        outlined = _inherited(outlined, stretches, limits)
+        outlined = _inherited_outlines(outlined, stretches, limits)
     tails = {
         (run, key): read_tail(session, run, key, reached[run]) for run in sources for key in keys.values()
     }
     blocks = read_blocks(session, sources, keys.values(), outlined)
-    stored = {key_of_curve: packed.with_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
+    stored = {key_of_curve: packed.add_tail(tails[key_of_curve]) for key_of_curve, packed in blocks.items()}
     points_by_curve = {}
     for run, parts in stretches.items():
         for name, key in keys.items():
             pieces = [
-                _valid(stored[stretch.run, key], stretch, limits.get(stretch.run, ())).of_run(number)
+                _valid_points(stored[stretch.run, key], stretch, limits.get(stretch.run, ())).of_run(number)
                 for number, stretch in enumerate(parts)
             ]
             joined = sum(pieces[1:], pieces[0])
-            if outlined is not None and _overlap(joined):
+            if outlined is not None and _has_overlapping_attempts(joined):
                 return read_points(session, runs, metrics, row_by_run=row_by_run)
-            if points := _points(joined):
+            if points := _newest_points(joined):
                 points_by_curve[run, name] = points
     return points_by_curve
 
 
-def _overlap(stored: Stored) -> bool:
+def _has_overlapping_attempts(stored: Stored) -> bool:
     """Return whether an attempt wrote among the steps of an earlier one: an outline may lack what it
     replaces.
     """
@@ -65,7 +65,7 @@ def _overlap(stored: Stored) -> bool:
     return bool((in_order[1:] < in_order[:-1]).any())
 
 
-def _inherited(
+def _inherited_outlines(
     outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
 ) -> Outlined:
     """Return the outlined blocks of the runs that provide points, cut off where other runs continue them."""
@@ -77,15 +77,15 @@ def _inherited(
     return replace(outlined, runs=within[True] - within[False], cuts=left | hidden)
 
 
-def _valid(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
+def _valid_points(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
     """Return the points of a metric that count in this stretch."""
     if not limits and stretch.last_step >= ALL_STEPS:
         return stored
-    is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= stretch.last_step)
+    is_valid = valid_row_mask(stored.attempts, stored.steps, limits) & (stored.steps <= stretch.last_step)
     return stored if is_valid.all() else stored.at(is_valid)
 
 
-def _points(stored: Stored) -> Points:
+def _newest_points(stored: Stored) -> Points:
     """Return the points in the order of steps; if two attempts have a step, the newer attempt's counts."""
     if not (stored.steps[1:] > stored.steps[:-1]).all():
         stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
@@ -106,7 +106,7 @@ def read_curves(
     A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only;
     `row_by_run` as above.
     """
-    axis = axis_of(x)
+    axis = find_axis(x)
     points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined, row_by_run)
     sizes = batch_sizes(session, runs) if axis and axis.needs_sizes else {}
     curves = {}
@@ -117,7 +117,7 @@ def read_curves(
         for metric in metrics:
             if (points_of_curve := points.get((run, metric))) is not None:
                 curve = (
-                    _along(points_of_curve, along)
+                    _curve_along(points_of_curve, along)
                     if axis
                     else Curve(
                         points_of_curve.steps,
@@ -131,7 +131,7 @@ def read_curves(
     return curves
 
 
-def _along(points: Points, axis: Points | None) -> Curve:
+def _curve_along(points: Points, axis: Points | None) -> Curve:
     if axis is None:
         nothing = np.empty(0)
         return Curve(np.empty(0, np.int64), nothing, nothing)
@@ -145,7 +145,7 @@ def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iter
 
     A fork's begin with those it inherited.
     """
-    stretches = lineages(session, [run_id])[run_id]
+    stretches = load_lineages(session, [run_id])[run_id]
     cut = [stretch._replace(last_step=min(up_to, stretch.last_step)) for stretch in stretches]
-    for run_points in run_points_of(session, cut):
-        yield from all_points(session, run_points)
+    for run_points in load_run_points(session, cut):
+        yield from iterate_points(session, run_points)

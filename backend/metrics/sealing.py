@@ -1,4 +1,6 @@
-"""The sealing of points: rows become the blocks that `blocks` reads, and go in the same transaction."""
+"""Sealing of points: converts rows to the blocks that `blocks` reads, and removes them in the same
+transaction.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,9 +28,9 @@ from sqlalchemy.orm import Session
 
 from backend.metrics import blocks
 from backend.metrics.block_codec import BlockDamaged, BlockNewer, decode_row, encode, encode_outline
-from backend.metrics.block_damage import BlockPlace, notice
-from backend.metrics.blocks import NOTHING, Stored, points_of
-from backend.metrics.thinning import OUTLINE_SHIFT, peaks
+from backend.metrics.block_damage import BlockPlace, record_damage
+from backend.metrics.blocks import NOTHING, Stored, rows_to_points
+from backend.metrics.thinning import OUTLINE_SHIFT, peak_indices
 from backend.storage.engine import Sessions, insert_into
 from backend.storage.models import (
     ALL_PACKED,
@@ -42,17 +44,18 @@ from backend.storage.models import (
 )
 
 TASKS = 1_000
-"""Attempts that are sealed in one go."""
+"""Maximum number of attempts that are sealed in one run of the chore."""
 
 BLOCKS_AT_ONCE = 500
-"""Blocks that one statement inserts."""
+"""Maximum number of blocks that one statement inserts."""
 
 POINTS_AT_ONCE = 400_000
-"""Points of one transaction, about: others wait for it on SQLite. Of a run with more than 390 metrics, a part
-of each block is sealed at a time, which the next one joins."""
+"""Approximate number of points in one transaction, during which other writers wait on SQLite. Of a run
+with more than 390 metrics, a part of each block is sealed at a time, which the next one joins.
+"""
 
 PLACES_AT_ONCE = 400
-"""Blocks that one statement asks for: each takes two of its parameters."""
+"""Maximum number of blocks that one statement reads; each takes two of its parameters."""
 
 KEY = ("run_id", "key_id", "attempt", "number")
 
@@ -68,7 +71,7 @@ _PIECE = (
     )
     .order_by(Metric.step)
 )
-"""One metric at a time: the rows of all take a hundred megabytes."""
+"""Rows of one metric; the rows of all metrics together would take a hundred megabytes."""
 
 _KEYS = select(MetricKey.id).where(
     select(Metric.step)
@@ -79,11 +82,13 @@ _KEYS = select(MetricKey.id).where(
         Metric.attempt == bindparam("attempt"),
     )
     .order_by(Metric.step)
-    .limit(1)  # one search in the key per name; Postgres would make a join over all rows of EXISTS
+    .limit(1)  # one index search per name; Postgres would turn EXISTS into a join over all rows
     .scalar_subquery()
     .is_not(None)
 )
-"""The metrics that have any row there: a database may know more names than a statement takes parameters."""
+"""Metrics with any row in the block, because a database may know more names than a statement takes
+parameters.
+"""
 
 _NEXT = select(
     func.min(
@@ -100,7 +105,7 @@ _NEXT = select(
         .scalar_subquery()
     )
 ).select_from(MetricKey)
-"""The first step of any metric behind a gap."""
+"""First step of any metric after a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +121,13 @@ class Task:
     """Last step for which no more points are expected; ALL_PACKED if the attempt has ended."""
 
 
-def sealable(session: Session) -> list[Task]:
+def find_sealable(session: Session) -> list[Task]:
     """Return the attempts whose points can be sealed."""
-    return [_task(attempt, run) for attempt, run in session.execute(_unsealed()).all()]
+    return [_make_task(attempt, run) for attempt, run in session.execute(_unsealed_attempts()).all()]
 
 
-def _unsealed() -> Select[Attempt, Run]:
-    """Return the oldest attempts for which there may be a task: others must not take their places."""
+def _unsealed_attempts() -> Select[Attempt, Run]:
+    """Return the oldest attempts that may have points to seal."""
     full = (Run.last_step + 1) // blocks.BLOCK * blocks.BLOCK  # the steps of complete blocks
     return (
         select(Attempt, Run)
@@ -142,7 +147,7 @@ def _unsealed() -> Select[Attempt, Run]:
     )
 
 
-def _task(attempt: Attempt, run: Run) -> Task:
+def _make_task(attempt: Attempt, run: Run) -> Task:
     has_ended = attempt.number < run.attempt or run.status != "running"
     last = ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
     return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
@@ -153,7 +158,7 @@ Tell = Callable[[Session, BlockPlace, str], None]
 
 
 def seal(sessions: Sessions, tasks: Sequence[Task], tell: Tell | None = None) -> Iterator[None]:
-    """Do the tasks; yields after each piece. Two that do it at once do no harm.
+    """Seal the points of all tasks; yield after each piece. Two processes that do so at once do no harm.
 
     A run that cannot be sealed is left for later; when the database is away, all are. A damaged block to
     which points belong is told and gives way to them; without `tell` it stops the sealing of its run.
@@ -174,14 +179,14 @@ def _seal_attempt(sessions: Sessions, task: Task, tell: Tell | None) -> Iterator
     first, packed = task.first, task.packed
     while first <= task.last:
         with sessions.begin() as session:
-            if not _is_ours(session, task, packed):
+            if not _lock_task(session, task, packed):
                 return
             packed = _seal_block(session, task, first, tell)
         yield
         first = packed + 1
 
 
-def _is_ours(session: Session, task: Task, packed: int) -> bool:
+def _lock_task(session: Session, task: Task, packed: int) -> bool:
     """Return whether the run is not being deleted and nobody else seals it; both stay locked until the end.
 
     Whoever writes a point locks the attempt, too: what is read now stays unchanged.
@@ -189,11 +194,11 @@ def _is_ours(session: Session, task: Task, packed: int) -> bool:
     run_query = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
     if session.scalar(run_query.with_for_update(key_share=True)) is None:
         return False
-    mine = and_(_is_attempt(task.run, task.attempt), Attempt.packed_step == packed)
+    mine = and_(_attempt_condition(task.run, task.attempt), Attempt.packed_step == packed)
     return session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is not None
 
 
-def _is_attempt(run: str, attempt: int) -> Any:
+def _attempt_condition(run: str, attempt: int) -> Any:
     return and_(Attempt.run_id == run, Attempt.number == attempt)
 
 
@@ -208,13 +213,15 @@ def _seal_block(session: Session, task: Task, first: int, tell: Tell | None) -> 
     end = min(end, first + max(1, POINTS_AT_ONCE // max(1, len(keys))) - 1)
     bounds = {**attempt_keys, "first": first, "last": end}
     connection = session.connection()  # not the session: that many rows take half the time without the ORM
-    read = {key: points_of(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys}
+    read = {key: rows_to_points(connection.execute(_PIECE, {**bounds, "key": key}).all()) for key in keys}
     points = {key: stored for key, stored in read.items() if len(stored.steps)}
     last = end
     if not any(stored.steps[-1] == end for stored in points.values()):
         following = session.scalar(_NEXT, {**attempt_keys, "after": end, "last": task.last})
         last = task.last if following is None else following - 1
-    session.execute(update(Attempt).where(_is_attempt(task.run, task.attempt)).values(packed_step=last))
+    session.execute(
+        update(Attempt).where(_attempt_condition(task.run, task.attempt)).values(packed_step=last)
+    )
     put_into_blocks(session, task.run, task.attempt, points, tell)
     _remove_rows(
         session, task, list(points), first, end, count=sum(len(stored.steps) for stored in points.values())
@@ -251,13 +258,13 @@ def put_into_blocks(
     parts = {
         (key, number): block_points
         for key, stored in points.items()
-        for number, block_points in _by_block(stored)
+        for number, block_points in _split_by_block(stored)
     }
-    old = _old_blocks(session, run, attempt, parts, tell)
+    old = _read_old_blocks(session, run, attempt, parts, tell)
     rows = [
-        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(merged)}
+        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(merged)}
         for (key, number), block_points in parts.items()
-        if (merged := _merged(old.get((key, number), NOTHING), block_points))
+        if (merged := _merge(old.get((key, number), NOTHING), block_points))
     ]
     if not rows:
         return
@@ -268,29 +275,29 @@ def put_into_blocks(
 
 def seal_curves(session: Session, run: str, attempt: int, curves: Mapping[int, Stored]) -> None:
     """Store all points of an attempt that has none yet as blocks, by metric and in order of their steps."""
-    session.execute(update(Attempt).where(_is_attempt(run, attempt)).values(packed_step=ALL_PACKED))
+    session.execute(update(Attempt).where(_attempt_condition(run, attempt)).values(packed_step=ALL_PACKED))
     rows = (
-        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block(block_points)}
+        {"run_id": run, "key_id": key, "attempt": attempt, "number": number, **_block_row(block_points)}
         for key, points in sorted(curves.items())
-        for number, block_points in _by_block(points)
+        for number, block_points in _split_by_block(points)
     )
     while chunk := list(islice(rows, BLOCKS_AT_ONCE)):
         session.execute(insert(MetricBlock), chunk)
 
 
-def _by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
+def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
     numbers = points.steps // blocks.BLOCK
     changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     for begin, end in pairwise([0, *changes.tolist(), len(numbers)]):
         yield int(numbers[begin]), points.at(slice(begin, end))
 
 
-def _old_blocks(
+def _read_old_blocks(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]], tell: Tell | None
 ) -> dict[tuple[int, int], Stored]:
     """Return the points of the blocks with these (key, number); damaged blocks are reported and omitted."""
     stored = {}
-    for key, number, last, count, data in _data_of(session, run, attempt, places):
+    for key, number, last, count, data in _read_data(session, run, attempt, places):
         try:
             first = number * blocks.BLOCK
             last_of_block = min(last, first + blocks.BLOCK - 1)
@@ -300,7 +307,7 @@ def _old_blocks(
             if tell is not None and not isinstance(error, BlockNewer):
                 tell(session, block, str(error))
                 continue
-            notice(block, str(error))
+            record_damage(block, str(error))
             raise BlockDamaged(
                 f"block {number} of metric {key} of run {run} cannot be read: {error}"
             ) from None
@@ -308,7 +315,7 @@ def _old_blocks(
     return stored
 
 
-def _data_of(
+def _read_data(
     session: Session, run: str, attempt: int, places: Iterable[tuple[int, int]]
 ) -> Iterator[Row[int, int, int, int, bytes]]:
     """Yield key, number, last step, number of points and bytes of these blocks only, of perhaps a million."""
@@ -323,7 +330,7 @@ def _data_of(
         )
 
 
-def _merged(old: Stored, new: Stored) -> Stored:
+def _merge(old: Stored, new: Stored) -> Stored:
     if not len(old.steps):
         return new
     unchanged = old.at(~np.isin(old.steps, new.steps))
@@ -331,20 +338,20 @@ def _merged(old: Stored, new: Stored) -> Stored:
     return both.at(np.argsort(both.steps, kind="stable"))
 
 
-def _block(points: Stored) -> dict[str, Any]:
+def _block_row(points: Stored) -> dict[str, Any]:
     return {
         "last_step": int(points.steps[-1]),
         "points": len(points.steps),
-        "outline": _outline(points),
+        "outline": _encode_outline(points),
         "data": encode(points.steps, points.values),
     }
 
 
-def _outline(points: Stored) -> bytes:
+def _encode_outline(points: Stored) -> bytes:
     """Return the peaks, if they are few and all values are regular."""
     if not np.isfinite(points.values).all():
         return b""
-    peak_points = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))
+    peak_points = points.at(peak_indices(points.steps, OUTLINE_SHIFT, points.values))
     return (
         encode_outline(peak_points.steps, peak_points.values)
         if 3 * len(peak_points.steps) <= len(points.steps)
@@ -359,7 +366,7 @@ def reopen(session: Session, run: str, attempt: int, steps: Sequence[int]) -> in
     Part of the transaction that writes them: the attempt stays locked, so nobody seals what it has not
     committed. A run that continues behind its newest block writes rows again.
     """
-    is_attempt = _is_attempt(run, attempt)
+    is_attempt = _attempt_condition(run, attempt)
     packed = session.scalar(select(Attempt.packed_step).where(is_attempt).with_for_update(key_share=True))
     if packed is None or packed < min(steps):
         return BEFORE_ALL_STEPS

@@ -55,7 +55,7 @@ class Curve:
         return Curve(self.steps[index], self.x[index], self.values[index], weights)
 
 
-def ema(values: Floats, smoothing: float) -> Floats:
+def exponential_mean(values: Floats, smoothing: float) -> Floats:
     """Exponential moving average, debiased: the k-th finite value counts with weight (1-s) s^(n-k) / (1-s^n).
 
     NaN and infinities stay where they are and do not enter; a constant curve and smoothing 0 change nothing.
@@ -85,7 +85,7 @@ def _recursive_mean(values: Floats, s: float) -> Floats:
     return sums
 
 
-def window(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:
+def window_mask(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:
     """Return a mask of the points with x_min <= x <= x_max."""
     low = -np.inf if x_min is None else x_min
     high = np.inf if x_max is None else x_max

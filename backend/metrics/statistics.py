@@ -32,17 +32,17 @@ class Difference:
 
 
 LARGEST = 1e100
-"""Beyond it a value counts as not finite."""
+"""Largest value that counts as finite."""
 
 
 @lru_cache(maxsize=4096)
 def t_975(freedom: float) -> float:
-    """97.5 % quantile of Student's t; fewer than one degree of freedom counts as one."""
+    """Return the 97.5 % quantile of Student's t; fewer than one degree of freedom counts as one."""
     return critical(0.05, freedom)
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Mean, standard deviation and 95 % interval; values that are not finite are left out of all three.
+    """Return mean, standard deviation and 95 % interval of the finite values.
 
     So are values whose squares would overflow.
     """

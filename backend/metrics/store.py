@@ -18,7 +18,7 @@ from backend.metrics.copying import FEWEST, copy_points
 from backend.metrics.sealing import put_into_blocks, reopen, seal_curves
 from backend.storage.engine import insert_into, is_postgres
 from backend.storage.models import MetricKey
-from backend.storage.numbers import kinds_of, to_stored
+from backend.storage.numbers import number_kinds, to_stored
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""
@@ -63,7 +63,7 @@ def write_points(
     late = {key_step: value for key_step, value in points.items() if key_step[1] <= sealed}
     if late:
         try:
-            put_into_blocks(session, run_id, attempt, _by_key(late, attempt))
+            put_into_blocks(session, run_id, attempt, _points_by_key(late, attempt))
         except BlockDamaged as error:
             raise Unavailable(f"nothing was stored: {error}; a backup may have its points") from None
     newer = (
@@ -73,7 +73,7 @@ def write_points(
     )
     if is_postgres(session) and len(newer) >= FEWEST:
         keys_steps, values = np.array(list(newer)), np.array(list(newer.values()))
-        columns = (keys_steps[:, 0], keys_steps[:, 1], kinds_of(values), values)
+        columns = (keys_steps[:, 0], keys_steps[:, 1], number_kinds(values), values)
         copy_points(session, run_id, attempt, columns)
     elif newer:
         rows = [(run_id, key, step, attempt, *to_stored(value)) for (key, step), value in newer.items()]
@@ -87,8 +87,8 @@ def _write_rows(session: Session, run_id: str, attempt: int, rows: Sequence[Row]
         session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
 
 
-def _by_key(points: Mapping[tuple[int, int], float], attempt: int) -> dict[int, Stored]:
-    """Points by (key, step), each metric's in the order of steps."""
+def _points_by_key(points: Mapping[tuple[int, int], float], attempt: int) -> dict[int, Stored]:
+    """Group points by metric, each in the order of steps."""
     by_key = {}
     for key, points_of_key in groupby(
         sorted(points.items(), key=lambda point: point[0]), lambda point: point[0][0]
@@ -145,7 +145,7 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
 
 
 def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
-    # Not remembered: an id whose transaction is rolled back never existed.
+    # Not cached, because an id does not exist if its transaction is rolled back.
     session.info[MAKES_KEYS] = True
     session.execute(
         insert_into(session, MetricKey).on_conflict_do_nothing(), [{"name": name} for name in names]

@@ -9,7 +9,7 @@ from backend.storage.numbers import spell
 
 
 class Summary:
-    """Grows by one step at a time."""
+    """Last and best values of a run, updated step by step."""
 
     def __init__(self) -> None:
         self.step = 0
@@ -28,21 +28,21 @@ class Summary:
         return summary
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Enter the metrics of a step; a metric that is absent keeps its last value.
+        """Add the metrics of a step; a missing metric keeps its last value.
 
         Ends of intervals are left out: they go with the metric that they belong to.
         """
         self.step = step
         for name, value in metrics.items():
-            self._enter(step, name, value, is_last=True)
+            self._set_value(step, name, value, is_last=True)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Enter further metrics of a step that may lie behind the last one."""
+        """Add more metrics of a step, which may be before the last one."""
         self.step = max(self.step, step)
         for name, value in metrics.items():
-            self._enter(step, name, value, is_last=self._steps.get(name, -1) <= step)
+            self._set_value(step, name, value, is_last=self._steps.get(name, -1) <= step)
 
-    def _enter(self, step: int, name: str, value: float, *, is_last: bool) -> None:
+    def _set_value(self, step: int, name: str, value: float, *, is_last: bool) -> None:
         if is_interval_end(name):
             return
         if is_last:

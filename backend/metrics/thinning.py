@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from backend.metrics.series import Curve, Floats, Ints
 
 AT_ONCE = 2**19
-"""Points of curves that are thinned together."""
+"""Maximum number of points that are thinned in one batch."""
 
 OUTLINE_SHIFT = 5
 """log2 of the steps of an outline's buckets."""
@@ -33,12 +33,12 @@ def thin_all(curves: Sequence[Curve], max_points: int, *edges: Sequence[Floats])
     """Thin several curves, many short ones at once; `edges` has an array per curve."""
     indices: list[Ints] = []
     for batch in _batches(curves):
-        indices += _thin_some(curves[batch], max_points, *(edge[batch] for edge in edges))
+        indices += _thin_batch(curves[batch], max_points, *(edge[batch] for edge in edges))
     return indices
 
 
 def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
-    """Curves whose points are brought together: their copies take memory."""
+    """Yield slices of curves to thin together, limited because their copies take memory."""
     begin, size = 0, 0
     for number, curve in enumerate(curves):
         size += len(curve)
@@ -47,26 +47,26 @@ def _batches(curves: Sequence[Curve]) -> Iterator[slice]:
             begin, size = number + 1, 0
 
 
-def _thin_some(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence[Floats]) -> list[Ints]:
+def _thin_batch(curves: Sequence[Curve], max_points: int, *edge_arrays: Sequence[Floats]) -> list[Ints]:
     begins = np.cumsum([0, *map(len, curves)])
     values = np.concatenate([curve.values for curve in curves])
     finite = np.flatnonzero(np.isfinite(values))
     edges = np.searchsorted(finite, begins)
     steps = np.concatenate([curve.steps for curve in curves])[finite]
-    buckets = np.arange(len(finite))  # where all points are kept
+    buckets = np.arange(len(finite))  # of curves that keep all points
     for curve, first, (begin, end) in zip(curves, begins[:-1], pairwise(edges), strict=True):
         steps_of_curve = steps[begin:end]
         if not _is_short(curve, finite[begin:end] - first, max_points):
-            buckets[begin:end] = steps_of_curve >> _coarseness_of(
+            buckets[begin:end] = steps_of_curve >> _curve_coarseness(
                 steps_of_curve, max_points, arrays=1 + len(edge_arrays)
             )
     has_any = edges[:-1] < edges[1:]
     firsts, lasts = edges[:-1][has_any], edges[1:][has_any] - 1
-    is_first = _begins(buckets)
+    is_first = _differs_from_previous(buckets)
     is_first[firsts] = True
     starts = np.flatnonzero(is_first)
     arrays = [array[finite] for array in (values, *map(np.concatenate, edge_arrays))]
-    indices = finite[_distinct(firsts, lasts, *(_extremes(array, starts) for array in arrays))]
+    indices = finite[_sorted_unique(firsts, lasts, *(_extreme_indices(array, starts) for array in arrays))]
     of_each = np.split(indices, np.searchsorted(indices, begins[1:-1]))
     return [places - first for places, first in zip(of_each, begins[:-1], strict=True)]
 
@@ -83,68 +83,70 @@ def _raw_points(curve: Curve, places: Ints) -> int:
     return len(places) if curve.weights is None else int(curve.weights[places].sum())
 
 
-def is_fine(curve: Curve, max_points: int) -> bool:
+def is_outline_sufficient(curve: Curve, max_points: int) -> bool:
     """Return whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
     finite = np.flatnonzero(np.isfinite(curve.values))
     raw_points = _raw_points(curve, finite)
     if raw_points == len(finite):
         return True
-    return raw_points > max_points and _coarseness_of(curve.steps[finite], max_points) >= OUTLINE_SHIFT
+    return raw_points > max_points and _curve_coarseness(curve.steps[finite], max_points) >= OUTLINE_SHIFT
 
 
-def _coarseness_of(steps: Ints, max_points: int, *, arrays: int = 1) -> int:
+def _curve_coarseness(steps: Ints, max_points: int, *, arrays: int = 1) -> int:
     return coarseness(int(steps[0]), int(steps[-1]), max_points, arrays=arrays)
 
 
 def coarseness(first: int, last: int, max_points: int, *, arrays: int = 1) -> int:
     """log2 of the width of the buckets in which a curve over these steps is thinned."""
-    return _shift(first, last, max(1, (max_points - 2) // (2 * arrays)))
+    return _bucket_shift(first, last, max(1, (max_points - 2) // (2 * arrays)))
 
 
-def peaks(steps: Ints, shift: int, *arrays: Floats) -> Ints:
+def peak_indices(steps: Ints, shift: int, *arrays: Floats) -> Ints:
     """Places of the first and last point and, of each bucket and array, of its smallest and largest value.
 
     Buckets of one width contain those of any smaller one: thinned peaks are the peaks of the thinned.
     """
-    starts, ends = _starts(steps, shift), np.array([0, len(steps) - 1])
-    return _distinct(ends, *(_extremes(array, starts) for array in arrays))
+    starts, ends = _bucket_starts(steps, shift), np.array([0, len(steps) - 1])
+    return _sorted_unique(ends, *(_extreme_indices(array, starts) for array in arrays))
 
 
-def _distinct(*places: Ints) -> Ints:
-    """Return all of them in order, each once."""
+def _sorted_unique(*places: Ints) -> Ints:
+    """Return the sorted indices without duplicates."""
     indices = np.concatenate(places)
     indices.sort()
-    return indices[_begins(indices)]
+    return indices[_differs_from_previous(indices)]
 
 
 LARGEST_SHIFT = 62
 """Steps have 63 bits and a sign: those below 0 never share a bucket with others."""
 
 
-def _shift(first: int, last: int, buckets: int) -> int:
+def _bucket_shift(first: int, last: int, buckets: int) -> int:
     shift = 0
     while shift < LARGEST_SHIFT and (last >> shift) - (first >> shift) >= buckets:
         shift += 1
     return shift
 
 
-def _starts(steps: Ints, shift: int) -> Ints:
-    """Places of the first step of each bucket: all of one width, a power of two, counted from step 0."""
+def _bucket_starts(steps: Ints, shift: int) -> Ints:
+    """Return the index of the first step of each bucket; buckets have one width, a power of two, from
+    step 0 on.
+    """
     first, last = int(steps[0]), int(steps[-1])
     edges = np.arange(first >> shift, (last >> shift) + 1) << shift
     places = np.searchsorted(steps, edges)
-    return places[_begins(places)]
+    return places[_differs_from_previous(places)]
 
 
-def _begins(ascending: Ints) -> NDArray[np.bool_]:
+def _differs_from_previous(ascending: Ints) -> NDArray[np.bool_]:
     """Return whether each number differs from the one before."""
     begins = np.ones(len(ascending), bool)
     np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
     return begins
 
 
-def _extremes(values: Floats, starts: Ints) -> Ints:
-    """Places of the smallest and the largest value of each bucket; the earliest of equal ones."""
+def _extreme_indices(values: Floats, starts: Ints) -> Ints:
+    """Return the indices of the smallest and the largest value of each bucket; the earliest of equal ones."""
     is_finite = np.isfinite(values)
     if is_finite.all():
         low = high = values
@@ -155,16 +157,16 @@ def _extremes(values: Floats, starts: Ints) -> Ints:
     np.cumsum(bucket, out=bucket)
     return np.concatenate(
         [
-            _first(low, np.minimum.reduceat(low, starts), bucket),
-            _first(high, np.maximum.reduceat(high, starts), bucket),
+            _first_indices(low, np.minimum.reduceat(low, starts), bucket),
+            _first_indices(high, np.maximum.reduceat(high, starts), bucket),
         ]
     )
 
 
-def _first(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
+def _first_indices(values: Floats, extremes: Floats, bucket: Ints) -> Ints:
     """Return each bucket's first position with the wanted value; `bucket` holds each position's bucket."""
     places = np.flatnonzero(values == extremes[bucket])
-    return places[_begins(bucket[places])]
+    return places[_differs_from_previous(bucket[places])]
 
 
 def thin_non_finite(curve: Curve, max_points: int) -> Ints:
@@ -174,5 +176,5 @@ def thin_non_finite(curve: Curve, max_points: int) -> Ints:
         return places
     steps = curve.steps[places]
     at_most = max(1, max_points - 1)
-    indices: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), at_most))]
+    indices: Ints = places[_bucket_starts(steps, _bucket_shift(int(steps[0]), int(steps[-1]), at_most))]
     return indices if max_points < 2 or indices[-1] == places[-1] else np.append(indices, places[-1])

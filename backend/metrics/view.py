@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backend.metrics.blocks import Outlined
 from backend.metrics.lineage import ALL_STEPS
-from backend.metrics.series import Curve, ema, window
+from backend.metrics.series import Curve, exponential_mean, window_mask
 from backend.metrics.thinning import OUTLINE_SHIFT, coarseness
 
 
@@ -25,20 +25,22 @@ class View:
     smoothing: float
     after: int | None
 
-    def smoothed(self, curve: Curve) -> Curve:
-        """Smoothed over the whole raw curve."""
-        return replace(curve, values=ema(curve.values, self.smoothing)) if self.smoothing else curve
+    def smooth(self, curve: Curve) -> Curve:
+        """Return the curve smoothed over all of its raw points."""
+        return (
+            replace(curve, values=exponential_mean(curve.values, self.smoothing)) if self.smoothing else curve
+        )
 
     def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
         """Return a mask of the points that are in the window, and new."""
         if self.x_min is None and self.x_max is None and self.after is None:
             return slice(None)
-        inside = window(curve, self.x_min, self.x_max)
+        inside = window_mask(curve, self.x_min, self.x_max)
         if self.after is not None:
             inside &= curve.steps > self.after
         return slice(None) if inside.all() else inside
 
-    def outlined(self, runs: Iterable[Any]) -> Outlined | None:
+    def outlined_blocks(self, runs: Iterable[Any]) -> Outlined | None:
         """Return the blocks for which an outline suffices: those of runs so long that only peaks are
         shown.
         """

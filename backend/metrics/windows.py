@@ -13,13 +13,13 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.metrics import blocks
-from backend.metrics.attempts import Limit, counting, counts, limits_of
-from backend.metrics.blocks import NOTHING, Stored, points_of, read_blocks
+from backend.metrics.attempts import Limit, load_limits, valid_row_condition, valid_row_mask
+from backend.metrics.blocks import NOTHING, Stored, read_blocks, rows_to_points
 from backend.metrics.lineage import ALL_STEPS, Stretch
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
 WINDOW_POINTS = 20_000
-"""About so many points are in memory at a time."""
+"""Approximate number of points that are in memory at a time."""
 
 NO_LIMIT = 2**31 - 1
 
@@ -49,32 +49,34 @@ class RunPoints:
 
     @property
     def width(self) -> int:
-        """Steps of a window."""
+        """Number of steps of a window."""
         return max(1, WINDOW_POINTS // max(1, len(self.keys)))
 
     def counting(self, points: Stored) -> Stored:
         """Return the points that count."""
         is_own = (points.steps <= self.last_step) & (points.attempts <= self.attempt)
-        return points.at(is_own & counting(points.attempts, points.steps, self.limits))
+        return points.at(is_own & valid_row_mask(points.attempts, points.steps, self.limits))
 
 
-def run_points_of(
+def load_run_points(
     session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False
 ) -> list[RunPoints]:
     """Return the points of these stretches that count now, with hidden ones or without."""
     stretches = list(stretches)
-    limits = {} if all_attempts else limits_of(session, [stretch.run for stretch in stretches])
-    return [_points_of_stretch(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
+    limits = {} if all_attempts else load_limits(session, [stretch.run for stretch in stretches])
+    return [_stretch_points(session, stretch, limits.get(stretch.run, ())) for stretch in stretches]
 
 
-def _points_of_stretch(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
+def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
     newest = select(func.coalesce(func.max(Attempt.number), NO_LIMIT)).where(Attempt.run_id == stretch.run)
     attempt = session.scalars(newest).one()
     draft = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
     is_point = and_(Metric.run_id == draft.run, Metric.step <= draft.last_step, Metric.attempt <= attempt)
-    # One search in the key per name, where DISTINCT would read every row.
+    # One index search per name, because DISTINCT would read every row.
     has_row = (
-        select(Metric.step).where(is_point, counts(Metric, limits), Metric.key_id == MetricKey.id).exists()
+        select(Metric.step)
+        .where(is_point, valid_row_condition(Metric, limits), Metric.key_id == MetricKey.id)
+        .exists()
     )
     is_block = and_(MetricBlock.run_id == draft.run, MetricBlock.attempt <= attempt)
     has_block = select(MetricBlock.number).where(is_block, MetricBlock.key_id == MetricKey.id).exists()
@@ -82,7 +84,7 @@ def _points_of_stretch(session: Session, stretch: Stretch, limits: Sequence[Limi
     keys = {
         key: name
         for key, name, is_row in session.execute(names).all()
-        if is_row or _counts_in_blocks(session, draft, key)
+        if is_row or _has_valid_sealed_point(session, draft, key)
     }
     return RunPoints(
         draft.run, min(draft.last_step, _newest_step(session, draft.run, keys)), attempt, limits, keys
@@ -98,7 +100,7 @@ def _newest_step(session: Session, run: str, keys: Iterable[int]) -> int:
     return max((step for step in (rows, sealed) if step is not None), default=-1)
 
 
-def _counts_in_blocks(session: Session, run_points: RunPoints, key: int) -> bool:
+def _has_valid_sealed_point(session: Session, run_points: RunPoints, key: int) -> bool:
     """Return whether any sealed point of a metric counts."""
     if not run_points.limits and run_points.last_step >= ALL_STEPS:
         return True
@@ -112,7 +114,7 @@ def _counts_in_blocks(session: Session, run_points: RunPoints, key: int) -> bool
     )
 
 
-def next_window(session: Session, run_points: RunPoints, after: int) -> tuple[int, int] | None:
+def find_next_window(session: Session, run_points: RunPoints, after: int) -> tuple[int, int] | None:
     """Return the first and the last step of the window behind a step; None behind the last point.
 
     Where a run has gaps they are passed over at once.
@@ -150,10 +152,10 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
     sealed = read_blocks(session, [run_points.run], run_points.keys, numbers=numbers)
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
-        all_points_of_key = sealed[run_points.run, key].with_tail(tails.get(key, NOTHING))
+        all_points_of_key = sealed[run_points.run, key].add_tail(tails.get(key, NOTHING))
         inside = all_points_of_key.at((all_points_of_key.steps >= first) & (all_points_of_key.steps <= last))
         points_by_name.append((run_points.counting(inside), name))
-    return _in_order(points_by_name)
+    return _merge_points(points_by_name)
 
 
 def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dict[int, Stored]:
@@ -169,12 +171,12 @@ def _rows(session: Session, run_points: RunPoints, first: int, last: int) -> dic
     )
     rows: Sequence[Any] = session.execute(query).all()
     return {
-        key: points_of([row[1:] for row in rows_of_key])
+        key: rows_to_points([row[1:] for row in rows_of_key])
         for key, rows_of_key in groupby(rows, lambda row: row[0])
     }
 
 
-def _in_order(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
+def _merge_points(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
     by_name = sorted(curves, key=lambda curve: curve[1])
     if not by_name:
         return []
@@ -191,16 +193,16 @@ def _in_order(curves: Sequence[tuple[Stored, str]]) -> list[StoredPoint]:
     ]
 
 
-def all_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
+def iterate_points(session: Session, run_points: RunPoints) -> Iterator[StoredPoint]:
     """Yield all points that count of a run, in one transaction."""
     after = -1
-    while (window := next_window(session, run_points, after)) is not None:
+    while (window := find_next_window(session, run_points, after)) is not None:
         yield from read_window(session, run_points, *window)
         after = window[1]
 
 
-def names_of_metrics(session: Session, runs: Iterable[str]) -> list[str]:
-    """Names of all metrics that these runs have, hidden points included."""
+def load_metric_names(session: Session, runs: Iterable[str]) -> list[str]:
+    """Return the names of all metrics of these runs, including those with only hidden points."""
     runs = list(runs)
     has_row = select(Metric.step).where(Metric.run_id.in_(runs), Metric.key_id == MetricKey.id).exists()
     is_block = and_(MetricBlock.run_id.in_(runs), MetricBlock.key_id == MetricKey.id)

@@ -10,10 +10,10 @@ from backend.rollouts.token_values import alternative_names
 from backend.storage.numbers import spell
 
 MOST = 8
-"""Alternatives of a token; `recording.alternatives` allows no more."""
+"""Maximum number of alternatives of a token, which is also the limit of `recording.alternatives`."""
 
 
-def alternatives_of(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
+def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
     """Return the most likely tokens at each token: schemas.Alternatives; None if they are not stored.
 
     Strings are those that the same ids have as tokens of the group.

@@ -11,29 +11,29 @@ from backend.base.errors import NotFound
 from backend.config.pass_rates import read_rates
 from backend.http.auth.permissions import Role
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
-from backend.http.paging import page_of
+from backend.http.paging import make_page
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore
-from backend.metrics.lineage import stamps_of
-from backend.rollouts.atlas import Order, State, atlas_of, probes_of, prompt_lines, prompts_json
+from backend.metrics.lineage import load_stamps
+from backend.rollouts.atlas import Order, State, load_atlas, load_probes, prompt_lines, prompts_json
 from backend.rollouts.breakdown.schemas import Mismatch
-from backend.rollouts.contributions import loss_sums
+from backend.rollouts.contributions import load_loss_sums
 from backend.rollouts.counting import counts_by_step
-from backend.rollouts.evidence import evidence_of
+from backend.rollouts.evidence import load_evidence
 from backend.rollouts.mismatch import Kind as CorrectionKind
-from backend.rollouts.mismatch import Level, mismatch
-from backend.rollouts.pass_rates import RatesOrder, StoredRates, rates_of, store_rates, stored_rates
+from backend.rollouts.mismatch import Level, load_mismatch
+from backend.rollouts.pass_rates import RatesOrder, StoredRates, describe_rates, load_rates, store_rates
 from backend.rollouts.reading import (
     RolloutFilter,
-    completions_that_fit,
+    cursor_key,
     group_json,
-    group_place,
     list_groups,
+    load_page_completions,
+    load_tokens,
     step_counts,
-    tokens_of,
 )
 from backend.rollouts.schemas import (
     CountPage,
@@ -47,10 +47,10 @@ from backend.rollouts.schemas import (
     WhatIf,
     WhatIfOrder,
 )
-from backend.rollouts.what_if import OPERATORS, VIEWERS, what_if
+from backend.rollouts.what_if import OPERATORS, VIEWERS, compute_what_if
 from backend.rollouts.what_if import SECONDS as WHAT_IF_SECONDS
 from backend.storage.models import Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
@@ -89,27 +89,27 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     cursor: Cursor = "",
 ) -> Response:
     """Groups in which at least one completion fits; each with all of its completions. Has an `ETag`."""
-    must_exist(session, run)
+    require_run(session, run)
     rollout_filter = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
 
     def make() -> dict[str, Any]:
         groups = list_groups(session, rollout_filter, sort=sort, limit=limit, cursor=cursor)
-        completions = completions_that_fit(session, groups[:limit])
-        return page_of(
+        completions = load_page_completions(session, groups[:limit])
+        return make_page(
             groups,
             len(completions),
             lambda group: group_json(group, completions[group.id]),
-            lambda group: group_place(group, sort),
+            lambda group: cursor_key(group, sort),
             order=sort,
         )
 
-    return answers.answer(request, stamps_of(session, [run]), make)
+    return answers.answer(request, load_stamps(session, [run]), make)
 
 
 @router.get("/steps", response_model=StepPage)
 def steps(session: ReadSession, lab: LabOf, run: RunId, prompt: PromptId = "") -> StreamingResponse:
     """The steps at which rollouts were kept, for a slider with the reward behind it."""
-    must_exist(session, run)
+    require_run(session, run)
     counts = step_counts(lab.sessions, run, prompt)
     return StreamingResponse(items_as_json(counts), media_type="application/json")
 
@@ -125,10 +125,10 @@ def counts(
     min_reward: Number = None,
 ) -> Response:
     """Completions of each step that have some marks, also those that are not stored. Has an `ETag`."""
-    must_exist(session, run)
+    require_run(session, run)
     return answers.answer(
         request,
-        stamps_of(session, [run]),
+        load_stamps(session, [run]),
         lambda: {
             "items": counts_by_step(session, run, kind, [m for m in mark.split(",") if m], min_reward),
             "next": None,
@@ -139,9 +139,9 @@ def counts(
 @router.get("/evidence", response_model=EvidencePage)
 def evidence(request: Request, session: ReadSession, answers: SharedAnswersOf, run: RunId) -> Response:
     """Steps whose stored completions show the causes that the diagnosis names. Has an `ETag`."""
-    must_exist(session, run)
+    require_run(session, run)
     return answers.answer(
-        request, stamps_of(session, [run]), lambda: {"items": evidence_of(session, run), "next": None}
+        request, load_stamps(session, [run]), lambda: {"items": load_evidence(session, run), "next": None}
     )
 
 
@@ -156,11 +156,11 @@ def of_mismatch(
     level: Level = "product",
 ) -> Response:
     """Stored tokens of a step by sampler and trainer, under each cap of a correction. Has an `ETag`."""
-    must_exist(session, run)
+    require_run(session, run)
     return answers.answer(
         request,
-        stamps_of(session, [run]),
-        lambda: mismatch(session, session.get_one(Run, run), step, kind, level),
+        load_stamps(session, [run]),
+        lambda: load_mismatch(session, session.get_one(Run, run), step, kind, level),
     )
 
 
@@ -178,11 +178,11 @@ def probes(
     named = list(dict.fromkeys(run.split(",")))
     runs = named[:MAX_PROBED]
     for run_id in runs:
-        must_exist(session, run_id)
+        require_run(session, run_id)
     return answers.answer(
         request,
-        stamps_of(session, runs),
-        lambda: {**probes_of(session, runs, kind), "runs_left_out": len(named) - len(runs)},
+        load_stamps(session, runs),
+        lambda: {**load_probes(session, runs, kind), "runs_left_out": len(named) - len(runs)},
     )
 
 
@@ -202,10 +202,10 @@ def prompts(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """Training prompts with their pass rates over time. Has an `ETag`."""
-    must_exist(session, run)
+    require_run(session, run)
 
     def make() -> dict[str, Any]:
-        atlas = atlas_of(session, run, state=state, sort=sort, visits=visits)
+        atlas = load_atlas(session, run, state=state, sort=sort, visits=visits)
         return {
             "items": prompts_json(session, run, atlas.prompts[:limit]),
             "next": None,
@@ -215,7 +215,7 @@ def prompts(
             "last_step": atlas.last_step,
         }
 
-    return answers.answer(request, stamps_of(session, [run]), make)
+    return answers.answer(request, load_stamps(session, [run]), make)
 
 
 @router.get("/prompts.jsonl", response_class=Response)
@@ -230,16 +230,16 @@ def prompts_as_rows(
     ] = 10_000,
 ) -> Response:
     """Export training prompts as rows of a dataset: `prompt`, `answer` and their origin."""
-    must_exist(session, run)
-    chosen = atlas_of(session, run, state=state, sort=sort, visits=visits).prompts[:most]
+    require_run(session, run)
+    chosen = load_atlas(session, run, state=state, sort=sort, visits=visits).prompts[:most]
     return Response(prompt_lines(session, run, chosen), media_type="application/x-ndjson")
 
 
 @router.post("/pass-rates", response_model=StoredRates, status_code=201)
 def keep_pass_rates(order: RatesOrder, session: ReadSession, settings: SettingsOf) -> Json:
     """Store the pass rates of a run's training prompts for `data.pass_rates` of later runs."""
-    must_exist(session, order.run)
-    rates = rates_of(session, order.run)
+    require_run(session, order.run)
+    rates = load_rates(session, order.run)
     try:
         return Json(store_rates(rates, settings.datasets_dir).model_dump(), 201)
     except OSError as error:
@@ -255,26 +255,26 @@ def stored_pass_rates(sha256: str, settings: SettingsOf) -> Json:
         rates = read_rates(settings.datasets_dir, sha256)
     except ValueError as error:
         raise NotFound(str(error)) from None
-    return Json(stored_rates(sha256, rates).model_dump())
+    return Json(describe_rates(sha256, rates).model_dump())
 
 
 @router.get("/loss", response_model=LossSums)
 def loss(session: ReadSession, run: RunId, step: Annotated[int, Query(ge=0, le=2**31 - 1)]) -> Json:
     """A step's loss by stored group and completion, and what is not stored; adds up to what was logged."""
-    must_exist(session, run)
-    return Json(loss_sums(session, run, step))
+    require_run(session, run)
+    return Json(load_loss_sums(session, run, step))
 
 
 @router.post("/what-if", response_model=WhatIf)
 def compute_again(order: WhatIfOrder, request: Request, session: ReadSession) -> Json:
     """A stored step's batch under other presets or knobs, beside the run's own; computes, changes nothing."""
     take_time(WHAT_IF_SECONDS + 10)  # to wait for others, and to read
-    must_exist(session, order.run)
+    require_run(session, order.run)
     allowance = OPERATORS if request.state.role is Role.OPERATOR else VIEWERS
-    return Json(what_if(session, order, allowance))
+    return Json(compute_what_if(session, order, allowance))
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)
 def tokens(completion_id: str, session: ReadSession) -> Json:
     """A completion token by token: strings and values such as log-probability and entropy."""
-    return Json(tokens_of(session, completion_id))
+    return Json(load_tokens(session, completion_id))

@@ -11,9 +11,9 @@ import orjson
 from sqlalchemy import BigInteger, Text, case, cast, func, literal, select
 from sqlalchemy.orm import Session
 
-from backend.rollouts.counting import marked, total, valid_tallies
+from backend.rollouts.counting import count_completions, mark_condition, valid_tally_conditions
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import text_or_damage
+from backend.rollouts.packing import try_unpack_text
 from backend.storage.engine import is_postgres
 from backend.storage.models import GroupTally, RunPrompt
 
@@ -31,7 +31,7 @@ FIELD = 20
 """Bits of a count of completions; a group has fewer."""
 FULL = (1 << FIELD) - 1
 
-RIGHT, WRONG = marked(BIT["right"]), marked(BIT["wrong"])
+RIGHT, WRONG = mark_condition(BIT["right"]), mark_condition(BIT["wrong"])
 
 
 class PromptHistory(NamedTuple):
@@ -55,7 +55,7 @@ class PromptHistory(NamedTuple):
     """never or always solved; lost: solved before and not in its last window; learned: the reverse."""
 
 
-def history_of(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
+def make_history(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
     """Return the history of a prompt from its right and graded completions in each window."""
     windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
     rates = [rate for rate in windows if rate is not None]
@@ -85,10 +85,10 @@ class Atlas:
     last_step: int
 
 
-def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
-    """Training prompts that were sampled in at least `visits` groups, in the wanted state and order."""
-    valid = valid_tallies(session, run_id, "train")
-    # One after the other: each is then looked up in the key of the table.
+def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
+    """Return the training prompts with at least `visits` groups in a state, sorted."""
+    valid = valid_tally_conditions(session, run_id, "train")
+    # One by one, so that each prompt is found by the table's key.
     first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)
@@ -97,7 +97,7 @@ def atlas_of(session: Session, run_id: str, *, state: State | None, sort: Order,
     for prompt in histories:
         counts[prompt.state] = counts.get(prompt.state, 0) + 1
     chosen = [prompt for prompt in histories if state is None or prompt.state == state]
-    return Atlas(_sorted(chosen, sort), counts, first, last)
+    return Atlas(_sort_prompts(chosen, sort), counts, first, last)
 
 
 def _histories(session: Session, valid: Sequence[Any], first: int, last: int) -> Iterable[PromptHistory]:
@@ -105,7 +105,7 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
     places: dict[str, int] = {}
     sums = []
     for start, behind in pairwise(-(-at * (last - first + 1) // WINDOWS) for at in range(WINDOWS + 1)):
-        names, packed = _tallies(
+        names, packed = _load_tallies(
             session, [*valid, GroupTally.step.between(first + start, first + behind - 1)]
         )
         at = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
@@ -117,10 +117,10 @@ def _histories(session: Session, valid: Sequence[Any], first: int, last: int) ->
         for column, values in enumerate(columns):
             tallies[column, : len(values), window] = values
     right, wrong, groups = tallies
-    return map(history_of, places, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist())
+    return map(make_history, places, right.tolist(), (right + wrong).tolist(), groups.sum(axis=1).tolist())
 
 
-def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], list[int]]:
+def _load_tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], list[int]]:
     """Return the prompt of each tally and, in one number, its wrong and right completions and whether it is a
     group.
 
@@ -139,7 +139,7 @@ def _tallies(session: Session, conditions: Sequence[Any]) -> tuple[list[str], li
     return orjson.loads(row[0] or "[]"), orjson.loads(row[1] or "[]")
 
 
-def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
+def _sort_prompts(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
     """Sort prompts by a number, those without it last; equal ones are sorted by id."""
     name = sort.removeprefix("-")
     sign = -1 if sort.startswith("-") else 1
@@ -153,7 +153,7 @@ def _sorted(prompts: list[PromptHistory], sort: Order) -> list[PromptHistory]:
 
 def prompts_json(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> list[dict[str, Any]]:
     """Prompts with the beginning of their texts, as the HTTP interface shows them: schemas.PromptItem."""
-    texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
+    texts = load_prompts(session, run_id, [prompt.id for prompt in prompts])
     return [
         {
             "id": prompt.id,
@@ -169,7 +169,7 @@ def prompts_json(session: Session, run_id: str, prompts: Sequence[PromptHistory]
     ]
 
 
-def prompt_texts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str, RunPrompt]:
+def load_prompts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str, RunPrompt]:
     """Return the stored prompts of a run by id; those that it does not have are left out."""
     prompts: dict[str, RunPrompt] = {}
     for start in range(0, len(ids), 500):
@@ -181,12 +181,12 @@ def prompt_texts(session: Session, run_id: str, ids: Sequence[str]) -> dict[str,
 
 def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]) -> str:
     """Prompts whose texts are stored, and not damaged, as JSONL, each with its run and its id there."""
-    texts = prompt_texts(session, run_id, [prompt.id for prompt in prompts])
+    texts = load_prompts(session, run_id, [prompt.id for prompt in prompts])
     lines = []
     for prompt in prompts:
         if (stored := texts.get(prompt.id)) is None:
             continue
-        (text, of_text), (answer, of_answer) = map(text_or_damage, (stored.prompt, stored.answer))
+        (text, of_text), (answer, of_answer) = map(try_unpack_text, (stored.prompt, stored.answer))
         if not of_text and not of_answer:
             row = {"prompt": text, "answer": answer, "source_run": run_id, "source_prompt": stored.id}
             lines.append(json.dumps(row) + "\n")
@@ -196,7 +196,7 @@ def prompt_lines(session: Session, run_id: str, prompts: Sequence[PromptHistory]
 def _excerpt(prompt: RunPrompt | None) -> dict[str, str]:
     if prompt is None:
         return {"prompt": "", "answer": "", "problem": "", "domain": ""}
-    texts = {"prompt": text_or_damage(prompt.prompt)[0], "answer": text_or_damage(prompt.answer)[0]}
+    texts = {"prompt": try_unpack_text(prompt.prompt)[0], "answer": try_unpack_text(prompt.answer)[0]}
     return {
         **{name: text[:EXCERPT_CHARS] for name, text in texts.items()},
         "problem": prompt.problem,
@@ -204,7 +204,7 @@ def _excerpt(prompt: RunPrompt | None) -> dict[str, str]:
     }
 
 
-def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any]:
+def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any]:
     """Prompts of an evaluation x steps x runs: schemas.ProbeMatrix. Bounded in cells."""
     cells: dict[str, dict[str, dict[int, tuple[float | None, bool]]]] = {}
     steps: dict[str, list[int]] = {}
@@ -213,11 +213,11 @@ def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any
             select(
                 GroupTally.prompt_id,
                 GroupTally.step,
-                total(RIGHT),
-                total(WRONG),
-                total(marked(BIT["stored"])),
+                count_completions(RIGHT),
+                count_completions(WRONG),
+                count_completions(mark_condition(BIT["stored"])),
             )
-            .where(*valid_tallies(session, run, kind))
+            .where(*valid_tally_conditions(session, run, kind))
             .group_by(GroupTally.prompt_id, GroupTally.step)
         )
         for prompt, step, right, wrong, stored in session.execute(query):
@@ -231,7 +231,7 @@ def probes_of(session: Session, runs: Sequence[str], kind: str) -> dict[str, Any
     texts: dict[str, RunPrompt] = {}
     for run in runs:
         missing = [prompt for prompt in stored_first if prompt not in texts]
-        texts |= prompt_texts(session, run, missing)
+        texts |= load_prompts(session, run, missing)
     items = [
         {
             "id": prompt,

@@ -13,7 +13,7 @@ from backend.storage.models import RolloutGroup
 GROUPS_AT_ONCE = 500
 
 
-def damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str]:
+def find_damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str]:
     """Yield a sentence on each group whose bytes are not what was written.
 
     Ends at the time `until` of the monotonic clock.

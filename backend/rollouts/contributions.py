@@ -9,8 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.metrics.reading import read_points
-from backend.rollouts.packing import arrays_or_damage
-from backend.rollouts.reading import valid_groups
+from backend.rollouts.packing import try_unpack_arrays
+from backend.rollouts.reading import valid_group_conditions
 from backend.storage.models import RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
 
@@ -20,27 +20,29 @@ UNSTORED = "loss/unstored"
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
-def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
+def load_loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     """Return the sums of a step's stored contributions and its logged loss: schemas.LossSums."""
-    logged = logged_loss(session, run_id, step)
+    logged = load_logged_loss(session, run_id, step)
     groups, terms = [], dict.fromkeys(TERMS, 0.0)
     totals: list[float | None] = []
     stored_terms: set[str] = set()
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
-        .where(*valid_groups(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .where(
+            *valid_group_conditions(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train"
+        )
         .order_by(RolloutGroup.prompt_index)
     )
     for group_id, data in session.execute(query.execution_options(yield_per=16)):
-        arrays, damage = arrays_or_damage(data)
+        arrays, damage = try_unpack_arrays(data)
         sums = [_sum(values, "loss") for values in arrays]
         totals.append(_total(sums))
         groups.append(
             {
                 "id": group_id,
-                "loss": _spelled(totals[-1]),
-                "completions": list(map(_spelled, sums)),
+                "loss": _spell(totals[-1]),
+                "completions": list(map(_spell, sums)),
                 "damage": damage,
             }
         )
@@ -53,17 +55,17 @@ def loss_sums(session: Session, run_id: str, step: int) -> dict[str, Any]:
     return {
         "run": run_id,
         "step": step,
-        "logged": _spelled(total),
-        "stored": _spelled(stored),
-        "unstored": _spelled(unstored),
+        "logged": _spell(total),
+        "stored": _spell(stored),
+        "unstored": _spell(unstored),
         "difference": None if stored is None or total is None else spell(total - stored - unstored),
         "terms": {name: spell(terms[name]) for name in TERMS if name in stored_terms},
         "groups": groups,
     }
 
 
-def logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
-    """loss/total and loss/unstored of a step, as far as they were logged."""
+def load_logged_loss(session: Session, run_id: str, step: int) -> dict[str, float]:
+    """Return loss/total and loss/unstored of a step, if they were logged."""
     points = read_points(session, [run_id], ["loss/total", UNSTORED])
     logged = {}
     for (_, name), curve in points.items():
@@ -78,10 +80,10 @@ def _sum(arrays: Arrays, name: str) -> float | None:
 
 
 def _total(sums: Iterable[float | None]) -> float | None:
-    """Sum of those that there are; None without any."""
+    """Return the sum of the known values; None if there are none."""
     present = [value for value in sums if value is not None]
     return sum(present) if present else None
 
 
-def _spelled(value: float | None) -> float | str | None:
+def _spell(value: float | None) -> float | str | None:
     return None if value is None else spell(value)

@@ -7,24 +7,24 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.metrics.attempts import counts, limits_of
-from backend.rollouts.marks import BIT, mask_of
+from backend.metrics.attempts import load_limits, valid_row_condition
+from backend.rollouts.marks import BIT, parse_marks
 from backend.storage.models import GroupTally
 
 
-def valid_tallies(session: Session, run_id: str, kind: str) -> list[ColumnElement[bool]]:
-    """SQL conditions: tallies of this run and kind that no later attempt hides."""
-    limits = limits_of(session, [run_id]).get(run_id, ())
-    return [GroupTally.run_id == run_id, GroupTally.kind == kind, counts(GroupTally, limits)]
+def valid_tally_conditions(session: Session, run_id: str, kind: str) -> list[ColumnElement[bool]]:
+    """Return SQL conditions for tallies of this run and kind that no later attempt hides."""
+    limits = load_limits(session, [run_id]).get(run_id, ())
+    return [GroupTally.run_id == run_id, GroupTally.kind == kind, valid_row_condition(GroupTally, limits)]
 
 
-def marked(mask: int) -> ColumnElement[bool]:
-    """SQL condition: the completions have all marks of a mask."""
+def mark_condition(mask: int) -> ColumnElement[bool]:
+    """Return the SQL condition that the completions have all marks of a mask."""
     return GroupTally.marks.bitwise_and(mask) == mask
 
 
-def total(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
-    """SQL sum of the completions that fulfil all conditions."""
+def count_completions(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
+    """Return the SQL sum of the completions that fulfil all conditions."""
     of_them = case(
         (conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1], GroupTally.completions)
     )
@@ -34,18 +34,20 @@ def total(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
 def counts_by_step(
     session: Session, run_id: str, kind: str, marks: Sequence[str], min_reward: float | None
 ) -> list[dict[str, Any]]:
-    """Counts of each step: completions, those with all marks and the reward, and the stored of these."""
-    fits = marked(mask_of(marks))
+    """Return the number of completions of each step: all, those with the marks and the reward, and the
+    stored ones of these.
+    """
+    fits = mark_condition(parse_marks(marks))
     if min_reward is not None:
         fits &= GroupTally.reward >= min_reward
     query = (
         select(
             GroupTally.step,
             func.sum(GroupTally.completions).label("completions"),
-            total(fits).label("matching"),
-            total(fits, marked(BIT["stored"])).label("stored"),
+            count_completions(fits).label("matching"),
+            count_completions(fits, mark_condition(BIT["stored"])).label("stored"),
         )
-        .where(*valid_tallies(session, run_id, kind))
+        .where(*valid_tally_conditions(session, run_id, kind))
         .group_by(GroupTally.step)
         .order_by(GroupTally.step)
     )

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.store import log_of
-from backend.rollouts.counting import marked, valid_tallies
-from backend.rollouts.marks import BIT, mask_of
+from backend.rollouts.counting import mark_condition, valid_tally_conditions
+from backend.rollouts.marks import BIT, parse_marks
 from backend.storage.models import GroupTally
 
 SHOWN_BY: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -30,7 +30,7 @@ HELD_OUT = frozenset({"overfitting"})
 """Causes that the evaluations show."""
 
 
-def evidence_of(session: Session, run_id: str) -> list[dict[str, Any]]:
+def load_evidence(session: Session, run_id: str) -> list[dict[str, Any]]:
     """Return the steps at which the causes of a run can be read; first, with cause "", that of its onset."""
     diagnosis = diagnose(log_of(session, run_id))
     if diagnosis.onset is None:
@@ -56,8 +56,8 @@ def _first_step(
     """Return the step and its completions that have all marks; None if no stored one has."""
     query = (
         select(GroupTally.step, func.sum(GroupTally.completions).label("completions"))
-        .where(*valid_tallies(session, run_id, kind), GroupTally.step >= sick)
-        .where(marked(mask_of(marks) | BIT["stored"]))
+        .where(*valid_tally_conditions(session, run_id, kind), GroupTally.step >= sick)
+        .where(mark_condition(parse_marks(marks) | BIT["stored"]))
         .group_by(GroupTally.step)
         .order_by(GroupTally.step)
         .limit(1)

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from backend.rollouts.records import GroupRecord
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
-from backend.rollouts.tallies import of_groups
+from backend.rollouts.tallies import group_condition
 from backend.storage.completion_codec import decode
-from backend.storage.completions import completions_of
+from backend.storage.completions import load_completions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutLabel
 from backend.storage.rollout_words import forget
 
@@ -28,8 +28,8 @@ FINISH_REASON = r"^\w{0,16}$"
 """Reason why a completion ended, in the sampler's word; archives accept what is stored."""
 
 
-def as_finish_reason(text: str) -> str:
-    """Return the word as it is stored."""
+def clean_finish_reason(text: str) -> str:
+    """Return the finish reason as it is stored."""
     return re.sub(r"\W", "_", text)
 
 
@@ -48,27 +48,27 @@ def replace_groups(session: Session, packed: PackedGroups) -> None:
     labels: list[dict[str, Any]] = []
     for start in range(0, len(ids), 500):
         replaced = RolloutGroup.id.in_(ids[start : start + 500])
-        labels += _labels_that_stay(session, ids[start : start + 500], blocks)
+        labels += _kept_labels(session, ids[start : start + 500], blocks)
         forget(session, replaced)
         session.execute(delete(RolloutGroup).where(replaced))
-        session.execute(delete(GroupTally).where(of_groups(packed.groups[start : start + 500])))
+        session.execute(delete(GroupTally).where(group_condition(packed.groups[start : start + 500])))
     write_groups(session, packed)
     if labels:
         session.execute(insert(RolloutLabel), labels)
 
 
-def _labels_that_stay(
+def _kept_labels(
     session: Session, groups: Sequence[str], blocks: Mapping[str, bytes]
 ) -> list[dict[str, Any]]:
-    """Rows of labels whose completions come again with the same text."""
+    """Return the labels of completions whose text stays the same."""
     stored = select(RolloutGroup.id).where(RolloutGroup.id.in_(groups))
-    session.execute(stored.with_for_update())  # nobody labels them meanwhile
+    session.execute(stored.with_for_update())  # nobody can add a label meanwhile
     query = select(RolloutLabel.__table__).where(RolloutLabel.group_id.in_(groups))
     rows = [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001
     labelled = sorted({row["group_id"] for row in rows})
     old = {
         completion.id: completion.text
-        for completions in completions_of(session, labelled).values()
+        for completions in load_completions(session, labelled).values()
         for completion in completions
     }
     new = {

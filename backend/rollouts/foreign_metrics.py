@@ -12,26 +12,27 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.metrics.reading import read_curves
-from backend.rollouts.packing import text_or_damage
-from backend.rollouts.text_metrics import METRICS, Measured, Written, measured, over_all
-from backend.storage.completions import in_pieces
+from backend.rollouts.packing import try_unpack_text
+from backend.rollouts.text_metrics import METRICS, Measures, WrittenCompletion, average_measures, measure
+from backend.storage.completions import iterate_completions
 from backend.storage.models import RolloutGroup
 
 SCRIPT_CHARS = 1024
 """Number of characters at the end of a prompt or completion whose letters are looked up one by one.
 
-Another trainer's prompt may be megabytes long, and it is read again for each of its completions."""
+Another trainer's prompt may be megabytes long, and it is read again for each of its completions.
+"""
 
 STEPS_AT_ONCE = 500
-"""Named in one statement."""
+"""Maximum number of steps that one statement names."""
 
 REMEMBERED = 20_000
 """Stored completions whose measures this process keeps: the next batch of their step needs them again."""
 
-_remembered: OrderedDict[bytes, Measured] = OrderedDict()
+_remembered: OrderedDict[bytes, Measures] = OrderedDict()
 _lock = threading.Lock()
 
-Places = Mapping[int, Sequence[Written]]
+Places = Mapping[int, Sequence[WrittenCompletion]]
 """Training completions of a step by the place of their prompt."""
 
 Points = list[tuple[int, dict[str, float]]]
@@ -45,13 +46,13 @@ class TextPoints(NamedTuple):
     """Places of each step's stored prompts, and the stored values."""
 
 
-def foreign_metrics(written: Sequence[Written]) -> dict[str, float]:
+def foreign_metrics(written: Sequence[WrittenCompletion]) -> dict[str, float]:
     """text/* over the training completions of a step."""
-    return over_all([_measured(completion) for completion in written])
+    return average_measures([_measure(completion) for completion in written])
 
 
-def _measured(written: Written) -> Measured:
-    return measured(written, script_chars=SCRIPT_CHARS)
+def _measure(written: WrittenCompletion) -> Measures:
+    return measure(written, script_chars=SCRIPT_CHARS)
 
 
 def is_cut(finish_reason: str) -> bool:
@@ -59,49 +60,51 @@ def is_cut(finish_reason: str) -> bool:
     return finish_reason in {"", "length"}
 
 
-def text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> TextPoints:
+def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> TextPoints:
     """text/* of each step that gets new completions, over these and the stored ones of other places.
 
     A stored value that is not the one of the stored completions is the client's own, and stays. Computed
-    before the transaction that stores the completions, as it takes a while: `caught_up` then says what is
-    right within it.
+    before the transaction that stores the completions, as it takes a while: `refresh_points` then says
+    what is right within it.
     """
-    logged = _logged(session, run_id, new)
+    logged = _stored_values(session, run_id, new)
     points, seen = [], {}
     for step, places in sorted(new.items()):
-        stored = _stored(session, run_id, step)
-        ours = over_all(_flat(stored))
-        clients_names = {name for name, value in logged[step].items() if _is_own(value, ours.get(name))}
+        stored = _stored_measures(session, run_id, step)
+        ours = average_measures(_flatten(stored))
+        clients_names = {
+            name for name, value in logged[step].items() if _is_client_value(value, ours.get(name))
+        }
         fresh = {
-            prompt_index: [_measured(completion) for completion in completions]
+            prompt_index: [_measure(completion) for completion in completions]
             for prompt_index, completions in places.items()
         }
-        metrics = over_all(_flat(stored | fresh))
+        metrics = average_measures(_flatten(stored | fresh))
         points.append((step, {name: value for name, value in metrics.items() if name not in clients_names}))
         seen[step] = (set(stored), logged[step])
     return TextPoints(points, seen)
 
 
-def _flat(places: Mapping[int, Sequence[Measured]]) -> list[Measured]:
+def _flatten(places: Mapping[int, Sequence[Measures]]) -> list[Measures]:
     return [measures for completions in places.values() for measures in completions]
 
 
-def _is_own(stored: float, ours: float | None) -> bool:
+def _is_client_value(stored: float, ours: float | None) -> bool:
     """Return whether the client logged this value: it differs from the computed one beyond rounding."""
     return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
 
 
-def caught_up(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
+def refresh_points(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
     """Return the points, those computed again at whose step somebody else has stored something meanwhile."""
-    stored, logged = _places(session, run_id, new), _logged(session, run_id, new)
+    stored, logged = _stored_positions(session, run_id, new), _stored_values(session, run_id, new)
     now = {step: (stored.get(step, set()), logged[step]) for step in new}
     behind = {step: new[step] for step in new if now[step] != computed.seen[step]}
-    again = dict(text_points(session, run_id, behind).points)
+    again = dict(compute_text_points(session, run_id, behind).points)
     return [(step, again.get(step, metrics)) for step, metrics in computed.points]
 
 
-def _places(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:
-    """Places of the stored training prompts of some steps."""
+def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:
+    """Return the positions of the stored training prompts of some steps."""
     indices: dict[int, set[int]] = defaultdict(set)
     numbers = list(steps)
     for start in range(0, len(numbers), STEPS_AT_ONCE):
@@ -118,7 +121,7 @@ def _places(session: Session, run_id: str, steps: Collection[int]) -> dict[int, 
     return indices
 
 
-def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
+def _stored_values(session: Session, run_id: str, steps: Collection[int]) -> dict[int, dict[str, float]]:
     """Return the stored values of text/* at some steps."""
     logged: dict[int, dict[str, float]] = {step: {} for step in steps}
     curves = read_curves(session, [run_id], METRICS, "step") if steps else {}
@@ -128,20 +131,20 @@ def _logged(session: Session, run_id: str, steps: Collection[int]) -> dict[int, 
     return logged
 
 
-def _stored(session: Session, run_id: str, step: int) -> dict[int, list[Measured]]:
+def _stored_measures(session: Session, run_id: str, step: int) -> dict[int, list[Measures]]:
     columns = (RolloutGroup.id, RolloutGroup.prompt_index, RolloutGroup.prompt)
     conditions = (RolloutGroup.run_id == run_id, RolloutGroup.step == step, RolloutGroup.kind == "train")
     groups = {row.id: row for row in session.execute(select(*columns).where(*conditions))}
-    measures: dict[int, list[Measured]] = defaultdict(list)
-    for group, completions in in_pieces(session, list(groups)):
+    measures: dict[int, list[Measures]] = defaultdict(list)
+    for group, completions in iterate_completions(session, list(groups)):
         measures[groups[group].prompt_index] += [
-            _remembered_measures(groups[group].prompt, completion.text, is_cut(completion.finish_reason))
+            _cached_measures(groups[group].prompt, completion.text, is_cut(completion.finish_reason))
             for completion in completions
         ]
     return dict(measures)
 
 
-def _remembered_measures(prompt: bytes, text: str, is_truncated: bool) -> Measured:  # noqa: FBT001
+def _cached_measures(prompt: bytes, text: str, is_truncated: bool) -> Measures:  # noqa: FBT001
     """Measures of a completion to a packed prompt: once, however many batches its step comes in."""
     digest = hashlib.blake2b(prompt, digest_size=16)
     digest.update(
@@ -152,7 +155,7 @@ def _remembered_measures(prompt: bytes, text: str, is_truncated: bool) -> Measur
         if (measures := _remembered.get(key)) is not None:
             _remembered.move_to_end(key)
             return measures
-    measures = _measured(Written(text_or_damage(prompt)[0], text, is_truncated))
+    measures = _measure(WrittenCompletion(try_unpack_text(prompt)[0], text, is_truncated))
     with _lock:
         _remembered[key] = measures
         while len(_remembered) > REMEMBERED:

@@ -12,16 +12,16 @@ from sqlalchemy import select
 
 from backend.http.upload import receive
 from backend.rollouts.labels import MAX_LABELS, LabelRequest
-from backend.storage.completions import completions_named
+from backend.storage.completions import find_completions
 from backend.storage.engine import Sessions, insert_into
 from backend.storage.models import RolloutGroup, RolloutLabel
 
 MAX_BYTES = 8_000_000
 MAX_ROWS = 50_000
 MAX_LINE = 20_000
-"""Bytes of a line."""
+"""Maximum size of a line, in bytes."""
 SHOWN = 100
-"""Refused rows that the report names."""
+"""Maximum number of refused rows that the report names."""
 ROWS_AT_ONCE = 500
 ROLE = "import"
 
@@ -41,7 +41,7 @@ async def import_judgements(request: Request, sessions: Sessions, *, max_bytes: 
 
 
 def _store(file: IO[bytes], sessions: Sessions) -> dict[str, Any]:
-    """Store the rows that are right; the same file once more changes nothing."""
+    """Store the valid rows; repeating an import changes nothing."""
     report = _Report()
     block: list[tuple[int, Judgement]] = []
     for number, judgement in _rows(file, report):
@@ -100,7 +100,7 @@ def _store_block(sessions: Sessions, block: list[tuple[int, Judgement]], report:
     with sessions.begin() as session:
         group_of = {
             rollout_id: completion.group_id
-            for rollout_id, completion in completions_named(session, sorted(ids)).items()
+            for rollout_id, completion in find_completions(session, sorted(ids)).items()
         }
         runs = select(RolloutGroup.id, RolloutGroup.run_id)
         groups = runs.where(RolloutGroup.id.in_(set(group_of.values()))).order_by(RolloutGroup.id)

@@ -1,6 +1,6 @@
-"""Labels that people give to completions: a row each, so two people with two labels never meet.
-
-A change names the version it was made from; where somebody else has changed the label since, it is refused.
+"""Labels that people give to completions. Each label is a separate row, so changes of different labels
+never conflict. A change names the version that it is based on, and is refused if the label has changed
+since.
 """
 
 from collections.abc import Sequence
@@ -12,26 +12,24 @@ from sqlalchemy.orm import Session
 
 from backend.base.documented import Documented
 from backend.base.errors import Conflict, NotFound
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.runs.schemas import Body
-from backend.storage.completions import completion_named
+from backend.storage.completions import find_completion
 from backend.storage.engine import insert_into
 from backend.storage.models import RolloutGroup, RolloutLabel
 
 LONGEST_LABEL = 40
 LONGEST_NOTE = 2_000
 MAX_LABELS = 50
-"""Most labels of one completion."""
+"""Maximum number of labels of one completion."""
 OFFERED = ("hacked", "good", "weird")
 
 
-def _stripped(text: str) -> str:
+def _strip(text: str) -> str:
     return " ".join(text.split())
 
 
-Label = Annotated[
-    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=r"\S"), AfterValidator(_stripped)
-]
+Label = Annotated[str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=r"\S"), AfterValidator(_strip)]
 
 
 class LabelRequest(Body):
@@ -74,21 +72,23 @@ class LabelCounts(Documented):
     next: None
 
 
-class ChangedMeanwhile(Conflict):
+class LabelConflict(Conflict):
     """Somebody else has written or removed the label since it was shown."""
 
     def __init__(self, label: str, row: RolloutLabel | None) -> None:
         state = (
-            f"{row.role} wrote version {row.version} at {iso(row.changed_at)}" if row else "it was removed"
+            f"{row.role} wrote version {row.version} at {iso_time(row.changed_at)}"
+            if row
+            else "it was removed"
         )
         super().__init__(f"the label {label!r} has changed meanwhile: {state}; look at it and save again")
 
 
 def put_label(session: Session, rollout_id: str, request: LabelRequest, role: str) -> list[dict[str, Any]]:
-    """Add a label, or change its note; the labels of the completion then. Raises NotFound and Conflict."""
-    group = _group_of(session, rollout_id)
+    """Add a label, or change its note; return the completion's labels. Raises NotFound and Conflict."""
+    group = _find_group(session, rollout_id)
     if request.version:
-        conditions = _is_label(rollout_id, request.label, request.version)
+        conditions = _label_conditions(rollout_id, request.label, request.version)
         changes = {"note": request.note, "role": role, "version": RolloutLabel.version + 1}
         statement = update(RolloutLabel).where(*conditions).values(changes).returning(RolloutLabel.version)
     else:
@@ -100,31 +100,35 @@ def put_label(session: Session, rollout_id: str, request: LabelRequest, role: st
         insert = insert_into(session, RolloutLabel).values(**row)
         statement = insert.on_conflict_do_nothing().returning(RolloutLabel.version)
     if session.scalar(statement) is None:
-        raise ChangedMeanwhile(request.label, _row(session, rollout_id, request.label))
-    return labels_of(session, [rollout_id])[rollout_id]
+        raise LabelConflict(request.label, _row(session, rollout_id, request.label))
+    return load_labels(session, [rollout_id])[rollout_id]
 
 
 def remove_label(session: Session, rollout_id: str, label: str, version: int) -> list[dict[str, Any]]:
-    """Remove a label; those that are left. Raises NotFound and Conflict."""
-    _group_of(session, rollout_id)
-    gone = delete(RolloutLabel).where(*_is_label(rollout_id, label, version)).returning(RolloutLabel.version)
+    """Remove a label; return the completion's remaining labels. Raises NotFound and Conflict."""
+    _find_group(session, rollout_id)
+    gone = (
+        delete(RolloutLabel)
+        .where(*_label_conditions(rollout_id, label, version))
+        .returning(RolloutLabel.version)
+    )
     if session.scalar(gone) is None:
-        raise ChangedMeanwhile(label, _row(session, rollout_id, label))
-    return labels_of(session, [rollout_id]).get(rollout_id, [])
+        raise LabelConflict(label, _row(session, rollout_id, label))
+    return load_labels(session, [rollout_id]).get(rollout_id, [])
 
 
-def labels_of(session: Session, rollouts: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+def load_labels(session: Session, rollouts: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the labels of each completion that has any, by label: LabelItem."""
     query = select(RolloutLabel).where(RolloutLabel.rollout_id.in_(rollouts))
     by_rollout: dict[str, list[dict[str, Any]]] = {}
     for row in session.scalars(query.order_by(RolloutLabel.rollout_id, RolloutLabel.label)):
         same = {name: getattr(row, name) for name in ("label", "note", "role", "version")}
-        by_rollout.setdefault(row.rollout_id, []).append({**same, "changed_at": iso(row.changed_at)})
+        by_rollout.setdefault(row.rollout_id, []).append({**same, "changed_at": iso_time(row.changed_at)})
     return by_rollout
 
 
-def label_counts(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
-    """Labels of some runs with their numbers: LabelCount."""
+def count_labels(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the labels in some runs with their frequencies: LabelCount."""
     count = func.count()
     query = (
         select(RolloutLabel.label, count.label("completions"))
@@ -135,7 +139,7 @@ def label_counts(session: Session, runs: Sequence[str]) -> list[dict[str, Any]]:
     return [row._asdict() for row in session.execute(query.limit(200))]
 
 
-def _is_label(rollout_id: str, label: str, version: int) -> list[Any]:
+def _label_conditions(rollout_id: str, label: str, version: int) -> list[Any]:
     of_label = [RolloutLabel.rollout_id == rollout_id, RolloutLabel.label == label]
     return [*of_label, RolloutLabel.version == version]
 
@@ -145,8 +149,8 @@ def _row(session: Session, rollout_id: str, label: str) -> RolloutLabel | None:
     return session.get(RolloutLabel, (rollout_id, label))
 
 
-def _group_of(session: Session, rollout_id: str) -> RolloutGroup:
-    completion = completion_named(session, rollout_id)
+def _find_group(session: Session, rollout_id: str) -> RolloutGroup:
+    completion = find_completion(session, rollout_id)
     group = session.get(RolloutGroup, completion.group_id) if completion else None
     if group is None:
         raise NotFound(f"there is no completion {rollout_id!r}")

@@ -23,7 +23,7 @@ BIT = {name: 1 << bit for bit, name in enumerate(MARKS)}
 _SEEN_OTHERWISE = {"truncated", "wrong"}
 
 
-class Marked(Protocol):
+class MarkedCompletion(Protocol):
     """The properties of a completion that marks are made of."""
 
     @property
@@ -36,7 +36,7 @@ class Marked(Protocol):
     def flags(self) -> Sequence[str]: ...
 
 
-def marks_of(completion: Marked) -> int:
+def completion_marks(completion: MarkedCompletion) -> int:
     """Return the marks of one completion; those of its group are `group_marks`."""
     flags = set(completion.flags)
     is_wrong = not completion.correct if completion.correct is not None else "wrong" in flags
@@ -61,7 +61,7 @@ def group_marks(rewards: Sequence[float | None], left_out: str, *, is_stored: bo
     return marks | (BIT["stored"] if is_stored else 0)
 
 
-def mask_of(names: Sequence[str]) -> int:
+def parse_marks(names: Sequence[str]) -> int:
     """Return the bits of several marks; raises InvalidRequest for one that does not exist."""
     if unknown := [name for name in names if name not in BIT]:
         raise InvalidRequest(

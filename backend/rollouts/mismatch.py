@@ -18,14 +18,14 @@ from backend.base.errors import Conflict, NotFound
 from backend.config.knobs import SequenceMask, SequenceTis, TokenMask, TokenTis
 from backend.config.run import RunConfig
 from backend.metrics.reading import read_points
-from backend.rollouts.breakdown.cells import carried_groups
-from backend.rollouts.packing import arrays_or_damage
-from backend.rollouts.reading import valid_groups
-from backend.runs.origin import is_ours
+from backend.rollouts.breakdown.cells import count_carried_groups
+from backend.rollouts.packing import try_unpack_arrays
+from backend.rollouts.reading import valid_group_conditions
+from backend.runs.origin import has_run_config
 from backend.storage.models import RolloutGroup, RolloutTokens, Run
 
 LOG_RATIO_LIMIT = 20.0
-"""Nats; as in worker/objective/ratios.py."""
+"""Limit of log-ratios, in nats; the same as in worker/objective/ratios.py."""
 
 MAX_TOKENS = 4_000_000
 MAX_POINTS = 4_000
@@ -53,7 +53,7 @@ class Rule(NamedTuple):
 
     @property
     def is_mask(self) -> bool:
-        """Whether what is beyond the cap is dropped."""
+        """Whether tokens beyond the cap are dropped."""
         return self.kind.endswith("mask")
 
 
@@ -77,13 +77,13 @@ class Tokens(NamedTuple):
         return np.clip(self.trainer - self.sampler, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
-def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
+def load_mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Level) -> dict[str, Any]:
     """Return a step's stored tokens and what each cap does to them: breakdown_schemas.Mismatch.
 
     Without a kind the run's own correction is taken. Raises NotFound where no stored token has both
     log-probabilities, Conflict for too many tokens.
     """
-    own_rule, cap = _own_rule(run)
+    own_rule, cap = _run_rule(run)
     rule = own_rule if kind is None and own_rule is not None else Rule(kind or "token_tis", level)
     is_own = own_rule is not None and (rule.kind, rule.level if rule.is_shared else "") == (
         own_rule.kind,
@@ -91,7 +91,7 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
     )
     if own_rule is not None and is_own:
         rule = own_rule
-    tokens, groups, total = _tokens(session, run, step)
+    tokens, groups, total = _load_tokens(session, run, step)
     caps = sorted({*CAPS, *((cap,) if is_own else ())})
     shown = np.arange(len(tokens.row))
     if len(shown) > MAX_POINTS:
@@ -107,7 +107,7 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
         "completions": len(np.unique(tokens.row)),
         "groups": groups,
         "of_groups": total,
-        "caps": _under_caps(tokens, rule, caps),
+        "caps": _cap_items(tokens, rule, caps),
         "sampler": tokens.sampler[shown].tolist(),
         "trainer": tokens.trainer[shown].tolist(),
         "position": tokens.position[shown].tolist(),
@@ -115,9 +115,9 @@ def mismatch(session: Session, run: Run, step: int, kind: Kind | None, level: Le
     }
 
 
-def _own_rule(run: Run) -> tuple[Rule | None, float]:
+def _run_rule(run: Run) -> tuple[Rule | None, float]:
     """Return the run's correction and its cap, if the correction has a cap."""
-    if not is_ours(run):
+    if not has_run_config(run):
         return None, 0.0
     match RunConfig.model_validate(run.config).objective.correction:
         case TokenTis(cap=cap):
@@ -132,21 +132,23 @@ def _own_rule(run: Run) -> tuple[Rule | None, float]:
             return None, 0.0
 
 
-def _tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
+def _load_tokens(session: Session, run: Run, step: int) -> tuple[Tokens, int, int]:
     """Tokens of the stored groups that trained; the number of these groups, and of all stored ones."""
     query = (
         select(RolloutGroup.prompt_index, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
-        .where(*valid_groups(session, run.id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .where(
+            *valid_group_conditions(session, run.id), RolloutGroup.step == step, RolloutGroup.kind == "train"
+        )
         .order_by(RolloutGroup.prompt_index)
     )
-    waited = carried_groups(session, run.id, "train", [step]).get(step, 0)
+    waited = count_carried_groups(session, run.id, "train", [step]).get(step, 0)
     age = _staleness(session, run.id, step)
     completions: list[tuple[Values, Values, NDArray[np.int64], int]] = []
     groups = total = size = 0
     for index, data in session.execute(query.execution_options(yield_per=16)):
         total += 1
-        arrays, _ = arrays_or_damage(data)
+        arrays, _ = try_unpack_arrays(data)
         if not arrays or not all("policy_logprob" in values and "logprob" in values for values in arrays):
             continue
         groups += 1
@@ -183,12 +185,12 @@ def _staleness(session: Session, run_id: str, step: int) -> int:
     points = read_points(session, [run_id], ["sampling/staleness"]).get((run_id, "sampling/staleness"))
     at = np.flatnonzero(points.steps == step) if points is not None else np.empty(0, np.int64)
     age = points.values[at[-1]] if points is not None and len(at) else 0.0
-    return int(age) if 0 <= age < MAX_STEPS else 0  # a run of another trainer may say anything
+    return int(age) if 0 <= age < MAX_STEPS else 0  # another trainer's config may hold any value
 
 
-def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
+def _cap_items(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[str, Any]]:
     """Return the weights under each cap: breakdown_schemas.CapItem."""
-    rho = np.sort(np.exp(_by_token(tokens, rule)))
+    rho = np.sort(np.exp(_token_log_rho(tokens, rule)))
     count = len(rho)
     sums = np.concatenate([[0.0], np.cumsum(rho)])
     squares = np.concatenate([[0.0], np.cumsum(rho**2)])
@@ -211,7 +213,7 @@ def _under_caps(tokens: Tokens, rule: Rule, caps: Sequence[float]) -> list[dict[
     return cap_items
 
 
-def _by_token(tokens: Tokens, rule: Rule) -> Values:
+def _token_log_rho(tokens: Tokens, rule: Rule) -> Values:
     """(N,) log rho of each token, or of its completion."""
     log_rho = tokens.log_rho
     if not rule.is_shared:

@@ -30,7 +30,7 @@ import orjson
 import zstandard
 from numpy.typing import NDArray
 
-from backend.rollouts.token_values import decode, encode, kind_of, width_of
+from backend.rollouts.token_values import decode, encode, value_kind, value_width
 from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 
 VERSION = 3
@@ -45,7 +45,7 @@ _local = threading.local()  # compressors must not be shared between threads
 
 
 class PackedDamaged(ValueError):
-    """The bytes are not what was packed, or a newer version packed them."""
+    """The packed bytes are damaged, or a newer version wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,16 @@ class Tokens:
 
 def pack_text(text: str) -> bytes:
     """Return the exact text as zstd."""
-    return _compress(_encoded(text))
+    return _compress(_encode(text))
 
 
 def unpack_text(data: bytes) -> str:
     """Return the text that `pack_text` was given; raises PackedDamaged."""
-    with _as_damage():
+    with _translate_errors():
         return _decompress(data, LIMIT_TEXT_BYTES).decode("utf-8", "surrogatepass")
 
 
-def text_or_damage(data: bytes) -> tuple[str, str]:
+def try_unpack_text(data: bytes) -> tuple[str, str]:
     """Return the text and "", or "" and why it cannot be unpacked."""
     try:
         return unpack_text(data), ""
@@ -82,7 +82,7 @@ def text_or_damage(data: bytes) -> tuple[str, str]:
 def text_bytes(data: bytes) -> int:
     """Return the declared unpacked size of a packed text, in bytes; 0 if it cannot be unpacked."""
     try:
-        size: int = _size(data, LIMIT_TEXT_BYTES)
+        size: int = _declared_size(data, LIMIT_TEXT_BYTES)
     except (PackedDamaged, zstandard.ZstdError):
         return 0
     return size
@@ -93,13 +93,13 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     strings = [string for tokens in completions for string in tokens.strings]
     text = "".join(strings)
     is_ascii = text.isascii()
-    sizes = map(len, strings if is_ascii else map(_encoded, strings))
+    sizes = map(len, strings if is_ascii else map(_encode, strings))
     lengths = [len(tokens.strings) for tokens in completions]
     names = sorted({name for tokens in completions for name in tokens.arrays})
     having = {name: [n for n, tokens in enumerate(completions) if name in tokens.arrays] for name in names}
-    kinds = {name: kind_of(name) for name in names}
+    kinds = {name: value_kind(name) for name in names}
     scales: dict[str, list[float]] = {}
-    ids = _joined([tokens.ids for tokens in completions], "<i4")
+    ids = _join_arrays([tokens.ids for tokens in completions], "<i4")
     columns = []
     for name, holders in having.items():
         arrays = [completions[n].arrays[name] for n in holders]
@@ -113,14 +113,14 @@ def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     header = {"version": version, "lengths": lengths, "strings": list(sizes), "arrays": having}
     scaled = {name: factors for name, factors in scales.items() if any(scale != 1.0 for scale in factors)}
     head = orjson.dumps(header | {"kinds": kinds, "scales": scaled})
-    return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encoded(text), ids, *columns]))
+    return _compress(b"".join([len(head).to_bytes(4, "little"), head, _encode(text), ids, *columns]))
 
 
-def _joined(arrays: Sequence[NDArray[Any]], kind: str) -> bytes:
+def _join_arrays(arrays: Sequence[NDArray[Any]], kind: str) -> bytes:
     return np.concatenate(arrays).astype(kind, copy=False).tobytes() if arrays else b""
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -128,27 +128,27 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
     """Return the tokens that `pack_tokens` packed, of any version; raises PackedDamaged, as for a newer
     one.
     """
-    with _as_damage():
+    with _translate_errors():
         raw = _decompress(data, LIMIT_BYTES)
-        header, start = _header(raw)
+        header, start = _read_header(raw)
         ends = list(accumulate(header["strings"], initial=start))
         strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
         offsets = list(accumulate(header["lengths"], initial=0))
         ids = np.frombuffer(raw, "<i4", offsets[-1], ends[-1])
-        arrays = _arrays(raw, header, ends[-1] + 4 * offsets[-1])
+        arrays = _read_arrays(raw, header, ends[-1] + 4 * offsets[-1])
         bounds = list(pairwise(offsets))
         return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
 
 
 def unpack_arrays(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
     """Unpack only the values, without the tokens' strings. Raises the errors of `unpack_tokens`."""
-    with _as_damage():
+    with _translate_errors():
         raw = _decompress(data, LIMIT_BYTES)
-        header, start = _header(raw)
-        return _arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
+        header, start = _read_header(raw)
+        return _read_arrays(raw, header, start + sum(header["strings"]) + 4 * sum(header["lengths"]))
 
 
-def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.float32]]], str]:
+def try_unpack_arrays(data: bytes | None) -> tuple[list[dict[str, NDArray[np.float32]]], str]:
     """Return the values and "", or no values and why they cannot be unpacked; None has no values."""
     try:
         return [] if data is None else unpack_arrays(data), ""
@@ -156,7 +156,7 @@ def arrays_or_damage(data: bytes | None) -> tuple[list[dict[str, NDArray[np.floa
         return [], str(error)
 
 
-def _header(raw: bytes) -> tuple[dict[str, Any], int]:
+def _read_header(raw: bytes) -> tuple[dict[str, Any], int]:
     """Return the header and the offset of its end."""
     start = 4 + int.from_bytes(raw[:4], "little")
     header: dict[str, Any] = json.loads(raw[4:start])
@@ -165,7 +165,7 @@ def _header(raw: bytes) -> tuple[dict[str, Any], int]:
     return header, start
 
 
-def _arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[str, NDArray[np.float32]]]:
+def _read_arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[str, NDArray[np.float32]]]:
     """Return the values of each completion, which begin at `offset`."""
     lengths: list[int] = header["lengths"]
     arrays: list[dict[str, NDArray[np.float32]]] = [{} for _ in lengths]
@@ -174,7 +174,7 @@ def _arrays(raw: bytes, header: dict[str, Any], offset: int) -> list[dict[str, N
         scales = header.get("scales", {}).get(name, [1.0] * len(having))
         for n, scale in zip(having, scales, strict=True):
             arrays[n][name] = decode(raw, offset, lengths[n], kind, scale)
-            offset += width_of(kind) * lengths[n]
+            offset += value_width(kind) * lengths[n]
     return arrays
 
 
@@ -186,8 +186,8 @@ def _compress(raw: bytes) -> bytes:
 
 
 def _decompress(data: bytes, limit: int) -> bytes:
-    # The library believes what a frame says of its size, whatever most it is given, and reads none of size 0.
-    if not _size(data, limit):
+    # The library trusts the size that a frame declares, whatever limit it gets, and cannot read size 0.
+    if not _declared_size(data, limit):
         if len(data) > EMPTY_BYTES or zstandard.ZstdDecompressor().decompressobj().decompress(data):
             raise PackedDamaged("it says that it is empty, and is not")
         return b""
@@ -197,7 +197,7 @@ def _decompress(data: bytes, limit: int) -> bytes:
     return raw
 
 
-def _size(data: bytes, limit: int) -> int:
+def _declared_size(data: bytes, limit: int) -> int:
     """Return the bytes that a frame says it unpacks to."""
     size = zstandard.frame_content_size(data)
     if not 0 <= size <= limit:
@@ -206,8 +206,8 @@ def _size(data: bytes, limit: int) -> int:
 
 
 @contextmanager
-def _as_damage() -> Iterator[None]:
-    """Whatever reading of foreign bytes raises, as PackedDamaged."""
+def _translate_errors() -> Iterator[None]:
+    """Convert every exception inside the `with` block to PackedDamaged."""
     try:
         yield
     except PackedDamaged:

@@ -15,8 +15,8 @@ from backend.base.durable_files import make_directory, publish
 from backend.base.errors import Conflict
 from backend.base.text import clean_text
 from backend.config.pass_rates import PassRates, rates_path, text_key
-from backend.rollouts.atlas import atlas_of, prompt_texts
-from backend.rollouts.packing import text_or_damage
+from backend.rollouts.atlas import load_atlas, load_prompts
+from backend.rollouts.packing import try_unpack_text
 from backend.storage.models import Run
 
 
@@ -38,18 +38,18 @@ class StoredRates(Documented):
     prompts: int
 
 
-def rates_of(session: Session, run_id: str) -> PassRates:
+def load_rates(session: Session, run_id: str) -> PassRates:
     """Return the pass rate of every training prompt that could be graded, over all of its completions.
 
     Raises Conflict where there is none.
     """
-    atlas = atlas_of(session, run_id, state=None, sort="first", visits=1)
+    atlas = load_atlas(session, run_id, state=None, sort="first", visits=1)
     by_id = {prompt.id: prompt.rate for prompt in atlas.prompts if prompt.rate is not None}
     name = session.scalars(select(Run.name).where(Run.id == run_id)).one()
     if not by_id:
         raise Conflict(f"{name!r} has no training prompts with graded completions")
-    texts = prompt_texts(session, run_id, list(by_id))
-    readable = {prompt_id: text_or_damage(text.prompt) for prompt_id, text in texts.items()}
+    texts = load_prompts(session, run_id, list(by_id))
+    readable = {prompt_id: try_unpack_text(text.prompt) for prompt_id, text in texts.items()}
     by_text = {
         text_key(text): by_id[prompt_id] for prompt_id, (text, damage) in readable.items() if not damage
     }
@@ -75,11 +75,11 @@ def store_rates(rates: PassRates, datasets_dir: Path) -> StoredRates:
         publish(Path(draft), path)
     finally:
         Path(draft).unlink(missing_ok=True)
-    return stored_rates(sha256, rates)
+    return describe_rates(sha256, rates)
 
 
-def stored_rates(sha256: str, rates: PassRates) -> StoredRates:
-    """Stored rates without the rates."""
+def describe_rates(sha256: str, rates: PassRates) -> StoredRates:
+    """Return the summary of stored pass rates."""
     return StoredRates(
         sha256=sha256,
         run=rates.run,

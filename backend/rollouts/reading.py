@@ -10,16 +10,16 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from backend.base.errors import FieldError, InvalidRequest, NotFound
 from backend.http.paging import read_cursor
-from backend.metrics.attempts import counts, limits_of
-from backend.rollouts.alternatives import alternatives_of
+from backend.metrics.attempts import load_limits, valid_row_condition
+from backend.rollouts.alternatives import read_alternatives
 from backend.rollouts.marks import BIT, FLAGS
-from backend.rollouts.packing import PackedDamaged, text_bytes, text_or_damage, unpack_tokens
-from backend.rollouts.token_budget import why_removed
+from backend.rollouts.packing import PackedDamaged, text_bytes, try_unpack_text, unpack_tokens
+from backend.rollouts.token_budget import removal_reason
 from backend.rollouts.token_values import ALTERNATIVE
-from backend.rollouts.turns import blocks, observed
+from backend.rollouts.turns import observation_mask, split_into_blocks
 from backend.storage.completion import Completion
-from backend.storage.completion_codec import Want
-from backend.storage.completions import completion_named, damage_of, in_pieces
+from backend.storage.completion_codec import CompletionSelection
+from backend.storage.completions import damage_reason, find_completion, iterate_completions
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
@@ -85,9 +85,9 @@ class RolloutFilter:
         )
 
     def of_tallies(self) -> list[ColumnElement[bool]]:
-        """SQL conditions that the tally of every completion which fits fulfils."""
+        """Return SQL conditions that the tally of every matching completion fulfils."""
         marks = 0 if self.correct is None else BIT["right" if self.correct else "wrong"]
-        if self.flag in FLAGS and self.flag != "unscored":  # a mark of its own tells of the reward
+        if self.flag in FLAGS and self.flag != "unscored":  # the mark `rewarded` says enough about the reward
             marks |= BIT[self.flag]
         return [
             *([GroupTally.reward >= self.min_reward] if self.min_reward is not None else []),
@@ -96,8 +96,10 @@ class RolloutFilter:
         ]
 
 
-def tallied(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
-    """SQL condition: a group has a tally that fulfils these, if there are any."""
+def has_tally(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+    """Return the SQL condition that a group has a tally that fulfils `conditions`; none without
+    conditions.
+    """
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
     return [exists().where(*same, *conditions)] if conditions else []
@@ -107,7 +109,7 @@ def list_groups(
     session: Session, rollout_filter: RolloutFilter, *, sort: str, limit: int, cursor: str
 ) -> Sequence[RolloutGroup]:
     """Return one page of groups and one more."""
-    columns, kinds = _order(sort)
+    columns, kinds = _sort_order(sort)
     is_descending = sort.startswith("-")
     sort_key = tuple_(*columns)
     ways = [column.desc() if is_descending else column.asc() for column in columns]
@@ -124,7 +126,7 @@ def list_groups(
     while True:
         query = select(RolloutGroup.id.label("group"), *columns).where(*conditions, *behind(after))
         rows = session.execute(query.order_by(*ways).limit(size)).all()
-        ids += _that_fit(session, rollout_filter, [row.group for row in rows])
+        ids += _matching_groups(session, rollout_filter, [row.group for row in rows])
         if len(rows) < size or len(ids) > limit:
             break
         after, size = list(rows[-1])[1:], min(4 * size, MAX_AT_ONCE)
@@ -132,14 +134,14 @@ def list_groups(
     return session.scalars(fitting).all()
 
 
-def _that_fit(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
-    want = Want(texts=bool(rollout_filter.q), substring=rollout_filter.q.lower())
-    for group, completions in in_pieces(session, ids, want):
+def _matching_groups(session: Session, rollout_filter: RolloutFilter, ids: Sequence[str]) -> Iterator[str]:
+    want = CompletionSelection(texts=bool(rollout_filter.q), substring=rollout_filter.q.lower())
+    for group, completions in iterate_completions(session, ids, want):
         if any(map(rollout_filter.passes, completions)):
             yield group
 
 
-def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
+def cursor_key(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
     """Return a group's place in a list, for the cursor."""
     key = (group.step, group.kind, group.prompt_index, group.id)
     if sort.removeprefix("-") == "step":
@@ -147,7 +149,7 @@ def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
     return (NO_REWARD if group.reward_mean is None else group.reward_mean, *key)
 
 
-def _order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _sort_order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if sort.removeprefix("-") not in ORDERS:
         reason = f"is {sort!r}; expected step, -step, reward or -reward"
         raise InvalidRequest([FieldError("sort", reason)])
@@ -155,27 +157,27 @@ def _order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def _conditions(session: Session, rollout_filter: RolloutFilter) -> list[ColumnElement[bool]]:
-    conditions = valid_groups(session, rollout_filter.run)
+    conditions = valid_group_conditions(session, rollout_filter.run)
     if rollout_filter.step is not None:
         conditions.append(RolloutGroup.step == rollout_filter.step)
     if rollout_filter.kind:
         conditions.append(RolloutGroup.kind == rollout_filter.kind)
     if rollout_filter.prompt:
         conditions.append(RolloutGroup.prompt_id == rollout_filter.prompt)
-    return [*conditions, *tallied(rollout_filter.of_tallies())]
+    return [*conditions, *has_tally(rollout_filter.of_tallies())]
 
 
-def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
-    """SQL conditions: groups of this run that no later attempt hides."""
-    limits = limits_of(session, [run_id]).get(run_id, ())
-    return [RolloutGroup.run_id == run_id, counts(RolloutGroup, limits)]
+def valid_group_conditions(session: Session, run_id: str) -> list[ColumnElement[bool]]:
+    """Return SQL conditions for groups of this run that no later attempt hides."""
+    limits = load_limits(session, [run_id]).get(run_id, ())
+    return [RolloutGroup.run_id == run_id, valid_row_condition(RolloutGroup, limits)]
 
 
 def group_json(group: RolloutGroup, completions: Sequence[Completion]) -> dict[str, Any]:
     """Return a group as the HTTP interface shows it: schemas.GroupItem."""
-    (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
+    (prompt, of_prompt), (answer, of_answer) = map(try_unpack_text, (group.prompt, group.answer))
     damage = [
-        damage_of(group.id),
+        damage_reason(group.id),
         f"its prompt: {of_prompt}" if of_prompt else "",
         f"its answer: {of_answer}" if of_answer else "",
     ]
@@ -203,10 +205,10 @@ def _completion_json(rollout: Completion) -> dict[str, Any]:
     return {
         "id": rollout.id,
         "text": rollout.text,
-        "blocks": blocks(rollout.text, rollout.turns),
-        "reward": rollout.spelled("reward"),
+        "blocks": split_into_blocks(rollout.text, rollout.turns),
+        "reward": rollout.spell("reward"),
         "rewards": rollout.rewards,
-        "advantage": rollout.spelled("advantage"),
+        "advantage": rollout.spell("advantage"),
         "tokens": rollout.tokens,
         "finish_reason": rollout.finish_reason,
         "correct": rollout.correct,
@@ -214,14 +216,14 @@ def _completion_json(rollout: Completion) -> dict[str, Any]:
     }
 
 
-def completions_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> dict[str, list[Completion]]:
+def load_page_completions(session: Session, groups: Sequence[RolloutGroup]) -> dict[str, list[Completion]]:
     """Return the completions of the groups that fit into one response, at least one: long texts make short
     pages.
     """
     fitting: dict[str, list[Completion]] = {}
     total = 0
     prompts = {group.id: (text_bytes(group.prompt) + text_bytes(group.answer)) // 4 for group in groups}
-    for group, completions in in_pieces(session, [group.id for group in groups]):
+    for group, completions in iterate_completions(session, [group.id for group in groups]):
         total += sum(map(_length, completions)) + prompts[group]
         if fitting and total > PAGE_TOKENS:
             break
@@ -247,40 +249,42 @@ def step_counts(sessions: Sessions, run_id: str, prompt_id: str = "") -> Iterato
     while True:
         with reading(sessions) as session:
             behind = tuple_(*columns) > after
-            rows = session.execute(query.where(*valid_groups(session, run_id), *of_prompt, behind)).all()
+            rows = session.execute(
+                query.where(*valid_group_conditions(session, run_id), *of_prompt, behind)
+            ).all()
         yield from (dict(row._mapping) for row in rows)  # noqa: SLF001 - a Row's public dict
         if len(rows) < STEPS_AT_ONCE:
             return
         after = (rows[-1].step, rows[-1].kind)
 
 
-def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
+def load_tokens(session: Session, rollout_id: str) -> dict[str, Any]:
     """Return the tokens of one completion with their values: schemas.TokensAnswer."""
-    rollout = completion_named(session, rollout_id)
+    rollout = find_completion(session, rollout_id)
     if rollout is None:
         raise NotFound(f"there is no completion {rollout_id!r}")
     group = session.get_one(RolloutGroup, rollout.group_id)
     packed = session.get(RolloutTokens, rollout.group_id)
-    shared = {"id": rollout.id, "advantage": rollout.spelled("advantage")}
+    shared = {"id": rollout.id, "advantage": rollout.spell("advantage")}
     if packed is None:
-        if note := why_removed(session, group.run_id, group.step):
-            return shared | _no_tokens(note=note)
+        if note := removal_reason(session, group.run_id, group.step):
+            return shared | _missing_tokens(note=note)
         raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
     try:
         of_group = unpack_tokens(packed.data)
         tokens = of_group[rollout.position]
     except PackedDamaged as error:
-        return shared | _no_tokens(damage=str(error))
+        return shared | _missing_tokens(damage=str(error))
     except IndexError:
-        return shared | _no_tokens(damage=f"it holds tokens of {len(of_group)} completions alone")
+        return shared | _missing_tokens(damage=f"it holds tokens of {len(of_group)} completions alone")
     arrays = {
         name: [spell(value) for value in values.tolist()]
         for name, values in tokens.arrays.items()
         if name != "mask" and not name.startswith(ALTERNATIVE)
     }
-    alternatives = alternatives_of(tokens, of_group)
+    alternatives = read_alternatives(tokens, of_group)
     gone = [
-        why_removed(session, group.run_id, group.step, name)
+        removal_reason(session, group.run_id, group.step, name)
         for name in ("values", *(["alternatives"] if alternatives is None else []))
     ]
     mask = tokens.arrays.get("mask")
@@ -292,12 +296,12 @@ def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
         "note": next(filter(None, gone), ""),
         "damage": "",
         "alternatives": alternatives,
-        "observed": observed(rollout.turns, len(tokens.strings)) if rollout.turns else [],
+        "observed": observation_mask(rollout.turns, len(tokens.strings)) if rollout.turns else [],
         "mask": [1] * len(tokens.strings) if mask is None else mask.astype(int).tolist(),
     }
 
 
-def _no_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
+def _missing_tokens(*, note: str = "", damage: str = "") -> dict[str, Any]:
     """Return the answer for a completion whose tokens cannot be shown."""
     nothing: dict[str, Any] = {name: [] for name in ("tokens", "token_ids", "mask", "observed")}
     return nothing | {"arrays": {}, "alternatives": None, "note": note, "damage": damage}

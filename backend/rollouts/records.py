@@ -71,7 +71,7 @@ class GroupRecord:
         return max((len(completion.token_ids) for completion in self.completions), default=0)
 
 
-def foreign_group(
+def make_foreign_group(
     kind: str, prompt_index: int, prompt: str, answer: str, completions: Sequence[CompletionRecord]
 ) -> GroupRecord:
     """Return a group of another trainer, whose prompt has the same id wherever its text is the same."""

@@ -1,4 +1,4 @@
-"""Repetition of a completion: how much of its end has been written before."""
+"""Repetition of a completion: the share of its end that repeats earlier text."""
 
 WINDOW_CHARS = 512
 GRAM_CHARS = 8

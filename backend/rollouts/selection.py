@@ -8,10 +8,10 @@ import orjson
 from backend.base.errors import FieldError, InvalidRequest
 from backend.base.text import clean_text
 from backend.http.paging import write_cursor
-from backend.rollouts.labels import labels_of
-from backend.rollouts.packing import text_or_damage
-from backend.rollouts.search.hits import found_at
-from backend.rollouts.search.pages import find, is_more_than
+from backend.rollouts.labels import load_labels
+from backend.rollouts.packing import try_unpack_text
+from backend.rollouts.search.hits import load_hits
+from backend.rollouts.search.pages import find, has_more_than
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.completion import Completion
@@ -26,21 +26,21 @@ FORMATS: Mapping[str, str] = {"jsonl": "application/x-ndjson", "parquet": "appli
 Row = dict[str, Any]
 
 
-def selection_of(
+def export_selection(
     sessions: Sessions, scope: Scope, terms: Sequence[Term], file: Literal["jsonl", "parquet"]
 ) -> Iterator[bytes]:
     """Return the bytes of the file, read while it is sent; raises InvalidRequest for more rows than it may
     have.
     """
     with reading(sessions) as session:
-        is_too_much = is_more_than(session, scope, terms, MAX_EXPORTED)
+        is_too_much = has_more_than(session, scope, terms, MAX_EXPORTED)
     if is_too_much:
         reason = (
             f"finds more than {MAX_EXPORTED:,} completions, which is the most that is exported: narrow it"
         )
         raise InvalidRequest([FieldError("q", reason)])
     pages = _pages(sessions, scope, terms)
-    return _parquet(pages) if file == "parquet" else _jsonl(pages)
+    return _write_parquet(pages) if file == "parquet" else _write_jsonl(pages)
 
 
 def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[list[Row]]:
@@ -48,8 +48,8 @@ def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[
     while count < MAX_EXPORTED:
         with reading(sessions) as session:
             page = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
-            completions = found_at(session, page.rows)
-            labels = labels_of(session, [completion.id for _, completion in completions])
+            completions = load_hits(session, page.rows)
+            labels = load_labels(session, [completion.id for _, completion in completions])
             rows = [
                 _row(completion, group, labels.get(completion.id, [])) for group, completion in completions
             ]
@@ -67,7 +67,7 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
     of_completion = {
         name: getattr(rollout, name) for name in ("position", "tokens", "finish_reason", "correct")
     }
-    (prompt, of_prompt), (answer, of_answer) = map(text_or_damage, (group.prompt, group.answer))
+    (prompt, of_prompt), (answer, of_answer) = map(try_unpack_text, (group.prompt, group.answer))
     return {
         "rollout": rollout.id,
         "run": group.run_id,
@@ -76,8 +76,8 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
         "prompt": clean_text(prompt),
         "answer": clean_text(answer),
         "text": rollout.clean_text,
-        "reward": rollout.spelled("reward"),
-        "advantage": rollout.spelled("advantage"),
+        "reward": rollout.spell("reward"),
+        "advantage": rollout.spell("advantage"),
         "rewards": rollout.rewards,
         "flags": rollout.flags,
         "damage": "; ".join(filter(None, (of_prompt, of_answer))),
@@ -85,13 +85,13 @@ def _row(rollout: Completion, group: RolloutGroup, labels: list[dict[str, Any]])
     }
 
 
-def _jsonl(pages: Iterator[list[Row]]) -> Iterator[bytes]:
+def _write_jsonl(pages: Iterator[list[Row]]) -> Iterator[bytes]:
     for page in pages:
         yield b"".join(orjson.dumps(row) + b"\n" for row in page)
 
 
 class _Sink:
-    """A file that is written from front to back, and taken away piece by piece."""
+    """A write-only file whose content is taken piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -114,13 +114,13 @@ class _Sink:
         self.closed = True
 
     def take(self) -> bytes:
-        """Bytes written since the last time."""
+        """Return the bytes written since the last call."""
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content
 
 
-def _parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
+def _write_parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -131,13 +131,13 @@ def _parquet(pages: Iterator[list[Row]]) -> Iterator[bytes]:
     schema, sink = pa.schema(columns), _Sink()
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd") as writer:
         for page in pages:
-            writer.write_table(pa.Table.from_pylist([_flat(row) for row in page], schema=schema))
+            writer.write_table(pa.Table.from_pylist([_flatten_row(row) for row in page], schema=schema))
             yield sink.take()
     yield sink.take()
 
 
-def _flat(row: Row) -> Row:
-    """Documents as JSON, and numbers that have a name as numbers."""
+def _flatten_row(row: Row) -> Row:
+    """Return the row with documents as JSON text, and spelled numbers as numbers."""
     documents = {name: orjson.dumps(row[name]).decode() for name in ("rewards", "flags", "labels")}
     numbers = {name: None if row[name] is None else float(row[name]) for name in ("reward", "advantage")}
     return row | documents | numbers

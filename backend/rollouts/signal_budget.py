@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.signal_budget import PARTS, UNITS, Unit, budget_metric
 from backend.metrics.reading import read_points
-from backend.rollouts.counting import valid_tallies
+from backend.rollouts.counting import valid_tally_conditions
 from backend.rollouts.marks import BIT
 from backend.storage.models import GroupTally
 
@@ -25,7 +25,7 @@ Counts = dict[Unit, NDArray[np.float64]]
 """(steps, parts) of each unit."""
 
 
-def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dict[str, Any]]:
+def load_signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dict[str, Any]]:
     """Return the budget of each run, in at most `bins` parts of its steps: breakdown_schemas.SignalBudget."""
     names = [budget_metric(category, unit) for unit in UNITS for category in PARTS]
     points = read_points(session, runs, names)
@@ -34,14 +34,14 @@ def signal_budgets(session: Session, runs: Sequence[str], bins: int) -> list[dic
     for run in runs:
         of_run = {name: curve for (owner, name), curve in points.items() if owner == run}
         if of_run:
-            source, parts, (steps, values) = "trainer", PARTS, _logged(of_run)
+            source, parts, (steps, values) = "trainer", PARTS, _read_logged(of_run)
         else:
-            source, parts, (steps, values) = "rollouts", TALLIED, _tallied(session, run)
+            source, parts, (steps, values) = "rollouts", TALLIED, _read_tallies(session, run)
         budgets.append(_budget_json(run, source if len(steps) else "", parts, steps, values, bins))
     return budgets
 
 
-def _logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
+def _read_logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
     """Return the steps that logged their budget; a part that is not there, or not finite, counts as 0."""
     steps = np.unique(np.concatenate([curve.steps for curve in points.values()]))
     values: Counts = {unit: np.zeros((len(steps), len(PARTS))) for unit in UNITS}
@@ -53,12 +53,14 @@ def _logged(points: Mapping[str, Any]) -> tuple[Steps, Counts]:
     return steps, values
 
 
-def _tallied(session: Session, run: str) -> tuple[Steps, Counts]:
+def _read_tallies(session: Session, run: str) -> tuple[Steps, Counts]:
     """Completions and tokens by the marks of a run's tallies, which know of no update."""
     group = (GroupTally.step, GroupTally.prompt_index, GroupTally.attempt)
     size = func.sum(GroupTally.completions).over(partition_by=group)
     columns = (GroupTally.step, GroupTally.marks, GroupTally.completions, GroupTally.tokens)
-    tallies = select(*columns, size.label("size")).where(*valid_tallies(session, run, "train")).subquery()
+    tallies = (
+        select(*columns, size.label("size")).where(*valid_tally_conditions(session, run, "train")).subquery()
+    )
     is_compared = tallies.c.size > 1
     query = select(
         tallies.c.step,
@@ -71,13 +73,13 @@ def _tallied(session: Session, run: str) -> tuple[Steps, Counts]:
     steps = np.unique(np.array([row[0] for row in rows], np.int64))
     values: Counts = {unit: np.zeros((len(steps), len(TALLIED))) for unit in ("completions", "tokens")}
     for step, marks, has_others, completions, tokens in rows:
-        at = np.searchsorted(steps, step), TALLIED.index(_part_of(marks, has_others=has_others))
+        at = np.searchsorted(steps, step), TALLIED.index(_budget_part(marks, has_others=has_others))
         values["completions"][at] += int(completions)
         values["tokens"][at] += int(tokens)
     return steps, values
 
 
-def _part_of(marks: int, *, has_others: bool) -> str:
+def _budget_part(marks: int, *, has_others: bool) -> str:
     """Return the part of completions with these marks: the first that fits, as in
     backend.config.signal_budget.
 

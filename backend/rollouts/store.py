@@ -60,10 +60,10 @@ def pack_groups(
         packed.tallies.extend(tally_rows(group, is_stored=False, **ids_of_row))
         packed.prompts.append(prompt_row(group, run_id))
     for group in groups:
-        number = _number(run_id, attempt, group.kind, group.prompt_index)
-        group_id = _id(run_id, step, number)
+        number = _group_number(run_id, attempt, group.kind, group.prompt_index)
+        group_id = _group_id(run_id, step, number)
         completions = [
-            _completion(completion, group_id, at) for at, completion in enumerate(group.completions)
+            _stored_completion(completion, group_id, at) for at, completion in enumerate(group.completions)
         ]
         row = _group_row(group, id=group_id, completions=encode(completions), **ids_of_row)
         packed.groups.append(row)
@@ -71,13 +71,13 @@ def pack_groups(
         packed.tallies.extend(tally_rows(group, is_stored=True, **ids_of_row))
         packed.prompts.append(prompt_row(group, run_id))
         if with_tokens and any(len(completion.token_strings) for completion in group.completions):
-            packed.tokens.append({"group_id": group_id, "data": pack_tokens(_tokens(group))})
+            packed.tokens.append({"group_id": group_id, "data": pack_tokens(_group_tokens(group))})
     return packed
 
 
 def write_groups(session: Session, packed: PackedGroups) -> None:
     """Store packed groups; those that are there already stay unchanged."""
-    connection = session.connection()  # not the session: rows of values need no objects
+    connection = session.connection()  # without the ORM, because plain rows need no objects
     for table, rows in (
         (RolloutGroup, packed.groups),
         (RolloutTokens, packed.tokens),
@@ -89,7 +89,7 @@ def write_groups(session: Session, packed: PackedGroups) -> None:
 
 
 def _group_row(group: GroupRecord, **ids_of_row: Any) -> dict[str, Any]:
-    mean, deviation = _spread([c.reward for c in group.completions if c.reward is not None])
+    mean, deviation = _mean_and_std([c.reward for c in group.completions if c.reward is not None])
     return {
         **ids_of_row,
         "kind": group.kind,
@@ -105,8 +105,8 @@ def _group_row(group: GroupRecord, **ids_of_row: Any) -> dict[str, Any]:
     }
 
 
-def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and population standard deviation of the finite rewards."""
+def _mean_and_std(rewards: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the mean and population standard deviation of the finite rewards."""
     finite = [float(reward) for reward in rewards if math.isfinite(reward)]
     if not finite:
         return None, None
@@ -116,7 +116,7 @@ def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
     return mean, math.sqrt(math.fsum((reward - mean) ** 2 for reward in finite) / len(finite))
 
 
-def _completion(completion: CompletionRecord, group_id: str, position: int) -> Completion:
+def _stored_completion(completion: CompletionRecord, group_id: str, position: int) -> Completion:
     numbers = {"reward": completion.reward, "advantage": completion.advantage}
     known_numbers = {name: float(value) for name, value in numbers.items() if value is not None}
     stored = {name: to_stored(value) for name, value in known_numbers.items()}
@@ -129,20 +129,20 @@ def _completion(completion: CompletionRecord, group_id: str, position: int) -> C
         tokens=len(completion.token_ids),
         finish_reason=completion.finish_reason,
         correct=completion.correct,
-        rewards=spell_all({name: _plain(value) for name, value in completion.rewards.items()}),
+        rewards=spell_all({name: _plain_number(value) for name, value in completion.rewards.items()}),
         flags=list(completion.flags),
         turns=list(completion.turns),
         non_finite={name: spell(known_numbers[name]) for name, (kind, _) in stored.items() if kind != FINITE},
     )
 
 
-def _plain(value: float | None) -> float | None:
-    """Without numpy's types, which JSON does not know."""
+def _plain_number(value: float | None) -> float | None:
+    """Return a value as a Python float, because JSON does not know NumPy types."""
     return None if value is None else float(value)
 
 
-def _tokens(group: GroupRecord) -> list[Tokens]:
-    """Tokens of each completion; none of one whose token strings were not recorded."""
+def _group_tokens(group: GroupRecord) -> list[Tokens]:
+    """Return the tokens of each completion; empty if its token strings were not recorded."""
     return [
         Tokens(completion.token_strings, np.asarray(completion.token_ids, np.int32), completion.arrays)
         if len(completion.token_strings)
@@ -151,11 +151,11 @@ def _tokens(group: GroupRecord) -> list[Tokens]:
     ]
 
 
-def _number(*group_key: Any) -> int:
+def _group_number(*group_key: Any) -> int:
     """50 bits that follow from a group's place within its step."""
     return int.from_bytes(sha256(repr(group_key).encode()).digest()[:7], "big") >> 6
 
 
-def _id(run_id: str, step: int, number: int) -> str:
+def _group_id(run_id: str, step: int, number: int) -> str:
     """26 characters: the run's time, the step, and a number within it; rows of a step lie together."""
     return run_id[:10] + base32(step, 3) + base32(number, DIGITS // 2)

@@ -3,6 +3,6 @@
 OPEN, CLOSE = "<think>", "</think>"
 
 
-def with_opened(text: str) -> str:
+def restore_think_tag(text: str) -> str:
     """Return a completion with the <think> that its chat template has written."""
     return f"{OPEN}{text}"

@@ -10,7 +10,7 @@ from sqlalchemy import tuple_
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.base.text import clean_text
-from backend.rollouts.marks import group_marks, marks_of
+from backend.rollouts.marks import completion_marks, group_marks
 from backend.rollouts.packing import pack_text
 from backend.rollouts.records import GroupRecord
 from backend.storage.models import GroupTally
@@ -25,7 +25,7 @@ def tally_rows(group: GroupRecord, *, is_stored: bool, **ids_of_row: Any) -> lis
     tallies: dict[tuple[int, float | None], list[int]] = {}
     for completion in group.completions:
         reward = None if completion.reward is None else to_stored(completion.reward).value
-        counts = tallies.setdefault((marks_of(completion) | shared, reward), [0, 0])
+        counts = tallies.setdefault((completion_marks(completion) | shared, reward), [0, 0])
         counts[0] += 1
         counts[1] += len(completion.token_ids)
     return [
@@ -56,7 +56,7 @@ def prompt_row(group: GroupRecord, run_id: str) -> dict[str, Any]:
     }
 
 
-def of_groups(rows: Iterable[dict[str, Any]]) -> ColumnElement[bool]:
+def group_condition(rows: Iterable[dict[str, Any]]) -> ColumnElement[bool]:
     """SQL condition: the tally is that of one of these groups, given as their rows."""
     table = GroupTally
     columns = tuple_(table.run_id, table.kind, table.step, table.prompt_index, table.attempt)

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from backend.config.boxed import last_boxed
 from backend.rollouts.repetition import distinct_gram_share
 from backend.rollouts.script import script_share
-from backend.rollouts.tags import CLOSE, OPEN, with_opened
+from backend.rollouts.tags import CLOSE, OPEN, restore_think_tag
 
 Structure = Literal["ok", "answerless", "polluted", "broken"]
 STRUCTURES: tuple[Structure, ...] = ("ok", "answerless", "polluted", "broken")
@@ -24,7 +24,7 @@ TAIL_CHARS = 2048
 """Number of characters at a completion's end that are compressed, because loops occur there."""
 
 
-class Written(NamedTuple):
+class WrittenCompletion(NamedTuple):
     """A completion with the prompt that it answers."""
 
     prompt: str
@@ -35,7 +35,7 @@ class Written(NamedTuple):
     """Whether its prompt ends with <think>."""
 
 
-class Measured(NamedTuple):
+class Measures(NamedTuple):
     """Measures of one completion, of which text/* is made."""
 
     distinct: float
@@ -47,29 +47,31 @@ class Measured(NamedTuple):
     compressed: int
 
 
-def text_metrics(written: Sequence[Written], *, script_chars: int | None = None) -> dict[str, float]:
+def text_metrics(
+    written: Sequence[WrittenCompletion], *, script_chars: int | None = None
+) -> dict[str, float]:
     """text/* over some completions.
 
     `script_chars`: so many at the end of each prompt and completion are read for their script.
     """
-    return over_all([measured(completion, script_chars=script_chars) for completion in written])
+    return average_measures([measure(completion, script_chars=script_chars) for completion in written])
 
 
-def measured(written: Written, *, script_chars: int | None = None) -> Measured:
+def measure(written: WrittenCompletion, *, script_chars: int | None = None) -> Measures:
     """Measure one completion."""
     prompt, text, is_truncated, is_opened = written
     tail = text[-TAIL_CHARS:].encode("utf-8", "surrogatepass")
     start = None if script_chars is None else -script_chars
-    return Measured(
+    return Measures(
         distinct=distinct_gram_share(text),
-        unusual=_unusual(prompt[start:], text[start:]),
-        state=structure(with_opened(text) if is_opened else text, is_truncated=is_truncated),
+        unusual=_unusual_letter_share(prompt[start:], text[start:]),
+        state=structure(restore_think_tag(text) if is_opened else text, is_truncated=is_truncated),
         raw=len(tail),
         compressed=len(zlib.compress(tail, 1)),
     )
 
 
-def over_all(completions: Sequence[Measured]) -> dict[str, float]:
+def average_measures(completions: Sequence[Measures]) -> dict[str, float]:
     """text/* over measured completions; their order does not matter."""
     if not completions:
         return {}
@@ -99,6 +101,6 @@ def structure(text: str, *, is_truncated: bool) -> Structure:
     return "answerless" if last_boxed(text) is None else "ok"
 
 
-def _unusual(prompt: str, text: str) -> float:
+def _unusual_letter_share(prompt: str, text: str) -> float:
     """Share of the letters outside of the prompt's script; ASCII has one script only."""
     return 0.0 if prompt.isascii() and text.isascii() else 1 - script_share(prompt, text)

@@ -34,7 +34,7 @@ Stamp = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Counted:
+class _CountedBytes:
     """Bytes of a run's token values."""
 
     stamp: Stamp
@@ -54,7 +54,7 @@ class _Counted:
         return self.settled + self.unsettled
 
     def free(self, step: int, size: int) -> None:
-        """Subtract bytes of a step that were removed."""
+        """Subtract the removed bytes of a step."""
         if step <= self.end:
             self.settled -= size
         else:
@@ -62,16 +62,16 @@ class _Counted:
 
 
 class TokenBudget:
-    """Looks through the runs; knows the bytes of those that have not changed since."""
+    """Enforces the budgets; caches the sizes of unchanged runs."""
 
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._sessions = sessions
         self._of_run = settings.token_mb_per_run * MEGABYTE
         self._of_all = settings.token_mb * MEGABYTE
-        self._known: dict[str, _Counted] = {}
+        self._known: dict[str, _CountedBytes] = {}
 
     def sweep(self) -> Iterator[None]:
-        """Look once at all runs, a piece at a time."""
+        """Check all runs once, yielding after each piece of work."""
         if not self._of_run and not self._of_all:
             return
         with reading(self._sessions) as session:
@@ -82,7 +82,7 @@ class TokenBudget:
             usage = self._known.get(run)
             if usage is None or usage.stamp != stamp:
                 with reading(self._sessions) as session:
-                    self._known[run] = _count(session, run, stamp, usage)
+                    self._known[run] = _count_bytes(session, run, stamp, usage)
                 yield
             if self._of_run and self._known[run].size > self._of_run:
                 self._count_again([run], runs)
@@ -96,7 +96,7 @@ class TokenBudget:
             largest = max(can_shrink, key=lambda run: self._known[run].size)
             before = self._known[largest].size
             yield from self._shrink(largest, max(0, before - over), "the installation")
-            if self._known[largest].size >= before:  # its newest step alone is what there is
+            if self._known[largest].size >= before:  # only its newest step is left
                 can_shrink.discard(largest)
                 yield
 
@@ -105,7 +105,7 @@ class TokenBudget:
         with reading(self._sessions) as session:
             for run in run_ids:
                 if _newest_event(session, run) != self._known[run].event:
-                    self._known[run] = _count(session, run, stamps[run], None)
+                    self._known[run] = _count_bytes(session, run, stamps[run], None)
 
     def _shrink(self, run: str, limit: int, whose: str) -> Iterator[None]:
         usage = self._known[run]
@@ -116,7 +116,7 @@ class TokenBudget:
                 if name == "alternatives" and not has_alternatives(session, run):
                     continue
                 steps = _steps(session, run)
-                done = removed_up_to(session, run)
+                done = removed_steps(session, run)
                 first = 0 if name == "tokens" else done.get(name, -1) + 1
             for step in steps[:-1]:
                 if usage.size <= limit:
@@ -129,11 +129,13 @@ class TokenBudget:
                     yield
         if removed:
             with self._sessions.begin() as session:
-                add_event(session, KIND, _words(removed, megabytes, whose), run_id=run, data=removed)
+                add_event(
+                    session, KIND, _removal_sentence(removed, megabytes, whose), run_id=run, data=removed
+                )
                 usage.event = _newest_event(session, run)
 
 
-def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
+def _removal_sentence(removed: dict[str, int], megabytes: float, whose: str) -> str:
     values = f"values that colour tokens up to step {removed['values']}" if "values" in removed else ""
     alternatives = f"alternatives up to step {removed['alternatives']}" if "alternatives" in removed else ""
     tokens = f"all tokens up to step {removed['tokens']}" if "tokens" in removed else ""
@@ -141,7 +143,7 @@ def _words(removed: dict[str, int], megabytes: float, whose: str) -> str:
     return f"removed {removed_values} to keep the token values of {whose} within {megabytes:,g} MB"
 
 
-def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None) -> _Counted:
+def _count_bytes(session: Session, run_id: str, stamp: Stamp, before: _CountedBytes | None) -> _CountedBytes:
     """Count the bytes of a run; of what was counted before in the same attempt, only the newest steps
     again.
     """
@@ -151,8 +153,8 @@ def _count(session: Session, run_id: str, stamp: Stamp, before: _Counted | None)
         end, settled = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
     event = _newest_event(session, run_id) if before is None else before.event  # before what it counts
-    settled += _bytes(session, run_id, end, new_end)
-    return _Counted(stamp, new_end, settled, _bytes(session, run_id, new_end, None), event)
+    settled += _sum_bytes(session, run_id, end, new_end)
+    return _CountedBytes(stamp, new_end, settled, _sum_bytes(session, run_id, new_end, None), event)
 
 
 def _newest_event(session: Session, run_id: str) -> int:
@@ -161,7 +163,7 @@ def _newest_event(session: Session, run_id: str) -> int:
     return session.scalar(query) or 0
 
 
-def _bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
+def _sum_bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
     """Bytes of the token values of a run behind a step, up to another one.
 
     Not grouped by step: SQLite then reads all values for their lengths, which it has next to them.
@@ -181,7 +183,7 @@ def _steps(session: Session, run_id: str) -> list[int]:
     return list(session.scalars(steps.order_by(RolloutGroup.step)))
 
 
-def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
+def removed_steps(session: Session, run_id: str) -> dict[str, int]:
     """Return the last step whose `alternatives`, `values` and `tokens` were removed to keep within a
     budget.
     """
@@ -194,7 +196,7 @@ def removed_up_to(session: Session, run_id: str) -> dict[str, int]:
     return removed
 
 
-def why_removed(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
+def removal_reason(session: Session, run_id: str, step: int, name: str = "tokens") -> str:
     """Return the sentence that says why the `values` or `tokens` of a step are not there; "" where none
     does.
     """
@@ -206,27 +208,27 @@ def why_removed(session: Session, run_id: str, step: int, name: str = "tokens") 
 
 
 def _strip(session: Session, run_id: str, step: int) -> int:
-    """Remove the values that only colour tokens; how many bytes that freed."""
-    return _repacked(session, run_id, step, lambda name: name in COMPUTED_FROM)
+    """Remove the values that only colour tokens; return the freed bytes."""
+    return _repack(session, run_id, step, lambda name: name in COMPUTED_FROM)
 
 
 def _strip_alternatives(session: Session, run_id: str, step: int) -> int:
-    """Remove the alternatives of tokens; how many bytes that freed."""
-    return _repacked(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE))
+    """Remove the alternatives of tokens; return the freed bytes."""
+    return _repack(session, run_id, step, lambda name: not name.startswith(ALTERNATIVE))
 
 
 def has_alternatives(session: Session, run_id: str) -> bool:
     """Return whether the config of a run asks for the alternatives of tokens."""
     config = session.scalar(select(Run.config).where(Run.id == run_id)) or {}
-    recording = config.get("recording")  # another trainer's may be anything
+    recording = config.get("recording")  # another trainer's config may hold any value
     return isinstance(recording, Mapping) and bool(recording.get("alternatives"))
 
 
-def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
-    """Leave only the values of a step whose names stay; how many bytes that freed."""
+def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
+    """Keep only the values of a step whose names stay; return the freed bytes."""
     freed = 0
     damage: dict[str, str] = {}
-    ids = session.scalars(_of_step(run_id, step)).all()
+    ids = session.scalars(_step_condition(run_id, step)).all()
     for start in range(0, len(ids), GROUPS_AT_ONCE):
         is_in_chunk = RolloutTokens.group_id.in_(ids[start : start + GROUPS_AT_ONCE])
         changed = []
@@ -234,7 +236,7 @@ def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], b
             select(RolloutTokens.group_id, RolloutTokens.data).where(is_in_chunk)
         ):
             try:
-                packed = pack_tokens([_stripped(tokens, stays) for tokens in unpack_tokens(data)])
+                packed = pack_tokens([_filter_values(tokens, stays) for tokens in unpack_tokens(data)])
             except PackedDamaged as error:
                 damage[group] = str(error)
                 continue
@@ -246,12 +248,12 @@ def _repacked(session: Session, run_id: str, step: int, stays: Callable[[str], b
             statement = update(table).where(table.c.group_id == bindparam("group"))
             session.connection().execute(statement.values(data=bindparam("packed")), changed)
     if damage:
-        _tell(session, run_id, step, damage)
+        _report_damage(session, run_id, step, damage)
     return freed
 
 
-def _tell(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
-    """Say once which tokens of a step cannot be made smaller."""
+def _report_damage(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -> None:
+    """Report once which tokens of a step are damaged and cannot be repacked."""
     conditions = (Event.run_id == run_id, Event.kind == KIND, Event.step == step)
     told = [data.get("damaged") for data in session.scalars(select(Event.data).where(*conditions))]
     told_groups = [
@@ -267,20 +269,20 @@ def _tell(session: Session, run_id: str, step: int, damage: Mapping[str, str]) -
     add_event(session, KIND, message, run_id=run_id, level="warning", step=step, data={"damaged": new})
 
 
-def _stripped(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
+def _filter_values(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
     arrays = {name: values for name, values in tokens.arrays.items() if stays(name)}
     return Tokens(tokens.strings, tokens.ids, arrays)
 
 
 def _remove(session: Session, run_id: str, step: int) -> int:
-    """Remove the tokens of a step; how many bytes that freed."""
-    is_of_step = RolloutTokens.group_id.in_(_of_step(run_id, step))
+    """Remove the tokens of a step; return the freed bytes."""
+    is_of_step = RolloutTokens.group_id.in_(_step_condition(run_id, step))
     freed = session.scalar(select(func.sum(func.length(RolloutTokens.data))).where(is_of_step)) or 0
     session.execute(delete(RolloutTokens).where(is_of_step), execution_options={"synchronize_session": False})
     return int(freed)
 
 
-def _of_step(run_id: str, step: int) -> Any:
+def _step_condition(run_id: str, step: int) -> Any:
     return select(RolloutGroup.id).where(RolloutGroup.run_id == run_id, RolloutGroup.step == step)
 
 

@@ -31,7 +31,7 @@ STEPS = 2**23 - 2
 """Largest whole number of a sum's part, but for the one that rounding may add."""
 
 
-def kind_of(name: str) -> Kind:
+def value_kind(name: str) -> Kind:
     """Return the encoding of a value of this name."""
     if name in EXACT:
         return "f4"
@@ -49,7 +49,7 @@ def alternative_names(rank: int) -> tuple[str, str]:
     return f"{ALTERNATIVE}{rank}_id", f"{ALTERNATIVE}{rank}_logprob"
 
 
-def width_of(kind: Kind) -> int:
+def value_width(kind: Kind) -> int:
     """Bytes of a value."""
     return int(kind[1])
 
@@ -63,13 +63,13 @@ def encode(values: Any, kind: Kind) -> tuple[bytes, float]:
         case "i1":
             return np.nan_to_num(exact).clip(-128, 127).astype("<i1").tobytes(), 1.0
         case "f3":
-            return _shortened(exact), 1.0
+            return _shorten(exact), 1.0
         case "u3":  # float32 holds whole numbers below 2**24 exactly
             return _planes(np.nan_to_num(exact).clip(0, 2**24 - 1).astype("<i4"), first=0), 1.0
         case "s3":
             largest = float(np.abs(exact).max(initial=0.0))
             if not math.isfinite(largest):
-                return _shortened(exact), 0.0
+                return _shorten(exact), 0.0
             scale = 2.0 ** math.ceil(math.log2(max(largest, 1e-30) / STEPS))
             # rounding the running sum, not each value, carries every rounding into the next token
             sums = np.rint(np.cumsum(exact, dtype=np.float64) / scale)
@@ -98,7 +98,7 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
             raise ValueError(f"no kind of values is named {kind!r}")
 
 
-def _shortened(values: NDArray[np.float32]) -> bytes:
+def _shorten(values: NDArray[np.float32]) -> bytes:
     """Return the upper three bytes of each number, rounded to nearest; what is not finite stays unchanged."""
     bits = values.astype("<f4").view("<u4")
     rounded = np.where(np.isfinite(values), bits + np.uint32(0x80), bits)

@@ -14,7 +14,7 @@ MAX_TURNS = 1000
 MAX_NAME = 64
 
 
-def blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def split_into_blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the text in blocks, in order and without a gap: own, call and observation; none without a
     turn.
     """
@@ -39,7 +39,7 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {name: turn[name] for name in ("tool", "outcome", "seconds", "is_cut")}
 
 
-def observed(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
+def observation_mask(turns: Sequence[Mapping[str, Any]], count: int) -> list[int]:
     """Return a list of `count`: 1 for each token that a tool's answer put there."""
     marks = [0] * count
     for turn in turns:

@@ -19,17 +19,17 @@ from backend.config.formula.loss import formula
 from backend.config.length import MaskTruncated
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.rollouts.contributions import UNSTORED, logged_loss
-from backend.rollouts.counting import marked, valid_tallies
+from backend.rollouts.contributions import UNSTORED, load_logged_loss
+from backend.rollouts.counting import mark_condition, valid_tally_conditions
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import arrays_or_damage
-from backend.rollouts.reading import valid_groups
+from backend.rollouts.packing import try_unpack_arrays
+from backend.rollouts.reading import valid_group_conditions
 from backend.rollouts.schemas import WhatIfChange, WhatIfOrder
-from backend.rollouts.token_budget import why_removed
+from backend.rollouts.token_budget import removal_reason
 from backend.rollouts.token_values import ALTERNATIVE
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.completion import Completion
-from backend.storage.completions import completions_of
+from backend.storage.completions import load_completions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens, Run
 
 MAX_VALUES = 4_000_000
@@ -58,21 +58,23 @@ VIEWERS = Allowance(threading.Lock(), 3_000_000_000)
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATORS) -> dict[str, Any]:
+def compute_what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATORS) -> dict[str, Any]:
     """Return the loss of a step's stored groups under the run's own objective and others: schemas.WhatIf.
 
     Raises InvalidConfig for an objective that cannot be, NotFound where the step has no recorded
     contributions, Conflict where it is too large, Unavailable where the process that computes fails.
     """
     run = session.get_one(Run, order.run)
-    if not is_ours(run):
+    if not has_run_config(run):
         raise NotFound("the run was trained elsewhere: what its loss is computed from was not recorded")
     config, step = RunConfig.model_validate(run.config), order.step
-    changed = [_changed(run, change) for change in order.variants]
+    changed = [_variant_config(run, change) for change in order.variants]
     _check_size(session, run.id, step)
-    groups, total, damaged = _groups(session, run.id, step)
+    groups, total, damaged = _trained_groups(session, run.id, step)
     if not groups:
-        reason = why_removed(session, run.id, step) or "they were not recorded, or its groups did not train"
+        reason = (
+            removal_reason(session, run.id, step) or "they were not recorded, or its groups did not train"
+        )
         raise NotFound(
             f"step {step} has no stored tokens with the values that its loss is computed from: {reason}"
         )
@@ -110,34 +112,34 @@ def what_if(session: Session, order: WhatIfOrder, allowance: Allowance = OPERATO
                 config,
                 stored=len(complete),
                 total=total - damaged,
-                is_part=UNSTORED in logged_loss(session, run.id, step),
+                is_part=UNSTORED in load_logged_loss(session, run.id, step),
             ),
         ],
         "variants": [
-            {"name": name, **_written(config_), **losses}
+            {"name": name, **_formula_texts(config_), **losses}
             for name, config_, losses in zip(
                 ["this run", *(change.preset or "changed" for change in order.variants)],
                 [config, *changed],
-                _computed(request, _padded(arrays, longest), allowance),
+                _run_process(request, _pad_arrays(arrays, longest), allowance),
                 strict=True,
             )
         ],
     }
 
 
-def _written(config: RunConfig) -> dict[str, str]:
+def _formula_texts(config: RunConfig) -> dict[str, str]:
     """Return the objective as text and as MathML."""
     formulas = formula(config)
     return {"formula": formulas["text"], "formula_mathml": formulas["mathml"]}
 
 
-def _changed(run: Run, change: WhatIfChange) -> RunConfig:
+def _variant_config(run: Run, change: WhatIfChange) -> RunConfig:
     """Return the config of a variant: a preset's, or the run's own, with changes."""
     base = {"preset": change.preset} if change.preset else run.config
     return resolve(base, {"objective": change.objective})
 
 
-def _groups(
+def _trained_groups(
     session: Session, run_id: str, step: int
 ) -> tuple[list[tuple[str, list[Completion], list[Arrays]]], int, int]:
     """Return the groups that trained, with all of their values; how many groups of the step are stored, and
@@ -146,14 +148,16 @@ def _groups(
     query = (
         select(RolloutGroup.id, RolloutTokens.data)
         .outerjoin(RolloutTokens, RolloutTokens.group_id == RolloutGroup.id)
-        .where(*valid_groups(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train")
+        .where(
+            *valid_group_conditions(session, run_id), RolloutGroup.step == step, RolloutGroup.kind == "train"
+        )
         .order_by(RolloutGroup.prompt_index)
     )
     stored = session.execute(query).all()
-    rows = completions_of(session, [row.id for row in stored])
+    rows = load_completions(session, [row.id for row in stored])
     trained, damaged = [], 0
     for row in stored:
-        arrays, damage = arrays_or_damage(row.data)
+        arrays, damage = try_unpack_arrays(row.data)
         if damage or (arrays and len(rows.get(row.id, [])) != len(arrays)):
             damaged += 1
         elif arrays and all("loss" in values and "policy_logprob" in values for values in arrays):
@@ -165,7 +169,11 @@ def _check_size(session: Session, run_id: str, step: int) -> None:
     """Raise Conflict for a step that is too large before any of its values is read."""
     query = (
         select(func.sum(GroupTally.completions), func.sum(GroupTally.tokens))
-        .where(*valid_tallies(session, run_id, "train"), GroupTally.step == step, marked(BIT["stored"]))
+        .where(
+            *valid_tally_conditions(session, run_id, "train"),
+            GroupTally.step == step,
+            mark_condition(BIT["stored"]),
+        )
         .where(GroupTally.marks.bitwise_and(BIT["left_out"]) == 0)
     )
     count, tokens = session.execute(query).one()
@@ -193,7 +201,7 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
         return 1.0
     is_trained = GroupTally.marks.bitwise_and(BIT["left_out"]) == 0
     tally = (func.sum(GroupTally.tokens), func.count(GroupTally.prompt_index.distinct()))
-    query = select(*tally).where(*valid_tallies(session, run_id, "train"), GroupTally.step == step)
+    query = select(*tally).where(*valid_tally_conditions(session, run_id, "train"), GroupTally.step == step)
     if isinstance(config.length.truncated, MaskTruncated):
         query = query.where(GroupTally.marks.bitwise_and(BIT["truncated"]) == 0)
     tokens, groups = session.execute(query).one()
@@ -204,7 +212,7 @@ def _token_share(session: Session, config: RunConfig, run_id: str, step: int) ->
     return int(trained_tokens) / int(tokens) * factor
 
 
-def _padded(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:
+def _pad_arrays(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.float32]]:
     """(B, T) of the values that every completion has, and the mask."""
     names = {
         name
@@ -240,7 +248,7 @@ def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list
     ]
 
 
-def _computed(
+def _run_process(
     request: dict[str, Any], values: dict[str, NDArray[np.float32]], allowance: Allowance
 ) -> list[dict[str, Any]]:
     """Return the answer of the process for each objective."""

@@ -10,14 +10,14 @@ from backend.base.errors import FieldError, InvalidRequest, NotFound
 from backend.base.settings import Settings
 from backend.http.dependencies import Lab, LabOf, ReadSession, SettingsOf, WriteSession
 from backend.http.idempotency import Key
-from backend.http.paging import iso, page_of, read_cursor
+from backend.http.paging import iso_time, make_page, read_cursor
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.http.routing import Router
 from backend.runs import lifecycle
-from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checkpoints import load_checkpoints
 from backend.runs.children import ChildRequest, queue_child
 from backend.runs.deletion import begin_deletion, empty_trash
-from backend.runs.events import event_json, events_of
+from backend.runs.events import event_json, load_events
 from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import (
     CloneRequest,
@@ -32,16 +32,16 @@ from backend.runs.schemas import (
 from backend.runs.store import (
     change_run,
     find_run,
-    log_chunks,
+    load_log_chunks,
     restore_run,
     trash_run,
 )
 from backend.storage.artifacts.copies import Copies
-from backend.storage.artifacts.reading import blocks_of
+from backend.storage.artifacts.reading import read_blocks
 from backend.storage.artifacts.store import MANIFEST, artifact_store
 from backend.storage.engine import reading
 from backend.storage.models import Checkpoint, LogChunk
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 BINARY = "application/octet-stream"
 
@@ -180,8 +180,8 @@ def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildR
 @router.get("/{run_id}/checkpoints", response_model=Page)
 def checkpoints(run_id: str, session: ReadSession) -> Json:
     """The run's checkpoints, newest first; each is a directory that `from_pretrained` opens."""
-    must_exist(session, run_id)
-    return Json({"items": [_checkpoint_json(row) for row in checkpoints_of(session, run_id)], "next": None})
+    require_run(session, run_id)
+    return Json({"items": [_checkpoint_json(row) for row in load_checkpoints(session, run_id)], "next": None})
 
 
 def _checkpoint_json(row: Checkpoint) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _checkpoint_json(row: Checkpoint) -> dict[str, Any]:
         "accuracy": row.manifest.get("accuracy"),
         "kept_for": row.kept_for,
         "onset": row.onset,
-        "created_at": iso(row.created_at),
+        "created_at": iso_time(row.created_at),
         "files": [{"name": f"{row.path}/{name}"} for name in files],
     }
 
@@ -208,9 +208,9 @@ def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
     503 where the artifact store does not answer.
     """
     with reading(lab.sessions) as session:
-        must_exist(session, run_id)
-        names = [row.path for row in checkpoints_of(session, run_id)]
-    root, copies = lab.settings.artifacts_of(run_id), Copies(lab.settings)
+        require_run(session, run_id)
+        names = [row.path for row in load_checkpoints(session, run_id)]
+    root, copies = lab.settings.artifact_dir(run_id), Copies(lab.settings)
     items = [
         {"name": name, "is_here": (root / name / MANIFEST).is_file(), "is_copied": copies.has(run_id, name)}
         for name in names
@@ -221,20 +221,20 @@ def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
 @router.get("/{run_id}/files/{name:path}", response_class=FileResponse)
 def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf) -> Response:
     """A file of a checkpoint, under the name that `/checkpoints` lists."""
-    must_exist(session, run_id)
-    rows = checkpoints_of(session, run_id)
+    require_run(session, run_id)
+    rows = load_checkpoints(session, run_id)
     if name not in {f"{row.path}/{file}" for row in rows for file in row.manifest.get("files", [])}:
         raise NotFound(f"run {run_id!r} has no file {name!r}")
-    root = settings.artifacts_of(run_id)
+    root = settings.artifact_dir(run_id)
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         raise NotFound(f"the file {name!r} is no longer there")
     if path.is_file():
         return FileResponse(path, media_type=BINARY, filename=PurePosixPath(name).name)
-    return _from_store(settings, root / name, name)
+    return _stream_from_store(settings, root / name, name)
 
 
-def _from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
+def _stream_from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
     """Stream the file from the artifact store, piece by piece."""
     gone = NotFound(f"the file {name!r} is no longer there")
     if (store := artifact_store(settings)) is None:
@@ -247,7 +247,7 @@ def _from_store(settings: Settings, path: Path, name: str) -> StreamingResponse:
         "Content-Length": str(size),
         "Content-Disposition": f'attachment; filename="{PurePosixPath(name).name}"',
     }
-    return StreamingResponse(blocks_of(file), media_type=BINARY, headers=headers)
+    return StreamingResponse(read_blocks(file), media_type=BINARY, headers=headers)
 
 
 @router.get("/{run_id}/events", response_model=Page)
@@ -259,11 +259,11 @@ def events(
     cursor: Cursor = "",
 ) -> Json:
     """The history of a run, from its first event or from its last."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     after_key = read_cursor(cursor, int, order=order, largest=2**63)
     after = after_key[0] if after_key else None
-    rows = events_of(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
-    return Json(page_of(rows, limit, event_json, lambda event: (event.id,), order=order))
+    rows = load_events(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
+    return Json(make_page(rows, limit, event_json, lambda event: (event.id,), order=order))
 
 
 @router.get("/{run_id}/logs", response_model=Page)
@@ -276,11 +276,13 @@ def logs(
     cursor: Cursor = "",
 ) -> Json:
     """The trainer's output in pieces, from the first or from the last one."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     after = read_cursor(cursor, int, int, order=order)
-    rows = log_chunks(session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc")
-    return Json(page_of(rows, limit, _chunk_json, lambda chunk: (chunk.attempt, chunk.number), order=order))
+    rows = load_log_chunks(
+        session, run_id, attempt=attempt, after=after, limit=limit, backwards=order == "desc"
+    )
+    return Json(make_page(rows, limit, _chunk_json, lambda chunk: (chunk.attempt, chunk.number), order=order))
 
 
 def _chunk_json(chunk: LogChunk) -> dict[str, Any]:
-    return {"attempt": chunk.attempt, "number": chunk.number, "at": iso(chunk.at), "text": chunk.text}
+    return {"attempt": chunk.attempt, "number": chunk.number, "at": iso_time(chunk.at), "text": chunk.text}

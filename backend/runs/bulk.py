@@ -1,7 +1,7 @@
 """Actions on many runs at once, in batches of one transaction each.
 
-An action names the state that runs shall have, so it can be repeated: those that have it already are left
-alone. An answer says what was changed, so that it can be undone, and what was refused.
+An action names the wanted state of runs, so repeating it is harmless: runs in that state stay unchanged.
+The answer lists the changed runs, so that the change can be undone, and the refused ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,9 @@ class Outcome:
     matched: int = 0
     """Runs that it was meant for."""
     changed: list[str] = field(default_factory=list)
-    """Ids of those that have another state now."""
+    """Ids of the runs that were changed."""
     refused: list[dict[str, str]] = field(default_factory=list)
-    """`id`, `name` and `reason` of those that could not be changed."""
+    """`id`, `name` and `reason` of the runs that could not be changed."""
     missing: int = 0
     """Runs that no longer exist."""
 
@@ -73,7 +73,7 @@ def _act_on_batch(session: Session, action: Action, ids: Sequence[str], tag: str
     outcome.missing += len(ids) - len(rows)
 
 
-def _set(session: Session, rows: Sequence[Row[Any]], **values: Any) -> list[str]:
+def _update_rows(session: Session, rows: Sequence[Row[Any]], **values: Any) -> list[str]:
     ids = [row.id for row in rows]
     if ids:
         session.execute(update(Run).where(Run.id.in_(ids)).values(**values))
@@ -81,11 +81,11 @@ def _set(session: Session, rows: Sequence[Row[Any]], **values: Any) -> list[str]
 
 
 def _archive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _tag: str) -> list[str]:
-    return _set(session, [row for row in rows if row.archived_at is None], archived_at=db_now())
+    return _update_rows(session, [row for row in rows if row.archived_at is None], archived_at=db_now())
 
 
 def _unarchive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _tag: str) -> list[str]:
-    return _set(session, [row for row in rows if row.archived_at is not None], archived_at=None)
+    return _update_rows(session, [row for row in rows if row.archived_at is not None], archived_at=None)
 
 
 def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str) -> list[str]:
@@ -113,7 +113,9 @@ def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: s
     listed = [row for row in rows if row.deleted_at is None]
     training = [row for row in listed if row.status == "running"]
     still = [row for row in listed if row.status != "running"]
-    return _set(session, still, deleted_at=db_now()) + _one_by_one(session, training, outcome, trash_run)
+    return _update_rows(session, still, deleted_at=db_now()) + _change_each(
+        session, training, outcome, trash_run
+    )
 
 
 def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
@@ -121,19 +123,21 @@ def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag:
     trashed = [row for row in rows if row.deleted_at is not None]
     training = [row for row in trashed if row.status == "running"]
     still = [row for row in trashed if row.status != "running"]
-    return _set(session, still, deleted_at=None) + _one_by_one(session, training, outcome, restore_run)
+    return _update_rows(session, still, deleted_at=None) + _change_each(
+        session, training, outcome, restore_run
+    )
 
 
 def _stop(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
     active = [row for row in rows if row.status in ("queued", "running", "paused") and row.wish != "stop"]
-    return _one_by_one(session, active, outcome, partial(request_wish, wish="stop"))
+    return _change_each(session, active, outcome, partial(request_wish, wish="stop"))
 
 
 def _delete(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
-    return _one_by_one(session, rows, outcome, begin_deletion)
+    return _change_each(session, rows, outcome, begin_deletion)
 
 
-def _one_by_one(
+def _change_each(
     session: Session,
     rows: Sequence[Row[Any]],
     outcome: Outcome,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.merge import usual_config
 from backend.config.run import RunConfig
-from backend.metrics.grouping import flattened
+from backend.metrics.grouping import flatten
 from backend.storage.models import Run
 
 MAX_SETTINGS = 20
@@ -34,18 +34,18 @@ def changed_settings(session: Session, config_hashes: Iterable[str]) -> dict[str
     a_run_of_each = select(func.min(Run.id)).where(Run.config_hash.in_(set(config_hashes)))
     query = select(Run.config_hash, cast(Run.config, Text))
     rows = session.execute(query.where(Run.id.in_(a_run_of_each.group_by(Run.config_hash))))
-    return {config_hash: _changed(config) for config_hash, config in rows}
+    return {config_hash: _find_changes(config) for config_hash, config in rows}
 
 
 @lru_cache(maxsize=2_000)
-def _changed(config_json: str) -> dict[str, Any]:
+def _find_changes(config_json: str) -> dict[str, Any]:
     """Compare a config with the usual one, which takes milliseconds: hence the cache.
 
-    A list with other items stands for what is in the new ones.
+    Items that the current list lacks are not reported, because the new items say enough.
     """
     try:
         config = RunConfig.model_validate_json(config_json)
-        current, usual = (dict(flattened(c.model_dump(mode="json"))) for c in (config, usual_config(config)))
+        current, usual = (dict(flatten(c.model_dump(mode="json"))) for c in (config, usual_config(config)))
     except ValidationError:
         return {}
     lists = tuple(f"{path}." for path, value in current.items() if isinstance(value, list))

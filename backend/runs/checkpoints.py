@@ -1,4 +1,4 @@
-"""Rows of checkpoints."""
+"""Queries about the rows of checkpoints."""
 
 from collections.abc import Collection
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from backend.storage.models import Checkpoint, Run
 KeptFor = Literal["verdict", "warning"]
 
 
-def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
+def load_checkpoints(session: Session, run_id: str) -> list[Checkpoint]:
     """Return every checkpoint of a run, the one to continue from first: newest step, then newest attempt."""
     query = (
         select(Checkpoint)
@@ -23,14 +23,14 @@ def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
     return list(session.scalars(query))
 
 
-def last_step_of(session: Session, run_id: str) -> int:
+def last_recorded_step(session: Session, run_id: str) -> int:
     """Return the step up to which a run is recorded."""
     return session.scalar(select(Run.last_step).where(Run.id == run_id)) or 0
 
 
-def checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
+def find_checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
     """Return the newest checkpoint of one step; raises NotFound."""
-    rows = checkpoints_of(session, run_id)
+    rows = load_checkpoints(session, run_id)
     for row in rows:
         if row.step == step:
             return row
@@ -56,7 +56,7 @@ def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy: int, s
     The onset lies behind step `healthy` and at `sick` at the latest. One is kept for a verdict and one
     for a warning at most. Where there is none from before, nothing changes.
     """
-    rows = checkpoints_of(session, run_id)
+    rows = load_checkpoints(session, run_id)
     checkpoint = next((row for row in rows if row.step <= healthy), None)
     if checkpoint is None or (checkpoint.kept_for == "verdict" and kind == "warning"):
         return
@@ -82,7 +82,7 @@ def forget_old_checkpoints(
     `at_work`, on their way there. What is known to be damaged, by id, is not kept and takes the place of none
     that is whole.
     """
-    rows = [row for row in checkpoints_of(session, run_id) if row.id not in damaged]
+    rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
     newest_copied = [row.step for row in rows if row.path in copied][:1]

@@ -6,22 +6,22 @@ from typing import Any
 
 from backend.base.errors import FieldError, InvalidConfig
 from backend.base.settings import Settings
-from backend.catalog.policies.offered import context_errors, policy_errors, profile_here
+from backend.catalog.policies.offered import context_errors, policy_errors, policy_profile
 from backend.catalog.policies.prompt_lengths import conversation_errors, prompt_errors
 from backend.config.environments import OpenEnv
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.config.sources import pinned, source_errors
+from backend.config.sources import pin_sources, source_errors
 
 
-def runnable(
+def resolve_runnable(
     settings: Settings,
     base: Mapping[str, Any],
     variant: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> RunConfig:
     """Return the complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
-    config = resolve(base, variant, seed, profile=partial(profile_here, settings))
+    config = resolve(base, variant, seed, profile=partial(policy_profile, settings))
     errors = [
         *policy_errors(config.policy, settings),
         *context_errors(config, settings),
@@ -31,7 +31,7 @@ def runnable(
     ]
     if errors := errors or conversation_errors(config, settings) or prompt_errors(config, settings):
         raise InvalidConfig(errors)
-    return pinned(config, datasets_dir=settings.datasets_dir)
+    return pin_sources(config, datasets_dir=settings.datasets_dir)
 
 
 def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:

@@ -12,11 +12,11 @@ from backend.config.merge import grading_hash, merge
 from backend.config.resources import ONE_PROCESS
 from backend.config.run import RunConfig
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
-from backend.runs.checkpoints import checkpoints_of
-from backend.runs.checks import runnable
+from backend.http.idempotency import find_previous, request_digest
+from backend.runs.checkpoints import load_checkpoints
+from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
-from backend.runs.launch_checks import checking, refuse_failed, refuse_programs
+from backend.runs.launch_checks import check_config, refuse_failed, refuse_programs
 from backend.runs.lifecycle import locked_run
 from backend.runs.naming import new_run_names
 from backend.runs.origin import refuse_imported
@@ -46,7 +46,7 @@ class ChildRun(NamedTuple):
     """A run that is about to be queued."""
 
     name: str
-    """Empty: one that no run has yet."""
+    """Name of the run; empty for a new random name."""
     variant: str
     config: RunConfig
     tags: list[Any]
@@ -62,15 +62,15 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
 
     The same key and request again give the same run.
     """
-    digest = digest_of([run_id, type(request).__name__, request.model_dump(mode="json")])
+    digest = request_digest([run_id, type(request).__name__, request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
+        if earlier_id := find_previous(session, key, digest):
             return earlier_id
         parent = session.get(Run, run_id)
         if parent is None or parent.deleting_at is not None:
             raise RunNotFound(run_id)
         refuse_imported(parent, _DEEDS[type(request)])
-        step = 0 if isinstance(request, CloneRequest) else _step(session, parent, request.step)
+        step = 0 if isinstance(request, CloneRequest) else _find_step(session, parent, request.step)
     match request:
         case CloneRequest():
             child = _clone(lab.settings, parent, request)
@@ -84,16 +84,16 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         if isinstance(request, CloneRequest | ForkRequest) and not request.insist and not child.check_hash:
             refuse_failed(session, [child.config])
         refuse_programs(session, [child.config])
-        run_id_made = _enter(session, run_id, child, key=key, digest=digest)
+        run_id_made = _insert_run(session, run_id, child, key=key, digest=digest)
         # None: somebody with the same key was quicker by a moment.
-        return run_id_made or made_before(session, key, digest) or ""
+        return run_id_made or find_previous(session, key, digest) or ""
 
 
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
     seed = request.seed
     if seed is None and "seed" not in request.changes:
         seed = parent.seed
-    config = runnable(settings, merge(parent.config, request.changes), None, seed)
+    config = resolve_runnable(settings, merge(parent.config, request.changes), None, seed)
     checked = grading_hash(config) if parent.check_hash else None
     reason = f"a clone of {parent.name}"
     return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, check_hash=checked)
@@ -101,7 +101,7 @@ def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
 
 def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[str, Any]) -> RunConfig:
     """Return the config of a fork behind a step; raises InvalidConfig for changes that no fork can have."""
-    config = runnable(settings, merge(parent.config, changes))
+    config = resolve_runnable(settings, merge(parent.config, changes))
     refuse_as_fork(parent, step, config)
     return config
 
@@ -144,8 +144,8 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
     }
     if request.problems is not None:
         changes["problems"] = request.problems
-    config = runnable(settings, merge(parent.config, changes), None, parent.seed)
-    name, reason = _at(parent.name, step), f"an evaluation of {parent.name} at step {step}"
+    config = resolve_runnable(settings, merge(parent.config, changes), None, parent.seed)
+    name, reason = _child_name(parent.name, step), f"an evaluation of {parent.name} at step {step}"
     return ChildRun(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
 
 
@@ -164,27 +164,27 @@ def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
 
 
 def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step: int) -> ChildRun:
-    config = runnable(settings, merge(parent.config, request.changes))
+    config = resolve_runnable(settings, merge(parent.config, request.changes))
     if errors := [*_other_policy(parent, config)]:
         raise InvalidConfig(errors)
-    config = checking(settings, config, request)
-    name = _at(f"check of {parent.name}", step)
+    config = check_config(settings, config, request)
+    name = _child_name(f"check of {parent.name}", step)
     reason = f"a check before a fork of {parent.name} at step {step}"
     return ChildRun(name, "check", config, ["check"], reason, fork_step=step, check_hash=grading_hash(config))
 
 
-def _at(name: str, step: int) -> str:
+def _child_name(name: str, step: int) -> str:
     return f"{name[: MAX_IN_NAME - 20]}, step {step}"
 
 
-def _step(session: Session, parent: Run, step: int | None) -> int:
+def _find_step(session: Session, parent: Run, step: int | None) -> int:
     """Return the step of the checkpoint that is asked for, or of the newest.
 
     Raises InvalidRequest where there is none, and Conflict where the parent is about to be deleted.
     """
     if parent.deleted_at is not None:
         raise Conflict(f"run {parent.id!r} is in the trash: restore it first")
-    steps = [row.step for row in checkpoints_of(session, parent.id)]
+    steps = [row.step for row in load_checkpoints(session, parent.id)]
     if steps and (step is None or step in steps):
         return steps[0] if step is None else step
     description = "checkpoint" if step is None else f"checkpoint of step {step}"
@@ -193,14 +193,14 @@ def _step(session: Session, parent: Run, step: int | None) -> int:
     raise InvalidRequest([FieldError("step", reason)])
 
 
-def _enter(session: Session, parent: str, child: ChildRun, *, key: str, digest: str) -> str | None:
+def _insert_run(session: Session, parent: str, child: ChildRun, *, key: str, digest: str) -> str | None:
     """Return the row and its first line of history, unless there is a row with this key; the new run's id.
 
     A child is no seed of its parent's experiment.
     """
     run = locked_run(session, parent)
     if child.fork_step is not None:
-        _step(session, run, child.fork_step)  # old checkpoints are removed while a run trains
+        _find_step(session, run, child.fork_step)  # old checkpoints are removed while a run trains
     name = child.name or new_run_names(session, 1)[0]
     row = run_row(name, child.variant, child.config)
     row |= {"tags": child.tags, "parent_run": parent, "fork_step": child.fork_step}

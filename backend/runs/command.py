@@ -20,7 +20,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 METRICS = ("reward/mean", "eval/accuracy")
 HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")
 WIDEST = 40
-"""Characters of one column."""
+"""Maximum width of a column, in characters."""
 
 
 def listed_runs(
@@ -38,15 +38,15 @@ def listed_runs(
             if as_json:
                 yield from (bytes(Json(run_json(row)).body).decode() for row in rows)
             else:
-                yield from _table([HEAD, *map(_cells, rows)])
+                yield from _format_table([HEAD, *map(_cells, rows)])
                 yield f"{len(rows):,} of {total:,} run{'' if total == 1 else 's'}"
     except QueryError as error:
-        raise GrpoLabError(_explained(error, run_filter.query)) from None
+        raise GrpoLabError(_explain_error(error, run_filter.query)) from None
     finally:
         engine.dispose()
 
 
-def _explained(error: QueryError, query: str) -> str:
+def _explain_error(error: QueryError, query: str) -> str:
     """Return the error, and a caret below the character of the query at which it went wrong."""
     shown = "".join(character if character.isprintable() else " " for character in query)
     first = max(0, error.position - 60)
@@ -66,13 +66,13 @@ def _number(value: float | str | None) -> str:
     return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
 
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _format_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
     """Yield the rows in columns, with control characters escaped."""
-    safe = [[_printable(cell)[:WIDEST] for cell in row] for row in rows]
+    safe = [[_escape_text(cell)[:WIDEST] for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in safe) for column in range(len(HEAD))]
     for row in safe:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _printable(text: str) -> str:
+def _escape_text(text: str) -> str:
     return text if text.isprintable() else json.dumps(clean_text(text))[1:-1]

@@ -11,7 +11,7 @@ from backend.storage.models import Attempt
 HOUR = 3600.0
 
 
-def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
+def sum_cost(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     """Hours of worker slots and GPUs, and money by currency: schemas.Cost.
 
     An attempt counts from its claim to its end, loading and checkpoints included; an unfinished one up
@@ -41,7 +41,7 @@ def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, Any]:
     return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money, "judges": judges}
 
 
-def sum_of(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def add_costs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Slot hours and money, by currency, of two costs; an empty one is nothing."""
     money: dict[str, float] = {}
     for cost in (first, second):

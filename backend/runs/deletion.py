@@ -1,4 +1,5 @@
-"""Deleting runs for ever: marked at once and seen no more, then removed piece by piece by the reconciler.
+"""Permanent deletion of runs: a run is marked and hidden at once, then the reconciler removes it piece by
+piece.
 
 Rows go in batches, each a transaction of its own; then the files; then the run's own row. Whatever kills the
 process in between, the mark stays, and the next look continues where this one ended.
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 from backend.base.durable_files import sync
 from backend.base.errors import Conflict
 from backend.base.settings import Settings
-from backend.runs.cost import cost_of, sum_of
+from backend.runs.cost import add_costs, sum_cost
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.storage.artifacts.store import artifact_store
@@ -59,11 +60,11 @@ BATCHES: tuple[tuple[Any, int], ...] = (
 """Tables with rows of a run, and the number of rows that one transaction removes."""
 
 NAMED = 3
-"""Runs in the way that are named, at most."""
+"""Maximum number of blocking runs that an error names."""
 
 
 class StillNeeded(Conflict):
-    """Other runs begin with its checkpoints."""
+    """The run cannot be deleted because other runs begin with its checkpoints."""
 
     def __init__(self, name: str, needed_by: Sequence[str]) -> None:
         named = ", ".join(needed_by[:NAMED]) + (", ..." if len(needed_by) > NAMED else "")
@@ -81,7 +82,7 @@ def begin_deletion(session: Session, run_id: str) -> None:
         raise Conflict(f"{run.name} is not in the trash: delete it first")
     if run.status == "running":
         raise Conflict(f"{run.name} still trains: it is deleted permanently once it has stopped")
-    if names := [child.name for child in _dependents(session, [run_id])]:
+    if names := [child.name for child in _find_dependents(session, [run_id])]:
         raise StillNeeded(run.name, names)
     _mark(session, [run_id])
 
@@ -94,7 +95,7 @@ def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
         run_id: f"{row.name} still trains" for run_id, row in rows.items() if row.status == "running"
     }
     doomed = set(rows) - set(reason_by_run)
-    children = _dependents(session, doomed)
+    children = _find_dependents(session, doomed)
     while saved := [child for child in children if child.id not in doomed and child.parent_run in doomed]:
         for child in saved:
             doomed.discard(child.parent_run)
@@ -107,8 +108,8 @@ def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
     return sorted(doomed), shown
 
 
-def _dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
-    """Forks and evaluations of these runs that are not being deleted themselves."""
+def _find_dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
+    """Return the forks and evaluations of these runs that are not being deleted too."""
     query = select(Run.id, Run.name, Run.parent_run).where(
         Run.parent_run.in_(runs), Run.fork_step.is_not(None), Run.deleting_at.is_(None)
     )
@@ -133,31 +134,31 @@ def _keep_costs(session: Session, runs: Collection[str]) -> None:
         attempts = session.scalars(
             attempt_query.where(*conditions, Run.experiment_id == search.experiment_id)
         ).all()
-        search.deleted_cost = sum_of(search.deleted_cost, cost_of(attempts, now))
+        search.deleted_cost = add_costs(search.deleted_cost, sum_cost(attempts, now))
     session.flush()
 
 
-def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
-    """Remove what is marked, for about so long; how many runs are gone for good.
+def continue_deletions(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
+    """Remove marked runs for about `seconds`; return the number of runs that are deleted completely.
 
-    Raises OSError, after all the others, when the files of a run cannot be removed, and ArtifactFault.
+    If the files of a run cannot be removed, raises OSError or ArtifactFault after the other runs.
     """
     until = time.monotonic() + seconds
     gone = 0
     failed: OSError | None = None
-    for run_id in _marked(sessions):
-        for _ in _pieces(sessions, run_id):
+    for run_id in _find_marked(sessions):
+        for _ in _remove_in_batches(sessions, run_id):
             if time.monotonic() > until:
                 return gone
         try:
-            remove_files(settings.artifacts_of(run_id))
+            remove_files(settings.artifact_dir(run_id))
             if (store := artifact_store(settings)) is not None:
                 store.remove_run(run_id)
         except OSError as error:
             failed = error
             continue
         with sessions.begin() as session:
-            gone += _forget(session, run_id)
+            gone += _remove_last_row(session, run_id)
     if failed is not None:
         raise failed
     return gone
@@ -171,8 +172,10 @@ def remove_files(directory: Path) -> None:
         sync(directory.parent)
 
 
-def _marked(sessions: Sessions) -> list[str]:
-    """Children before the runs whose checkpoints they begin with; the oldest mark first."""
+def _find_marked(sessions: Sessions) -> list[str]:
+    """Return the marked runs, oldest mark first; forks come before the runs whose checkpoints they begin
+    with.
+    """
     with reading(sessions) as session:
         query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
         rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
@@ -180,8 +183,8 @@ def _marked(sessions: Sessions) -> list[str]:
     return [row.id for row in rows if row.id not in needed]
 
 
-def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
-    """Removes one batch after another, and says how many rows it was."""
+def _remove_in_batches(sessions: Sessions, run_id: str) -> Iterator[int]:
+    """Remove the rows in batches; yield the number of rows of each batch."""
     for table, limit in BATCHES:
         key = table.__table__.primary_key.columns
         key_query = select(*key).where(table.run_id == run_id).limit(limit)
@@ -199,7 +202,7 @@ def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
             yield removed
 
 
-def _forget(session: Session, run_id: str) -> int:
+def _remove_last_row(session: Session, run_id: str) -> int:
     """Delete the last row of a run, and of its experiment when no run of it is left; clones lose their
     parent.
     """

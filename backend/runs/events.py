@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.logs import request_id
 from backend.base.redaction import redact, redact_document
 from backend.base.text import clean_text
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.storage.models import Event
 from backend.storage.numbers import spell_all
 
@@ -35,10 +35,10 @@ def add_event(
     session.execute(insert(Event).values(**values, **words))
 
 
-def events_of(
+def load_events(
     session: Session, run_id: str, *, after: int | None = None, limit: int = 200, backwards: bool = False
 ) -> Sequence[Event]:
-    """Events of a run in order, or from the newest on; behind the event `after` in that order."""
+    """Return events of a run in order, or from the newest on; those after the event `after` in that order."""
     query = select(Event).where(Event.run_id == run_id)
     if after is not None:
         query = query.where(Event.id < after if backwards else Event.id > after)
@@ -51,7 +51,7 @@ def event_json(event: Event) -> dict[str, Any]:
         "id": str(event.id),
         "run": event.run_id,
         "attempt": event.attempt,
-        "at": iso(event.at),
+        "at": iso_time(event.at),
         "kind": event.kind,
         "level": event.level,
         "step": event.step,

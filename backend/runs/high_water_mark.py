@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.durable_files import publish
 from backend.base.settings import Settings
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.runs.events import add_event
 from backend.storage.engine import is_postgres
 from backend.storage.models import Checkpoint, Event, Run
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 CHECKPOINT = re.compile(r"s(\d{6,})-a\d+")
 MANIFEST = "manifest.json"
 NAMED = 5
-"""Checkpoints on the disk that are named, at most."""
+"""Maximum number of checkpoints on the disk that are named."""
 
 
 class Mark(NamedTuple):
@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     """The time at which the database was last found to be older than its mark; 0: never."""
 
 
-class Older(NamedTuple):
+class DatabaseLoss(NamedTuple):
     """A database that lacks what this directory proves."""
 
     events: int
@@ -60,7 +60,9 @@ class Older(NamedTuple):
         """One sentence: what is missing and what can be recovered."""
         words = "the database is older than this state directory"
         if self.events:
-            words += f": {self.events:,} or more of its newest events are missing, last seen {iso(self.at)}"
+            words += (
+                f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
+            )
         if self.ahead:
             named = ", ".join(self.ahead[:NAMED]) + (", ..." if len(self.ahead) > NAMED else "")
             words += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
@@ -89,16 +91,18 @@ def raise_mark(settings: Settings, session: Session) -> None:
         _write(settings, Mark(_identity(settings), newest, time.time(), mark.older_since if mark else 0.0))
 
 
-def find_older(settings: Settings, session: Session) -> Older | None:
+def find_older(settings: Settings, session: Session) -> DatabaseLoss | None:
     """Return what the state directory proves and the database lacks; None if it lacks nothing."""
     mark = read_mark(settings)
-    missing = max(mark.event - _last_number(session), 0) if mark else 0
-    ahead = list(_ahead(settings, session))
-    return Older(missing, mark.at if mark else 0.0, ahead) if missing or ahead else None
+    missing = max(mark.event - _last_event_number(session), 0) if mark else 0
+    ahead = list(_unknown_checkpoints(settings, session))
+    return DatabaseLoss(missing, mark.at if mark else 0.0, ahead) if missing or ahead else None
 
 
-def tell_if_older(settings: Settings, session: Session) -> Older | None:
-    """Say it in the log and in the history at the start, and begin a new mark."""
+def report_if_older(settings: Settings, session: Session) -> DatabaseLoss | None:
+    """If the database is older than its mark, report that in log and history at the start, and begin a
+    new mark.
+    """
     older = find_older(settings, session)
     if older is not None:
         logger.error("%s", older.sentence)
@@ -109,7 +113,7 @@ def tell_if_older(settings: Settings, session: Session) -> Older | None:
 
 
 def forget_mark(settings: Settings) -> None:
-    """Another database takes the place of this one, and is meant to."""
+    """Forget the mark, because another database replaces this one on purpose."""
     mark_file(settings).unlink(missing_ok=True)
 
 
@@ -117,7 +121,7 @@ def _identity(settings: Settings) -> str:
     return hashlib.sha256(settings.effective_database_url.encode()).hexdigest()[:16]
 
 
-def _last_number(session: Session) -> int:
+def _last_event_number(session: Session) -> int:
     """Return the highest number that an event ever had here, deleted ones included."""
     query = "SELECT last_value FROM event_id_seq"
     if not is_postgres(session):
@@ -125,8 +129,8 @@ def _last_number(session: Session) -> int:
     return session.scalar(text(query)) or 0
 
 
-def _ahead(settings: Settings, session: Session) -> Iterator[str]:
-    """Checkpoints on the disk without a row, beyond the last step of their run."""
+def _unknown_checkpoints(settings: Settings, session: Session) -> Iterator[str]:
+    """Yield the checkpoints on the disk that have no row and are beyond the last step of their run."""
     steps = select(Run.id, Run.last_step).where(Run.deleting_at.is_(None))
     runs = {row.id: row.last_step for row in session.execute(steps)}
     rows = session.execute(select(Checkpoint.run_id, Checkpoint.path))

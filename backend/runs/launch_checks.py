@@ -16,14 +16,14 @@ from backend.config.rewards import PluginReward
 from backend.config.run import RunConfig
 from backend.config.served_rewards import CodeReward
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
+from backend.http.idempotency import find_previous, request_digest
 from backend.runs.check_report import CheckReport
-from backend.runs.checks import runnable
+from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
 from backend.runs.schemas import MAX_IN_NAME, CheckRequest, ForkCheckRequest
 from backend.storage.engine import insert_into, reading
-from backend.storage.live_workers import seen_lately
+from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Run, Worker
 
 DEFAULT_K, MAX_K = 32, 256
@@ -32,12 +32,12 @@ DEFAULT_K, MAX_K = 32, 256
 
 def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     """Queue a check of the request's config; its id. The same key and request again give the same run."""
-    digest = digest_of(["check", request.model_dump(mode="json")])
+    digest = request_digest(["check", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
+        if earlier_id := find_previous(session, key, digest):
             return earlier_id
-    config = runnable(lab.settings, request.base, request.variant, request.seed)
-    config = checking(lab.settings, config, request)
+    config = resolve_runnable(lab.settings, request.base, request.variant, request.seed)
+    config = check_config(lab.settings, config, request)
     name = str(request.variant.get("name") or config.preset or config.policy.name)
     row = run_row(f"check of {name}"[:MAX_IN_NAME], "check", config)
     row |= {"tags": ["check"], "check_hash": grading_hash(config)}
@@ -47,14 +47,14 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
         statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
         check_id: str | None = session.scalar(statement.returning(Run.id))
         if check_id is None:  # somebody with the same key was quicker by a moment
-            return made_before(session, key, digest) or ""
+            return find_previous(session, key, digest) or ""
         add_event(
             session, "lifecycle", "queued as a check before launch", run_id=check_id, data={"to": "queued"}
         )
         return check_id
 
 
-def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
+def check_config(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
     """Return the config of a run that checks `config`; raises InvalidConfig."""
     suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MAX_K)
@@ -65,12 +65,12 @@ def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkChe
         "optimizer": {"warmup_steps": 0},
         "resources": ONE_PROCESS,
     }
-    return runnable(settings, merge(config.model_dump(mode="json"), changes))
+    return resolve_runnable(settings, merge(config.model_dump(mode="json"), changes))
 
 
 def refuse_programs(session: Session, configs: Iterable[RunConfig]) -> None:
     """Raise InvalidConfig for what runs programs, if every live worker says that it runs none."""
-    stats = session.scalars(select(Worker.stats).where(seen_lately())).all()
+    stats = session.scalars(select(Worker.stats).where(has_recent_heartbeat())).all()
     refusals = [slot.get("sandbox", {}).get("runs_no_programs", "") for slot in stats]
     if not refusals or not all(refusals):
         return
@@ -115,10 +115,10 @@ def _failures(session: Session, hashed: str) -> Iterator[FieldError]:
         yield FieldError(
             "insist",
             f"is false, but {check.name!r} found that the grader calls {references.wrong} of "
-            f"{references.checked} reference answers wrong, e.g. {_short(first.answer)!r} to "
-            f"{_short(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
+            f"{references.checked} reference answers wrong, e.g. {_shorten(first.answer)!r} to "
+            f"{_shorten(first.prompt)!r}: fix the data or the grader and check again, or set insist to true",
         )
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:99]}…"

@@ -58,7 +58,7 @@ def grace_seconds(lease_seconds: float) -> float:
     return lease_seconds / 4 + min(5.0, lease_seconds / 12)
 
 
-def run_out() -> ColumnElement[bool]:
+def lease_expired() -> ColumnElement[bool]:
     """Return the SQL condition that the run's lease has expired by the database's clock.
 
     A pushed run has no lease.
@@ -66,16 +66,16 @@ def run_out() -> ColumnElement[bool]:
     return and_(Run.status == "running", Run.writer.is_(None), Run.lease_until < db_now())
 
 
-_RUN_OUT = select(Run.id, Run.attempt, Run.lease_until).where(run_out())
+_RUN_OUT = select(Run.id, Run.attempt, Run.lease_until).where(lease_expired())
 
 
-def is_one_of(lost: Collection[Lease]) -> ColumnElement[bool]:
+def is_lost_lease(lost: Collection[Lease]) -> ColumnElement[bool]:
     """Return the SQL condition that the run's lease is one of these, unchanged and still expired."""
     seen: list[Any] = [
         and_(Run.id == lease.run_id, Run.attempt == lease.attempt, Run.lease_until == lease.until)
         for lease in lost
     ]
-    return and_(run_out(), or_(*seen)) if seen else false()
+    return and_(lease_expired(), or_(*seen)) if seen else false()
 
 
 class LostRuns:

@@ -20,9 +20,9 @@ from backend.base.errors import Conflict, Fenced, MoveForbidden, RunNotFound
 from backend.base.redaction import redact
 from backend.base.text import clean_text
 from backend.runs.events import add_event
-from backend.runs.leases import Lease, fence, is_one_of
+from backend.runs.leases import Lease, fence, is_lost_lease
 from backend.runs.origin import refuse_imported
-from backend.runs.pushed import end_pushed, is_deaf
+from backend.runs.pushed import end_pushed, is_unresponsive
 from backend.storage.engine import db_now, now_or_later
 from backend.storage.models import Attempt, Run
 
@@ -74,9 +74,6 @@ class Claim(NamedTuple):
     """Nodes that the run trains on together."""
 
 
-# ---------------------------------------------------------------- owning a run
-
-
 def claim_run(
     session: Session,
     worker_id: str,
@@ -110,7 +107,7 @@ def claim_run(
         "progress_at": db_now(),
     }
     statement = update(Run).where(Run.id == seen.id, Run.attempt == seen.attempt, Run.status == seen.status)
-    if not _changed(session, statement.values(**values)):
+    if not _update_once(session, statement.values(**values)):
         return None
     session.execute(
         update(Run).where(Run.id == seen.id, Run.started_at.is_(None)).values(started_at=db_now())
@@ -125,9 +122,9 @@ def claim_run(
     return Claim(seen.id, attempt, seen.config, worker_id, seen.devices, nodes)
 
 
-def claimable(lost: Collection[Lease] = ()) -> Any:
-    """SQL condition: a worker may take this run now."""
-    waits = or_(Run.status == "queued", is_one_of(lost))
+def claimable_condition(lost: Collection[Lease] = ()) -> Any:
+    """Return the SQL condition that a worker may claim the run now."""
+    waits = or_(Run.status == "queued", is_lost_lease(lost))
     return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), waits)
 
 
@@ -136,7 +133,9 @@ def _next_claimable(lost: Collection[Lease], max_devices: int, nodes: int) -> An
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
     # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
     return (
-        columns.where(claimable(lost), Run.wish == "", Run.devices <= max_devices, Run.nodes == nodes)
+        columns.where(
+            claimable_condition(lost), Run.wish == "", Run.devices <= max_devices, Run.nodes == nodes
+        )
         .order_by(Run.priority.desc(), Run.queued_at, Run.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -152,34 +151,33 @@ def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, *
 
 
 def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> None:
-    """Write down facts of an attempt: pid, device, versions."""
+    """Store facts about an attempt: pid, device, versions."""
     session.execute(
         update(Attempt).where(Attempt.run_id == run_id, Attempt.number == attempt).values(**facts)
     )
 
 
-# ---------------------------------------------------------------- ends
-
-
 def finish_run(
     session: Session, run_id: str, attempt: int, status: End, reason: str = "", *, obeyed: str = ""
 ) -> None:
-    """End or pause a run by the word of the attempt that owns it.
+    """End or pause a run on behalf of the attempt that owns it.
 
     `obeyed` is the wish for which it ends. It has saved a checkpoint since; if the user has changed the wish
     meanwhile, the new one counts.
     """
     if obeyed and (wish := fence(session, run_id, attempt)) != obeyed:
         new_status, new_reason = OBEYED.get(wish, ("queued", ""))
-        _leave(session, run_id, attempt, new_status, new_reason, note=new_reason or "resumed by the user")
+        _leave_running(
+            session, run_id, attempt, new_status, new_reason, note=new_reason or "resumed by the user"
+        )
     else:
-        _leave(session, run_id, attempt, status, reason)
+        _leave_running(session, run_id, attempt, status, reason)
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
     """Return a run to its place in the queue without counting a failure, or execute its pending wish."""
     wish = fence(session, run_id, attempt)
-    return _leave(session, run_id, attempt, _status_for(wish), reason)
+    return _leave_running(session, run_id, attempt, _status_for(wish), reason)
 
 
 def fail_attempt(
@@ -191,18 +189,20 @@ def fail_attempt(
     fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
     run = locked_run(session, run_id)
     if run.own_failures >= limit:
-        return _leave(session, run_id, attempt, "failed", reason)
+        return _leave_running(session, run_id, attempt, "failed", reason)
     pause = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
     later: dict[str, Any] = {"queued_at": db_now(), "run_after": db_now() + pause}
-    return _leave(session, run_id, attempt, _status_for(run.wish), reason, level="error", **later)
+    return _leave_running(session, run_id, attempt, _status_for(run.wish), reason, level="error", **later)
 
 
 def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
     """Return the runs of these lost leases to their place in the queue, or execute their users' wish."""
-    query = select(Run.id, Run.attempt, Run.wish).where(is_one_of(leases)).with_for_update(skip_locked=True)
+    query = (
+        select(Run.id, Run.attempt, Run.wish).where(is_lost_lease(leases)).with_for_update(skip_locked=True)
+    )
     lost = session.execute(query).all()
     for run_id, attempt, wish in lost:
-        _leave(session, run_id, attempt, _status_for(wish), LOST, level="warning")
+        _leave_running(session, run_id, attempt, _status_for(wish), LOST, level="warning")
     return [run_id for run_id, _, _ in lost]
 
 
@@ -210,7 +210,7 @@ def _status_for(wish: str) -> str:
     return OBEYED[wish][0] if wish in OBEYED else "queued"
 
 
-def _leave(
+def _leave_running(
     session: Session,
     run_id: str,
     attempt: int,
@@ -227,7 +227,7 @@ def _leave(
     if status in ENDED:
         values |= {"finished_at": now_or_later(Run.started_at)}
     owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
-    if not _changed(session, owned.values(**values)):
+    if not _update_once(session, owned.values(**values)):
         raise Fenced(run_id, attempt)
     _close_attempt(session, run_id, attempt, note or reason or status)
     level = level or ("error" if status == "failed" else "info")
@@ -250,9 +250,6 @@ def has_ended(session: Session, run_id: str, reason: str, *, since_attempt: int)
     return bool(session.scalar(select(ended)))
 
 
-# ---------------------------------------------------------------- wishes of the user
-
-
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
     """Stop or pause a run: at once if it is not running, else at the trainer's next step. "" withdraws it.
 
@@ -261,7 +258,12 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
     run = locked_run(session, run_id)
     if run.writer is None or wish == "pause":
         refuse_imported(run, {"stop": "stopped", "prune": "stopped", "pause": "paused", "": "resumed"}[wish])
-    if run.status == "running" and wish == "stop" and run.writer is not None and is_deaf(session, run):
+    if (
+        run.status == "running"
+        and wish == "stop"
+        and run.writer is not None
+        and is_unresponsive(session, run)
+    ):
         end_pushed(session, run, "stopped", "stopped by the user; its client did not answer")
     elif run.status == "running":
         _change(session, run, {"wish": wish})
@@ -284,10 +286,10 @@ def resume_run(session: Session, run_id: str) -> None:
     if run.writer is None or run.status != "running":
         refuse_imported(run, "resumed")
     if run.status == "running" and run.wish:
-        _not_in_trash(run)
+        _refuse_trashed(run)
         request_wish(session, run_id, "")
     elif run.status in ("paused", "stopped"):
-        _requeue(session, run, "resumed by the user")
+        _move_to_queue(session, run, "resumed by the user")
     else:
         raise MoveForbidden(run_id, run.status, "resume", "paused or stopped")
 
@@ -298,16 +300,16 @@ def retry_run(session: Session, run_id: str) -> None:
     refuse_imported(run, "retried")
     if run.status not in ("failed", "stopped"):
         raise MoveForbidden(run_id, run.status, "retry", "failed or stopped")
-    _requeue(session, run, "tried again by the user")
+    _move_to_queue(session, run, "tried again by the user")
 
 
-def _not_in_trash(run: Run) -> None:
+def _refuse_trashed(run: Run) -> None:
     if run.deleted_at is not None:
         raise Conflict(f"run {run.id!r} is in the trash: restore it first")
 
 
-def _requeue(session: Session, run: Run, reason: str) -> None:
-    _not_in_trash(run)
+def _move_to_queue(session: Session, run: Run, reason: str) -> None:
+    _refuse_trashed(run)
     values = {"queued_at": db_now(), "finished_at": None, "own_failures": 0, "run_after": 0.0, "wish": ""}
     _move(session, run, "queued", "", note=reason, **values)
 
@@ -321,9 +323,9 @@ def _move(session: Session, run: Run, status: str, reason: str, *, note: str = "
 
 
 def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
-    """Compare and set: the row is as it was seen, or nothing happens and the caller hears of it."""
+    """Compare and set: change the row if it is as it was read, else raise MoveForbidden."""
     seen = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
-    if not _changed(session, seen.values(**values)):
+    if not _update_once(session, seen.values(**values)):
         raise MoveForbidden(run.id, "changing", "this", "no longer changing state: try again")
     session.expire(run)
 
@@ -353,6 +355,6 @@ def _note(
     add_event(session, "lifecycle", message, run_id=run_id, attempt=attempt, level=level, data=move)
 
 
-def _changed(session: Session, statement: Any) -> bool:
+def _update_once(session: Session, statement: Any) -> bool:
     result = session.execute(statement, execution_options={"synchronize_session": False})
     return cast("CursorResult[Any]", result).rowcount == 1

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.http.paging import read_cursor
-from backend.metrics.known import must_be_known
-from backend.runs.order import RunOrder, in_order, read_order
+from backend.metrics.known import require_known
+from backend.runs.order import RunOrder, read_order, select_in_order
 from backend.runs.query.catalog import tag_rows
-from backend.runs.query.conditions import condition_of, tagged
-from backend.runs.query.fields import must_be_a_path
+from backend.runs.query.conditions import has_tag, make_condition
+from backend.runs.query.fields import require_path
 from backend.storage.models import Experiment, Run
 
 MAX_IDS = 100_000
@@ -105,7 +105,7 @@ def list_runs(
 def _first_page(sort: str, limit: int, with_config: bool) -> Select[Any]:  # noqa: FBT001 - a key of the cache
     """Return the query of the page that is asked for most: to build it takes longer than to run it."""
     order = read_order(sort)
-    return _page(in_order(_listed(ALL), order, None, limit + 1), order, with_config)
+    return _page(select_in_order(_list_conditions(ALL), order, None, limit + 1), order, with_config)
 
 
 def _page(next_ones: Select[Any], order: RunOrder, with_config: bool) -> Select[Any]:  # noqa: FBT001
@@ -121,15 +121,15 @@ def next_ids(
     """Id and sort key of the runs of a page and of one more."""
     _check(session, order)
     seen = read_cursor(cursor, order.kind, str, order=order.word)
-    return in_order(_conditions(session, run_filter), order, seen, limit + 1)
+    return select_in_order(_conditions(session, run_filter), order, seen, limit + 1)
 
 
 def _check(session: Session, order: RunOrder) -> None:
     """Raise InvalidRequest for a metric that no run has, and for no path of a config."""
     if order.metric:
-        must_be_known(session, [order.metric], "sort")
+        require_known(session, [order.metric], "sort")
     if order.field:
-        must_be_a_path(session, order.field, "sort")
+        require_path(session, order.field, "sort")
 
 
 def count_runs(session: Session, run_filter: RunFilter) -> int:
@@ -141,7 +141,7 @@ def count_runs(session: Session, run_filter: RunFilter) -> int:
 
 @cache
 def _count_all() -> Select[Any]:
-    return _count(_listed(ALL))
+    return _count(_list_conditions(ALL))
 
 
 def _count(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
@@ -173,7 +173,7 @@ def field_values(
     return [{"value": value, "label": label, "runs": runs} for value, label, runs in rows]
 
 
-def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:
+def _list_conditions(run_filter: RunFilter) -> list[ColumnElement[bool]]:
     """Return the conditions for the part of the list that holds the runs."""
     return [
         Run.deleting_at.is_(None),
@@ -183,7 +183,7 @@ def _listed(run_filter: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def _conditions(session: Session, run_filter: RunFilter) -> list[ColumnElement[bool]]:
-    conditions = _listed(run_filter)
+    conditions = _list_conditions(run_filter)
     if run_filter.ids:
         conditions = [Run.deleting_at.is_(None), Run.id.in_(run_filter.ids)]
     if run_filter.status:
@@ -195,7 +195,7 @@ def _conditions(session: Session, run_filter: RunFilter) -> list[ColumnElement[b
     if run_filter.variant:
         conditions.append(Run.variant == run_filter.variant)
     if run_filter.tag:
-        conditions.append(tagged(session, lambda tag: tag == run_filter.tag))
-    if (condition := condition_of(session, run_filter.query)) is not None:
+        conditions.append(has_tag(session, lambda tag: tag == run_filter.tag))
+    if (condition := make_condition(session, run_filter.query)) is not None:
         conditions.append(condition)
     return conditions

@@ -8,7 +8,7 @@ from fastapi import BackgroundTasks, Depends, Query
 from backend.base.errors import FieldError, InvalidRequest
 from backend.config.causes import Verdict
 from backend.http.dependencies import LabOf, ReadSession, WriteSession
-from backend.http.paging import page_of, split_list
+from backend.http.paging import make_page, split_list
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.bulk import MAX_RUNS, act_on
@@ -16,11 +16,11 @@ from backend.runs.changed_settings import changed_settings
 from backend.runs.lifecycle import STATUSES
 from backend.runs.list import RunFilter, ValueField, count_runs, field_values, list_runs, run_ids
 from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds, RunValuePage
-from backend.runs.order import place_of, read_order
+from backend.runs.order import cursor_key, read_order
 from backend.runs.query.catalog import fields_json
 from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import RunPage
-from backend.runs.store import attempts_of, run_json
+from backend.runs.store import load_attempts, run_json
 from backend.runs.views import ViewItem, ViewPage, ViewRequest, delete_view, save_view, saved_views
 from backend.storage.engine import reading
 
@@ -30,7 +30,7 @@ Text = Annotated[str, Query(max_length=200)]
 Include = Annotated[str, Query(pattern=r"^((config|attempts|changes)(,(config|attempts|changes)){0,2})?$")]
 
 
-async def _filter(  # noqa: PLR0913 - these are the parameters of the address
+async def _parse_filter(  # noqa: PLR0913 - these are the parameters of the address
     query: Annotated[
         str,
         Query(description="Such as `preset = dapo and eval/accuracy > .5`; plain words search names."),
@@ -48,17 +48,17 @@ async def _filter(  # noqa: PLR0913 - these are the parameters of the address
     archived: bool = False,
     deleted: bool = False,
 ) -> RunFilter:
-    statuses = _some_of("status", status, STATUSES)
-    verdicts = _some_of("verdict", verdict, get_args(Verdict))
+    statuses = _parse_choices("status", status, STATUSES)
+    verdicts = _parse_choices("verdict", verdict, get_args(Verdict))
     return RunFilter(
         statuses, verdicts, experiment, variant, tag, query, archived, deleted, tuple(split_list(ids))
     )
 
 
-Wanted = Annotated[RunFilter, Depends(_filter)]
+Wanted = Annotated[RunFilter, Depends(_parse_filter)]
 
 
-def _some_of(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
+def _parse_choices(field: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a list with commas; raises InvalidRequest for an unknown one."""
     words = split_list(text)
     if unknown := [word for word in words if word not in choices]:
@@ -84,7 +84,7 @@ def list_all(
         session, run_filter, read_order(sort), limit=limit, cursor=cursor, with_config=with_config
     )
     with_attempts = "attempts" in include
-    attempts = attempts_of(session, [row.id for row in rows[:limit]]) if with_attempts else {}
+    attempts = load_attempts(session, [row.id for row in rows[:limit]]) if with_attempts else {}
 
     with_changes = "changes" in include
     changes = changed_settings(session, (row.config_hash for row in rows)) if with_changes else {}
@@ -93,7 +93,7 @@ def list_all(
         run = run_json(row, attempts=attempts.get(row.id, []) if with_attempts else None)
         return run | {"changes": changes.get(row.config_hash, {})} if with_changes else run
 
-    page = page_of(rows, limit, shown, place_of, order=sort)
+    page = make_page(rows, limit, shown, cursor_key, order=sort)
     if not cursor:
         page["total"] = len(rows) if page["next"] is None else count_runs(session, run_filter)
     return Json(page)

@@ -74,30 +74,30 @@ class RunOrder:
         return [key.is_(None), *ways] if self.may_miss else ways
 
 
-def in_order(
+def select_in_order(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Id and sort key of the next runs that meet the conditions, behind the place that was seen last."""
-    return (_indexed if order.is_indexed else _sorted)(conditions, order, seen, limit)
+    return (_select_by_index if order.is_indexed else _select_sorted)(conditions, order, seen, limit)
 
 
-def _sorted(
+def _select_sorted(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Id and sort key of the next runs: those of all that are wanted are sorted."""
-    key, run_id, page = _keys(conditions, order)
+    key, run_id, page = _sort_keys(conditions, order)
     if seen:
-        page = page.where(_behind(order, key, run_id, *seen))
+        page = page.where(_after_condition(order, key, run_id, *seen))
     return page.order_by(*order.ways(key, run_id)).limit(limit)
 
 
-def _indexed(
+def _select_by_index(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Id and sort key of the next runs by an index: first those with a value, then those that lack it."""
     key, ways = order.column, order.ways(order.column, Run.id)[1:]
     value, last = seen or (None, None)
-    further = [] if last is None else [_is_behind(order, Run.id, last)]
+    further = [] if last is None else [_after_row_condition(order, Run.id, last)]
     without = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
     if value is None:
         without = without.where(*further)
@@ -114,7 +114,7 @@ def _indexed(
     return select(both.c.id, both.c.sort_key).order_by(*order.ways(both.c.sort_key, both.c.id)).limit(limit)
 
 
-def _keys(
+def _sort_keys(
     conditions: Sequence[ColumnElement[bool]], order: RunOrder
 ) -> tuple[ColumnElement[Any], Any, Select[Any]]:
     """Return the sort value, the id next to it, and the query for both over all wanted runs."""
@@ -122,7 +122,7 @@ def _keys(
         key = order.column
         return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)
     # Each document is read once, not once for every mention of the value in the query.
-    values = select(Run.id, _in_json(order).label("value")).where(*conditions).cte("values_of_runs")
+    values = select(Run.id, _json_value(order).label("value")).where(*conditions).cte("values_of_runs")
     values = values.prefix_with("MATERIALIZED")
     value: ColumnElement[Any] = values.c.value
     if order.metric:
@@ -130,7 +130,7 @@ def _keys(
     return value, values.c.id, select(values.c.id, value.label("sort_key"))
 
 
-def _in_json(order: RunOrder) -> ColumnElement[Any]:
+def _json_value(order: RunOrder) -> ColumnElement[Any]:
     """Return a metric's last value as text, or a field of the config."""
     if order.metric:
         return SpelledValue(Run.summary, ("last", order.metric)).text
@@ -157,20 +157,20 @@ def _column(name: str | None) -> Any:
     return None if name is None else getattr(Run, name)
 
 
-def place_of(row: Row[Any]) -> tuple[Any, ...]:
+def cursor_key(row: Row[Any]) -> tuple[Any, ...]:
     """Return a row's place in the list, for the cursor."""
     return (row.sort_key, row.id)
 
 
-def _is_behind(order: RunOrder, run_id: Any, last: str) -> ColumnElement[bool]:
+def _after_row_condition(order: RunOrder, run_id: Any, last: str) -> ColumnElement[bool]:
     behind: ColumnElement[bool] = run_id < last if order.is_descending else run_id > last
     return behind
 
 
-def _behind(
+def _after_condition(
     order: RunOrder, key: ColumnElement[Any], run_id: Any, seen: Any, last: str
 ) -> ColumnElement[bool]:
-    is_behind = _is_behind(order, run_id, last)
+    is_behind = _after_row_condition(order, run_id, last)
     if seen is None:
         return and_(key.is_(None), is_behind)
     further = key < seen if order.is_descending else key > seen

@@ -32,7 +32,7 @@ OF_ARCHIVED = ("cloned", "forked", "evaluated")
 """Origins of runs whose config and checkpoints are this service's."""
 
 
-def is_ours(run: Run) -> bool:
+def has_run_config(run: Run) -> bool:
     """Return whether its config is a RunConfig: a run of this service, here or elsewhere."""
     return run.origin in {"", ARCHIVED}
 

@@ -19,7 +19,7 @@ SILENT_SECONDS = 120.0
 """A client that lives gives a sign every ten seconds."""
 
 
-def is_deaf(session: Session, run: Run) -> bool:
+def is_unresponsive(session: Session, run: Run) -> bool:
     """Return whether the client was asked to stop before, or nothing has been heard of it for long."""
     if run.wish == "stop":
         return True
@@ -32,18 +32,18 @@ def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
     reason = redact(clean_text(reason))
     if (run.status, run.reason) == (status, reason):
         return
-    _set(session, run, status, reason, wish="", finished_at=now_or_later(Run.started_at))
+    _set_status(session, run, status, reason, wish="", finished_at=now_or_later(Run.started_at))
     attempt = update(Attempt).where(Attempt.run_id == run.id)
     session.execute(attempt.values(ended_at=now_or_later(Attempt.started_at), outcome=reason or status))
 
 
 def continue_pushed(session: Session, run: Run) -> None:
     """Continue a run that has ended, because a script with its id has started again."""
-    _set(session, run, "running", "", wish="", finished_at=None)
+    _set_status(session, run, "running", "", wish="", finished_at=None)
     session.execute(update(Attempt).where(Attempt.run_id == run.id).values(ended_at=None, outcome=""))
 
 
-def _set(session: Session, run: Run, status: str, reason: str, **values: Any) -> None:
+def _set_status(session: Session, run: Run, status: str, reason: str, **values: Any) -> None:
     before = run.status
     session.execute(update(Run).where(Run.id == run.id).values(status=status, reason=reason, **values))
     session.refresh(run)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class SavedCheckpoint(NamedTuple):
-    """A checkpoint, as far as retention cares."""
+    """The facts about a checkpoint that retention needs."""
 
     id: str
     step: int
@@ -23,7 +23,9 @@ class SavedCheckpoint(NamedTuple):
 def kept_ids(
     saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
 ) -> set[str]:
-    """Ids of those that stay. `needed` are steps that other runs begin with, or from before an onset."""
+    """Return the ids of the checkpoints to keep. `needed` are steps that other runs begin with, or before
+    an onset.
+    """
     newest_first = sorted(saved, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True)
     newest = newest_first[:keep]
     measured = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
@@ -34,11 +36,11 @@ def kept_ids(
     older = {
         checkpoint.step: checkpoint.id for checkpoint in reversed(newest_first) if checkpoint.id not in stay
     }  # the last attempt's
-    steps = spread(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
+    steps = spread_steps(list(older), behind=[checkpoint.step for checkpoint in newest], limit=spaced)
     return stay | {older[step] for step in steps}
 
 
-def max_kept(*, keep: int, spaced: int) -> int:
+def max_kept_checkpoints(*, keep: int, spaced: int) -> int:
     """Return the largest number of checkpoints kept, not counting those that other runs start from.
 
     Nor those from before an onset, of which there are two at most.
@@ -46,7 +48,7 @@ def max_kept(*, keep: int, spaced: int) -> int:
     return keep + spaced + 1
 
 
-def spread(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
+def spread_steps(steps: Sequence[int], *, behind: Sequence[int], limit: int) -> set[int]:
     """Return the steps to keep, `limit` at most, spread as evenly on a log scale of age as can be; the first
     stays.
 

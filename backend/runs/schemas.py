@@ -30,7 +30,7 @@ class Body(StrictNumbers):
 
     @model_validator(mode="before")
     @classmethod
-    def _storable(cls, document: Any) -> Any:
+    def _check_storable(cls, document: Any) -> Any:
         if problem := unstorable(document) or next(secret_errors(document), None):
             path, reason, *_ = problem
             raise PydanticCustomError(
@@ -42,13 +42,13 @@ class Body(StrictNumbers):
 CONFIG_BYTES = 65_536
 
 
-def _small(config: dict[str, Any]) -> dict[str, Any]:
+def _check_size(config: dict[str, Any]) -> dict[str, Any]:
     if (size := len(orjson.dumps(config))) > CONFIG_BYTES:
         raise ValueError(f"takes {size:,} bytes as JSON; at most {CONFIG_BYTES:,} are accepted")
     return config
 
 
-Fields = Annotated[dict[str, Any], AfterValidator(_small)]
+Fields = Annotated[dict[str, Any], AfterValidator(_check_size)]
 """Fields of RunConfig, or all of them."""
 
 

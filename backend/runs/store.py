@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import RunNotFound
 from backend.base.text import clean_text
-from backend.http.paging import iso
-from backend.runs.cost import cost_of
+from backend.http.paging import iso_time
+from backend.runs.cost import sum_cost
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
 from backend.runs.pushed import end_pushed
 from backend.storage.engine import db_now, insert_into
 from backend.storage.models import NOT_BEGUN, Attempt, LogChunk, Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
@@ -55,11 +55,12 @@ def run_json(run_row: Row[Any], *, attempts: Sequence[Attempt] | None = None) ->
         "origin": row.origin,
         "origin_file": row.origin_file,
         "writer": row.writer,
-        "seen_at": None if row.writer is None else iso(row.progress_at),
+        "seen_at": None if row.writer is None else iso_time(row.progress_at),
         **verdict_json(row),
         "is_check": row.check_hash is not None,
         **{
-            name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
+            name: iso_time(getattr(row, name))
+            for name in ("created_at", "queued_at", "started_at", "finished_at")
         },
     }
     if hasattr(row, "config"):
@@ -95,8 +96,8 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
         "judge_cost": attempt.judge_cost,
         "currency": attempt.currency,
         "versions": attempt.versions,
-        "started_at": iso(attempt.started_at),
-        "ended_at": iso(attempt.ended_at),
+        "started_at": iso_time(attempt.started_at),
+        "ended_at": iso_time(attempt.ended_at),
         "outcome": attempt.outcome,
     }
 
@@ -107,9 +108,9 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     row = session.execute(columns.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
-    attempts = attempts_of(session, [run_id]).get(run_id, [])
+    attempts = load_attempts(session, [run_id]).get(run_id, [])
     shown = run_json(row, attempts=attempts)
-    shown["cost"] = cost_of(attempts, session.scalar(select(db_now())) or 0.0)
+    shown["cost"] = sum_cost(attempts, session.scalar(select(db_now())) or 0.0)
     if row.check_report:
         shown["check"] = row.check_report
     if row.parent_run is not None:
@@ -117,7 +118,7 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     return shown
 
 
-def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
+def load_attempts(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
     """Return the attempts of some runs, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
     attempts: dict[str, list[Attempt]] = {}
@@ -128,7 +129,7 @@ def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Atte
 
 def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> None:
     """Name, tags, notes, priority, archived."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     values = dict(changes)
     if "archived" in values:
         values["archived_at"] = db_now() if values.pop("archived") else None
@@ -158,7 +159,7 @@ def restore_run(session: Session, run_id: str) -> None:
     session.execute(update(Run).where(Run.id == run_id).values(deleted_at=None))
 
 
-def log_chunks(
+def load_log_chunks(
     session: Session,
     run_id: str,
     *,
@@ -167,7 +168,7 @@ def log_chunks(
     limit: int,
     backwards: bool,
 ) -> Sequence[LogChunk]:
-    """Pieces of output in order (or the newest first), and one more."""
+    """Return pieces of output in order (or the newest first), and one more."""
     sort_key = tuple_(LogChunk.attempt, LogChunk.number)
     query = select(LogChunk).where(LogChunk.run_id == run_id)
     if attempt is not None:

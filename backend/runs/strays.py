@@ -53,7 +53,9 @@ class Record(NamedTuple):
 
 
 class Strays:
-    """Looks through the runs' directory; what belongs to nobody is noted in a file, to outlive a restart."""
+    """Finds unknown files in the runs' directory. They are recorded in a file, so that a restart does not
+    forget them.
+    """
 
     def __init__(
         self, settings: Settings, sessions: Sessions, *, clock: Callable[[], float] = time.time
@@ -70,10 +72,10 @@ class Strays:
             return
         names = sorted(path.name for path in self._root.iterdir())  # before the rows, which come before files
         with reading(self._sessions) as session:
-            record = _record(session)
+            record = _load_record(session)
         noted, noticed = self._read_notes(), dict[str, float]()
         for name in names:
-            for path in self._ownerless(name, record):
+            for path in self._find_ownerless(name, record):
                 key = path.relative_to(self._root).as_posix()
                 now = self._clock()
                 since = min(noted.get(key, now), now)
@@ -86,10 +88,10 @@ class Strays:
         self._copies, self._is_away = Copies(self._settings), False
         if names:  # else their disk is not there
             for run_id in record.checkpoints:
-                self._tell_what_is_gone(run_id, record)
+                self._report_missing_checkpoints(run_id, record)
                 yield
 
-    def _ownerless(self, name: str, record: Record) -> list[Path]:
+    def _find_ownerless(self, name: str, record: Record) -> list[Path]:
         directory = self._root / name
         if not RUN_ID.fullmatch(name) or directory.is_symlink() or not directory.is_dir():
             return []
@@ -106,10 +108,10 @@ class Strays:
         )
 
     def _remove(self, path: Path) -> bool:
-        """Remove it, if it still belongs to nobody; whether it is gone."""
+        """Remove a path if it still belongs to no run; return whether it is removed."""
         name = path.relative_to(self._root).parts[0]
         with reading(self._sessions) as session:
-            if path not in self._ownerless(name, _record(session, name)):
+            if path not in self._find_ownerless(name, _load_record(session, name)):
                 return False
         try:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -119,7 +121,7 @@ class Strays:
         logger.warning("removed %s, which had belonged to no run for a day", path)
         return True
 
-    def _tell_what_is_gone(self, run_id: str, record: Record) -> None:
+    def _report_missing_checkpoints(self, run_id: str, record: Record) -> None:
         """Write one line for each checkpoint that is gone, once."""
         if record.statuses.get(run_id, AT_WORK[0]) in AT_WORK:
             return
@@ -160,7 +162,7 @@ class Strays:
             draft.replace(self._notes)
 
 
-def _record(session: Session, run_id: str = "") -> Record:
+def _load_record(session: Session, run_id: str = "") -> Record:
     """Read the record of all runs, or of one run and the oldest if it is named."""
     runs = select(Run.id, Run.status)
     rows = select(Checkpoint.run_id, Checkpoint.path, Checkpoint.step)

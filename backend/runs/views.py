@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.documented import Documented
 from backend.base.errors import Conflict, NotFound
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.runs.order import read_order
 from backend.runs.query.syntax import MAX_CHARACTERS, parse
 from backend.runs.schemas import Body
@@ -25,13 +25,13 @@ SETTINGS_CHARACTERS = 20_000
 Words = Annotated[str, Field(max_length=200)]
 
 
-def _short(settings: dict[str, str]) -> dict[str, str]:
+def _check_length(settings: dict[str, str]) -> dict[str, str]:
     if sum(len(name) + len(value) for name, value in settings.items()) > SETTINGS_CHARACTERS:
         raise ValueError(f"has over {SETTINGS_CHARACTERS:,} characters: choose the runs by a query instead")
     return settings
 
 
-Settings = Annotated[dict[Words, str], Field(max_length=MAX_SETTINGS), AfterValidator(_short)]
+Settings = Annotated[dict[Words, str], Field(max_length=MAX_SETTINGS), AfterValidator(_check_length)]
 
 
 class View(Documented):
@@ -109,4 +109,4 @@ def delete_view(session: Session, view_id: str) -> dict[str, Any]:
 
 def _view_json(row: SavedView) -> dict[str, Any]:
     view = View.model_validate(row.view).model_dump()  # views of earlier versions have fewer fields
-    return {"id": row.id, "name": row.name, "changed_at": iso(row.changed_at), **view}
+    return {"id": row.id, "name": row.name, "changed_at": iso_time(row.changed_at), **view}

@@ -96,9 +96,13 @@ def worker(settings: Settings, **limits: Any) -> int:
 
 def token(settings: Settings, *, viewer: bool = False, writer: str | None = None) -> int:
     """print the operator's token, a viewer's or a writer's, for scripts: `Authorization: Bearer <token>`"""
-    from backend.http.auth.tokens import token_of, writer_token
+    from backend.http.auth.tokens import read_or_create_token, writer_token
 
-    print(token_of(settings, _role(viewer=viewer)) if writer is None else writer_token(settings, writer))
+    print(
+        read_or_create_token(settings, _role(viewer=viewer))
+        if writer is None
+        else writer_token(settings, writer)
+    )
     return 0
 
 

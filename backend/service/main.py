@@ -34,8 +34,8 @@ from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import fingerprint
 from backend.http.dependencies import Lab
 from backend.http.guard import Guard
-from backend.http.openapi import complete
-from backend.http.problem_details import answer_errors
+from backend.http.openapi import complete_schema
+from backend.http.problem_details import add_error_handlers
 from backend.http.read_budget import ReadBudget
 from backend.http.shared_answers import SharedAnswers
 from backend.http.timeout import RequestTimeout
@@ -45,7 +45,7 @@ from backend.rollouts.breakdown import api as rollout_breakdown
 from backend.rollouts.search import api as rollout_search
 from backend.runs import api as runs
 from backend.runs import list_api as run_lists
-from backend.runs.high_water_mark import tell_if_older
+from backend.runs.high_water_mark import report_if_older
 from backend.runs.workers import api as workers
 from backend.service.live import api as live
 from backend.service.live.api import end_streams_at_signals
@@ -69,7 +69,7 @@ class Service(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the interface as a document, made once."""
         if not self.openapi_schema:
-            self.openapi_schema = complete(super().openapi())
+            self.openapi_schema = complete_schema(super().openapi())
         return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -104,7 +104,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.status = status.Status(settings)
     app.state.reconciler = Reconciler(settings, app.state.lab.sessions)
     app.state.webhook = Sender(settings, app.state.lab.sessions)
-    answer_errors(app)
+    add_error_handlers(app)
     for module in (
         catalog,
         datasets,
@@ -141,7 +141,7 @@ def _look_for_older(app: FastAPI) -> None:
     """Report at once, and on every page, if the database has lost its newest transactions."""
     lab: Lab = app.state.lab
     with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
-        if older := tell_if_older(lab.settings, session):
+        if older := report_if_older(lab.settings, session):
             app.state.status.older = older.sentence
 
 

@@ -43,7 +43,7 @@ class Completion(NamedTuple):
     @property
     def id(self) -> str:
         """The public id."""
-        return id_at(self.group_id, self.position)
+        return public_id(self.group_id, self.position)
 
     @property
     def clean_text(self) -> str:
@@ -51,18 +51,20 @@ class Completion(NamedTuple):
         is_clean = self.text.isascii() and "\0" not in self.text
         return self.text if is_clean else clean_text(self.text)
 
-    def spelled(self, name: str) -> float | str | None:
+    def spell(self, name: str) -> float | str | None:
         """Return `reward` or `advantage` as it is written in JSON."""
         number: float | str | None = (self.non_finite or {}).get(name, getattr(self, name))
         return number
 
 
-def id_at(group_id: str, position: int) -> str:
+def public_id(group_id: str, position: int) -> str:
     """Return the id of a group's completion; at position 0 it is the group's id."""
-    return group_id[:-DIGITS] + base32(number_of(group_id) + position, DIGITS // 2) if position else group_id
+    return (
+        group_id[:-DIGITS] + base32(number_in_id(group_id) + position, DIGITS // 2) if position else group_id
+    )
 
 
-def number_of(each_id: str) -> int:
+def number_in_id(each_id: str) -> int:
     """Return the number at the end of an id."""
     value = 0
     for offset in range(len(each_id) - DIGITS, len(each_id), 2):

@@ -35,7 +35,7 @@ COLUMNS = 11
 _local = threading.local()  # compressors must not be shared between threads
 
 
-class Want(NamedTuple):
+class CompletionSelection(NamedTuple):
     """The completions and columns that a reader wants; others may be omitted."""
 
     texts: bool = True
@@ -54,7 +54,7 @@ class Want(NamedTuple):
         return all(string.encode() in content for string in self.strings)
 
 
-WHOLE = Want()
+WHOLE = CompletionSelection()
 
 
 class CompletionsDamaged(ValueError):
@@ -125,7 +125,7 @@ def _terms(rewards: Sequence[Any]) -> tuple[list[Any] | None, list[Any] | None]:
     return [names[0] if names else [], *columns], None
 
 
-def decode(group_id: str, data: bytes, want: Want = WHOLE) -> list[Completion]:
+def decode(group_id: str, data: bytes, want: CompletionSelection = WHOLE) -> list[Completion]:
     """Decode the completions of a group. Raises CompletionsDamaged if the bytes are damaged."""
     content = _content(data)
     if want is not WHOLE and not want.may_be_in(content):
@@ -154,7 +154,9 @@ def _content(data: bytes) -> bytes:
     return content
 
 
-def _completions(group_id: str, texts: bytes, columns: list[Any], want: Want) -> Iterator[Completion]:
+def _completions(
+    group_id: str, texts: bytes, columns: list[Any], want: CompletionSelection
+) -> Iterator[Completion]:
     sizes, *values, terms, flags, turns, non_finite, documents = columns
     count = len(sizes)
     ends = list(accumulate(sizes, initial=0))

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.storage.completion import DIGITS, ID, Completion
-from backend.storage.completion_codec import WHOLE, CompletionsDamaged, Want, decode
+from backend.storage.completion_codec import WHOLE, CompletionsDamaged, CompletionSelection, decode
 from backend.storage.models import RolloutGroup
 
 GROUPS_AT_ONCE = 500
@@ -23,8 +23,8 @@ _damage: dict[str, str] = {}
 _lock = threading.Lock()
 
 
-def completions_of(
-    session: Session, group_ids: Sequence[str], want: Want = WHOLE
+def load_completions(
+    session: Session, group_ids: Sequence[str], want: CompletionSelection = WHOLE
 ) -> dict[str, list[Completion]]:
     """Return the completions of some groups, in order; groups with a damaged block are omitted."""
     completions: dict[str, list[Completion]] = {}
@@ -32,26 +32,26 @@ def completions_of(
         ids = group_ids[start : start + GROUPS_AT_ONCE]
         query = select(RolloutGroup.id, RolloutGroup.completions).where(RolloutGroup.id.in_(ids))
         for group_id, block in session.execute(query):
-            completions[group_id] = completions_in(group_id, block, want)
+            completions[group_id] = decode_block(group_id, block, want)
     return completions
 
 
-def in_pieces(
-    session: Session, group_ids: Sequence[str], want: Want = WHOLE
+def iterate_completions(
+    session: Session, group_ids: Sequence[str], want: CompletionSelection = WHOLE
 ) -> Iterator[tuple[str, list[Completion]]]:
     """Yield completions group by group, in the order of the ids, with PIECE groups in memory at a time."""
     for start in range(0, len(group_ids), PIECE):
         ids = group_ids[start : start + PIECE]
-        completions = completions_of(session, ids, want)
+        completions = load_completions(session, ids, want)
         yield from ((group_id, completions.get(group_id, [])) for group_id in ids)
 
 
-def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Completion]:
+def decode_block(group_id: str, block: bytes, want: CompletionSelection = WHOLE) -> list[Completion]:
     """Return the completions of a block; if it is damaged, return none and record the damage."""
     try:
         completions = decode(group_id, block, want)
     except CompletionsDamaged as error:
-        _notice(group_id, str(error))
+        _record_damage(group_id, str(error))
         return []
     if group_id in _damage:
         with _lock:
@@ -59,12 +59,12 @@ def completions_in(group_id: str, block: bytes, want: Want = WHOLE) -> list[Comp
     return completions
 
 
-def damage_of(group_id: str) -> str:
+def damage_reason(group_id: str) -> str:
     """Return why a group's completions could not be read the last time; "" if they could."""
     return _damage.get(group_id, "")
 
 
-def _notice(group_id: str, reason: str) -> None:
+def _record_damage(group_id: str, reason: str) -> None:
     with _lock:
         is_new = group_id not in _damage
         _damage[group_id] = reason
@@ -72,12 +72,12 @@ def _notice(group_id: str, reason: str) -> None:
         logger.error("the completions of group %s are damaged: %s", group_id, reason)
 
 
-def completion_named(session: Session, completion_id: str) -> Completion | None:
+def find_completion(session: Session, completion_id: str) -> Completion | None:
     """Return the completion with an id; None if it does not exist or its group's block is damaged."""
     if not ID.fullmatch(completion_id):
         return None
     group_id = _group_before(session, completion_id)
-    completions = completions_of(session, [group_id]).get(group_id, []) if group_id else []
+    completions = load_completions(session, [group_id]).get(group_id, []) if group_id else []
     return next((completion for completion in completions if completion.id == completion_id), None)
 
 
@@ -87,7 +87,7 @@ def _group_before(session: Session, completion_id: str) -> str | None:
     return session.scalar(ids.order_by(RolloutGroup.id.desc()).limit(1))
 
 
-def completions_named(session: Session, ids: Sequence[str]) -> dict[str, Completion]:
+def find_completions(session: Session, ids: Sequence[str]) -> dict[str, Completion]:
     """Return the completions with these ids."""
-    completions = (completion_named(session, completion_id) for completion_id in ids)
+    completions = (find_completion(session, completion_id) for completion_id in ids)
     return {completion.id: completion for completion in completions if completion is not None}

@@ -164,7 +164,7 @@ def open_sessions(engine: Engine) -> Sessions:
     return sessionmaker(engine, expire_on_commit=False)
 
 
-def url_of(sessions: Sessions) -> URL:
+def database_address(sessions: Sessions) -> URL:
     """Return the address of the database."""
     engine: Engine = sessions.kw["bind"]
     return engine.url
@@ -180,7 +180,7 @@ def insert_into(session: Session, table: Any) -> Any:
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
-def interrupt_of(session: Session) -> Callable[[], None]:
+def interrupter(session: Session) -> Callable[[], None]:
     """Return a function with which another thread can interrupt this session's current statement."""
     driver: Any = session.connection().connection.driver_connection
     return driver.interrupt if isinstance(driver, sqlite3.Connection) else driver.cancel_safe

@@ -115,7 +115,7 @@ def _by_class(error: SQLAlchemyError) -> Kind | None:
 
 def disk_fault(error: BaseException, path: Path) -> Fault | None:
     """Return the fault of the disk that holds `path`; None if the error does not concern a disk."""
-    kind = DISK.get(_errno_of(error))
+    kind = DISK.get(_error_number(error))
     sentences: dict[Any, str] = {
         "full": f"the disk of {path} is full: {free_text(path)} free",
         "read_only": f"the disk of {path} is read-only",
@@ -124,7 +124,7 @@ def disk_fault(error: BaseException, path: Path) -> Fault | None:
     return Fault(kind, sentences[kind]) if kind else None
 
 
-def _errno_of(error: BaseException) -> int:
+def _error_number(error: BaseException) -> int:
     """Return the errno of an OSError, or of one that a native library reports in a message."""
     if isinstance(error, OSError):
         return error.errno or 0

@@ -9,6 +9,6 @@ SILENT_SECONDS = 30.0
 """Seconds without a heartbeat after which a worker counts as gone."""
 
 
-def seen_lately() -> ColumnElement[bool]:
+def has_recent_heartbeat() -> ColumnElement[bool]:
     """Return the SQL condition that a slot has sent a heartbeat within SILENT_SECONDS."""
     return Worker.seen_at >= db_now() - SILENT_SECONDS

@@ -15,7 +15,13 @@ from backend.base.durable_files import publish, sync
 from backend.base.errors import Conflict
 from backend.base.settings import Settings
 from backend.storage.engine import copy_sqlite, open_engine
-from backend.storage.schema import MIGRATIONS, known_schemas, newest_schema, schema_of, why_unknown
+from backend.storage.schema import (
+    MIGRATIONS,
+    known_schemas,
+    newest_schema,
+    read_schema,
+    unknown_schema_reason,
+)
 
 PATIENCE_SECONDS = 3600.0
 """Time limit of a migration, in seconds; it may rewrite a large table or wait for another process."""
@@ -29,8 +35,8 @@ class UnknownSchema(Conflict):
 
     def __init__(self, revision: str) -> None:
         super().__init__(
-            f"the database has schema {revision}, {why_unknown(revision)}, or use another STATE_DIR or "
-            "DATABASE_URL; nothing was changed"
+            f"the database has schema {revision}, {unknown_schema_reason(revision)}, "
+            "or use another STATE_DIR or DATABASE_URL; nothing was changed"
         )
 
 
@@ -46,12 +52,12 @@ def upgrade(url: str) -> tuple[str, str]:
     """Upgrade to the newest schema; return the old schema (empty if there was none) and the new one."""
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
-        with locked(engine) as connection:
+        with schema_lock(engine) as connection:
             before = _check_known(connection)
             _keep_copy(engine, before, target=newest_schema())
             if before != newest_schema():
                 upgrade_within(connection, newest_schema())
-            after = schema_of(connection)
+            after = read_schema(connection)
         if not before and engine.dialect.name == "sqlite" and engine.url.database:
             sync(Path(engine.url.database).parent)  # SQLite does this for its log, not for the database
         return before, after
@@ -71,14 +77,14 @@ def upgrade_within(connection: Connection, revision: str) -> None:
 
 
 def _check_known(connection: Connection) -> str:
-    current = schema_of(connection)
+    current = read_schema(connection)
     if current and current not in known_schemas():
         raise UnknownSchema(current)
     return current
 
 
 @contextmanager
-def locked(engine: Engine) -> Iterator[Connection]:
+def schema_lock(engine: Engine) -> Iterator[Connection]:
     """Open a transaction in which no other process can change the schema."""
     # SQLite: our transactions begin as writers, so a second process waits here for the first.
     with engine.begin() as connection:

@@ -37,7 +37,14 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from backend.storage.engine import db_now, new_id
-from backend.storage.sort_values import CONFIG, CONFIG_WORDS, LAST, last_of, number_of, words_of
+from backend.storage.sort_values import (
+    CONFIG,
+    CONFIG_WORDS,
+    LAST,
+    config_number_default,
+    config_text_default,
+    last_value_default,
+)
 
 Seconds = Float(53)
 """Seconds since 1970, double precision."""
@@ -154,16 +161,20 @@ class Run(Base):
     summary: Mapped[dict[str, Any]] = mapped_column(default=lambda: {"step": 0, "last": {}, "best": {}})
     """Values of the runs table: {"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}."""
 
-    sort_reward: Mapped[float | None] = mapped_column(default=last_of("reward/mean"))
-    sort_accuracy: Mapped[float | None] = mapped_column(default=last_of("reward/accuracy"))
-    sort_eval_accuracy: Mapped[float | None] = mapped_column(default=last_of("eval/accuracy"))
-    sort_length: Mapped[float | None] = mapped_column(default=last_of("length/mean"))
+    sort_reward: Mapped[float | None] = mapped_column(default=last_value_default("reward/mean"))
+    sort_accuracy: Mapped[float | None] = mapped_column(default=last_value_default("reward/accuracy"))
+    sort_eval_accuracy: Mapped[float | None] = mapped_column(default=last_value_default("eval/accuracy"))
+    sort_length: Mapped[float | None] = mapped_column(default=last_value_default("length/mean"))
     """Indexed values of the summary by which lists are sorted; see storage/sort_values.py."""
-    sort_lr: Mapped[float | None] = mapped_column(default=number_of("optimizer.lr"))
-    sort_group_size: Mapped[float | None] = mapped_column(default=number_of("sampling.group_size"))
-    sort_temperature: Mapped[float | None] = mapped_column(default=number_of("sampling.temperature"))
-    sort_preset: Mapped[str | None] = mapped_column(Text, default=words_of("preset"))
-    sort_policy: Mapped[str | None] = mapped_column(Text, default=words_of("policy.name"))
+    sort_lr: Mapped[float | None] = mapped_column(default=config_number_default("optimizer.lr"))
+    sort_group_size: Mapped[float | None] = mapped_column(
+        default=config_number_default("sampling.group_size")
+    )
+    sort_temperature: Mapped[float | None] = mapped_column(
+        default=config_number_default("sampling.temperature")
+    )
+    sort_preset: Mapped[str | None] = mapped_column(Text, default=config_text_default("preset"))
+    sort_policy: Mapped[str | None] = mapped_column(Text, default=config_text_default("policy.name"))
     """Indexed values of the config by which lists are sorted; see storage/sort_values.py."""
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
@@ -512,7 +523,8 @@ class Event(Base):
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
     """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "engine", "trial",
-    "diagnosis", "search", "webhook", "memory", "tokens"."""
+    "diagnosis", "search", "webhook", "memory", "tokens".
+    """
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)

@@ -32,11 +32,11 @@ class StoredNumber(NamedTuple):
 
 def to_stored(value: float) -> StoredNumber:
     """Return (0, value) for a finite value, (4, 0.0) for -0.0, else (kind, None)."""
-    kind = kind_of(value)
+    kind = number_kind(value)
     return StoredNumber(kind, float(value) if kind == FINITE else 0.0 if kind == MINUS_ZERO else None)
 
 
-def kind_of(value: float) -> int:
+def number_kind(value: float) -> int:
     """Return the kind: 0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero."""
     if math.isfinite(value):
         return MINUS_ZERO if value == 0 and math.copysign(1.0, value) < 0 else FINITE
@@ -45,8 +45,8 @@ def kind_of(value: float) -> int:
     return INFINITY if value > 0 else MINUS_INFINITY
 
 
-def kinds_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the kind of each value, as in `kind_of`."""
+def number_kinds(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the kind of each value, as in `number_kind`."""
     kinds = np.select(
         [np.isnan(values), np.isposinf(values), np.isneginf(values), (values == 0) & np.signbit(values)],
         [NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO],
@@ -62,7 +62,7 @@ def from_stored(kinds: NDArray[np.integer[Any]], values: NDArray[np.float64]) ->
 
 def spell(value: float) -> Spelled:
     """Return a finite number unchanged, any other by its name."""
-    return float(value) if math.isfinite(value) else SPELLINGS[kind_of(value)]
+    return float(value) if math.isfinite(value) else SPELLINGS[number_kind(value)]
 
 
 def spell_all(document: Any) -> Any:

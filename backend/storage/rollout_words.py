@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, column, func, select, table, text, update
 from sqlalchemy.orm import Session
 
-from backend.storage.completions import completions_of
+from backend.storage.completions import load_completions
 from backend.storage.engine import Sessions, is_postgres, reading
 from backend.storage.models import RolloutGroup
 
@@ -66,12 +66,12 @@ def is_index(name: str) -> bool:
     return name == TABLE or name.startswith(f"{TABLE}_")
 
 
-def words_of(content: str) -> list[str]:
+def split_words(content: str) -> list[str]:
     """Return the words of a text in lower case, as they are compared."""
     return WORD.findall(content.lower())
 
 
-def is_common_beginning(session: Session, beginning: str, limit: int) -> bool:
+def is_common_prefix(session: Session, beginning: str, limit: int) -> bool:
     """Return whether words with this prefix occur more than `limit` times in all texts; only on SQLite.
 
     FTS5 would collect every occurrence of every such word before it returns the first one.
@@ -90,7 +90,7 @@ def is_common_beginning(session: Session, beginning: str, limit: int) -> bool:
 _UNINDEXED = select(RolloutGroup.id).where(RolloutGroup.search_number.is_(None)).limit(1)
 
 
-def unindexed(session: Session) -> bool:
+def has_unindexed_groups(session: Session) -> bool:
     """Return whether some groups are not in the index."""
     return session.scalar(_UNINDEXED) is not None
 
@@ -142,9 +142,9 @@ def _index(session: Session, ids: Sequence[str]) -> None:
         {
             "number": numbers[group],
             "position": completion.position,
-            **_indexed(session, completion.clean_text),
+            **_index_row(session, completion.clean_text),
         }
-        for group, completions in completions_of(session, list(numbers)).items()
+        for group, completions in load_completions(session, list(numbers)).items()
         for completion in completions
     ]
     if rows:
@@ -160,18 +160,18 @@ def _newest_number(session: Session) -> int:
     return max(newest, int(rowid) >> SHIFT)
 
 
-def _indexed(session: Session, content: str) -> dict[str, Any]:
-    return tsvector_of(content) if is_postgres(session) else {"text": content}
+def _index_row(session: Session, content: str) -> dict[str, Any]:
+    return make_tsvector(content) if is_postgres(session) else {"text": content}
 
 
-def tsvector_of(content: str) -> dict[str, Any]:
+def make_tsvector(content: str) -> dict[str, Any]:
     """Return the words of a text in the notation of a tsvector, and whether positions were lost (`is_long`).
 
     Postgres's parser is not used because it would drop `<think>` as a tag and parse `+1` as a number.
     """
     positions: dict[str, list[int]] = defaultdict(list)
     is_long, size = False, 0
-    for position, word in enumerate(words_of(content), 1):
+    for position, word in enumerate(split_words(content), 1):
         positions_of_word = positions[word[:LONGEST_WORD]]
         size += 2 if positions_of_word else 2 * len(word[:LONGEST_WORD].encode()) + 8
         if size > MAX_BYTES:
@@ -194,7 +194,7 @@ def forget(session: Session, groups: ColumnElement[bool]) -> None:
     numbers = {row[0]: row[1] or 0 for row in indexed}
     rows = [
         {"number": numbers[group], "position": completion.position, "text": completion.clean_text}
-        for group, completions in completions_of(session, list(numbers)).items()
+        for group, completions in load_completions(session, list(numbers)).items()
         for completion in completions
     ]
     if rows:

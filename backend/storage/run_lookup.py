@@ -10,7 +10,7 @@ from backend.base.errors import RunNotFound
 from backend.storage.models import Experiment, Run
 
 
-def must_exist(session: Session, run_id: str) -> None:
+def require_run(session: Session, run_id: str) -> None:
     """Raise RunNotFound if the run does not exist."""
     if session.scalar(select(Run.id).where(Run.id == run_id, Run.deleting_at.is_(None))) is None:
         raise RunNotFound(run_id)
@@ -39,13 +39,13 @@ _NAMES = (
 )
 
 
-def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
+def load_names(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
     """Return the names, groups and stamps of the runs that exist."""
     rows: list[Any] = list(session.execute(_NAMES.where(Run.id.in_(list(run_ids)))))
     return {row.id: row for row in rows}
 
 
-def configs_of(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+def load_configs(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the config of each run."""
     query = select(Run.id, Run.config).where(Run.id.in_(list(run_ids)))
     return {row.id: row.config for row in session.execute(query)}

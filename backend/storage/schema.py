@@ -20,7 +20,7 @@ def newest_schema() -> str:
     return max(known_schemas())
 
 
-def why_unknown(schema: str) -> str:
+def unknown_schema_reason(schema: str) -> str:
     """Return the end of a sentence: why an unknown schema cannot be read, and what to do."""
     if schema < min(known_schemas()):
         return (
@@ -30,7 +30,7 @@ def why_unknown(schema: str) -> str:
     return f"which is newer than this version knows ({newest_schema()}): start the newer version again"
 
 
-def schema_of(connection: Connection) -> str:
+def read_schema(connection: Connection) -> str:
     """Return a database's schema, "" if it has none. Raises MultipleResultsFound if it has two."""
     if not inspect(connection).has_table("alembic_version"):
         return ""

@@ -31,7 +31,7 @@ def sort_values(summary: Mapping[str, Any]) -> dict[str, float | None]:
     return {column: _number(summary["last"].get(metric)) for metric, column in LAST.items()}
 
 
-def last_of(metric: str) -> Callable[[Any], float | None]:
+def last_value_default(metric: str) -> Callable[[Any], float | None]:
     """Return the default for a metric's column in a new row."""
 
     def value(context: Any) -> float | None:
@@ -41,12 +41,12 @@ def last_of(metric: str) -> Callable[[Any], float | None]:
     return value
 
 
-def number_of(path: str) -> Callable[[Any], float | None]:
+def config_number_default(path: str) -> Callable[[Any], float | None]:
     """Return the default for a number's column in a new row."""
     return lambda context: _number(_config_value(context, path))
 
 
-def words_of(path: str) -> Callable[[Any], str | None]:
+def config_text_default(path: str) -> Callable[[Any], str | None]:
     """Return the default for a text's column in a new row."""
 
     def value(context: Any) -> str | None:

@@ -103,7 +103,6 @@ def rehearsed() -> Sizes:
     )
 
 
-# ---------------------------------------------------------------- runs through the service
 Rows = Iterator[tuple[str, str]]
 
 
@@ -228,7 +227,6 @@ def memory_part(_job: Job, sizes: Sizes) -> Rows:
             )
 
 
-# ---------------------------------------------------------------- a step beside TRL's
 def step_part(job: Job, sizes: Sizes) -> Rows:
     work = sizes.work
     bandwidth, rate = bandwidth_of(work.device, sizes.copied_values), rate_of(work.device, sizes.matrix)
@@ -302,7 +300,6 @@ def rate_of(device: str, rows: int) -> float:
     return 2 * float(rows) ** 3 / timed(lambda: matrix @ matrix, device)
 
 
-# ---------------------------------------------------------------- tests
 def tests_part(job: Job, _sizes: Sizes) -> Rows:
     """Run each test file by itself; a rehearsal only collects the tests."""
     for file in TESTS:

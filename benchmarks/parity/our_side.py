@@ -13,7 +13,7 @@ from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, policy_loss
-from worker.objective.token_choice import with_token_choice
+from worker.objective.token_choice import choose_entropic_tokens
 
 TERM_WEIGHTS = (1.0, 0.5)
 
@@ -48,7 +48,7 @@ def _policy_batch(case: Case, objective: Objective, batch: dict[str, Any]) -> Po
         sampler_logprobs=_exact(batch["sampler"]) if case.with_sampler else None,
         reference_logprobs=_exact(batch["reference"]) if objective.needs_reference else None,
     )
-    return with_token_choice(rows, _exact(batch["entropy"]), objective.token_weight)
+    return choose_entropic_tokens(rows, _exact(batch["entropy"]), objective.token_weight)
 
 
 def _advantages(case: Case, objective: Objective, batch: dict[str, Any]) -> Tensor:

@@ -12,7 +12,7 @@ from sqlalchemy import insert, literal, select, update
 
 from backend.analysis.diagnosis.detectors import VERSION
 from backend.config.merge import config_hash, resolve
-from backend.metrics.sealing import seal, sealable
+from backend.metrics.sealing import find_sealable, seal
 from backend.metrics.store import write_points
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
@@ -226,7 +226,7 @@ def seal_all(sessions: Sessions) -> float:
     started = time.perf_counter()
     while True:
         with reading(sessions) as session:
-            tasks = sealable(session)
+            tasks = find_sealable(session)
         if not tasks:
             return time.perf_counter() - started
         for _ in seal(sessions, tasks):

@@ -11,7 +11,7 @@ from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
 from backend.storage.models import Run
 from tests.browser.service import NARROW, WIDE, checkpoint_of, group_of, opened, running
-from worker.training.suite_metrics import Graded, suite_metrics
+from worker.training.suite_metrics import GradedPrompt, suite_metrics
 
 PAIRS = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "prompts": 40, "n": 4, "every": 2}
 STEPS = 4
@@ -20,7 +20,7 @@ STEPS = 4
 def suite_values(name, step):
     """Metrics of a suite in which more prompts are solved at each step."""
     votes = [("7", "7", "3", None) if prompt < 6 + 5 * step else ("3", "4", "3", "7") for prompt in range(40)]
-    graded = [Graded([vote == "7" for vote in prompt_votes], prompt_votes) for prompt_votes in votes]
+    graded = [GradedPrompt([vote == "7" for vote in prompt_votes], prompt_votes) for prompt_votes in votes]
     metrics = suite_metrics(graded, seed=step) | {"length_mean": 20.0, "truncated_frac": 0.1}
     return {f"eval/{name}/{metric}": value for metric, value in metrics.items()}
 

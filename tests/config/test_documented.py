@@ -1,10 +1,10 @@
 """Descriptions of fields: the texts below them, in JSON schemas."""
 
-from backend.base.documented import descriptions_of
+from backend.base.documented import field_descriptions
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
 
 
 def test_every_field_of_a_run_and_every_setting_is_described():
-    assert descriptions_of(RunConfig).keys() == RunConfig.model_fields.keys()
-    assert descriptions_of(Settings).keys() == Settings.model_fields.keys()
+    assert field_descriptions(RunConfig).keys() == RunConfig.model_fields.keys()
+    assert field_descriptions(Settings).keys() == Settings.model_fields.keys()

@@ -12,7 +12,7 @@ from backend.base.errors import InvalidConfig
 from backend.config import hub
 from backend.config.problems import HubProblem
 from backend.config.run import RunConfig
-from backend.config.sources import pinned
+from backend.config.sources import pin_sources
 
 COMMIT = "a" * 40
 
@@ -52,7 +52,7 @@ def address(dataset: str) -> str:
 
 def refusal(source: HubProblem, tmp_path) -> tuple[str, str]:
     with pytest.raises(InvalidConfig) as caught:
-        pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path)
+        pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path)
     [error] = caught.value.errors
     return error.path, error.message
 
@@ -64,7 +64,7 @@ def test_a_launch_fills_in_the_newest_commits_and_asks_once(served, tmp_path):
     }
     source = HubProblem(dataset="a/b", eval_dataset="c/d", eval_split="test")
     for _ in range(2):
-        [source_pinned] = pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems
+        [source_pinned] = pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems
         assert isinstance(source_pinned, HubProblem)
         assert (source_pinned.revision, source_pinned.eval_revision) == (COMMIT, "b" * 40)
     assert served.asked == [address("a/b"), address("c/d")]
@@ -72,7 +72,7 @@ def test_a_launch_fills_in_the_newest_commits_and_asks_once(served, tmp_path):
 
 def test_a_commit_that_is_named_is_not_asked_for(served, tmp_path):
     source = HubProblem(dataset="a/b", revision=COMMIT)
-    assert pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems == (source,)
+    assert pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems == (source,)
     assert served.asked == []
 
 

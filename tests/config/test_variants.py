@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from backend.base.documented import descriptions_of
+from backend.base.documented import field_descriptions
 from backend.config import knobs
 from backend.config.base import Frozen
 from backend.config.formula import meanings
@@ -28,7 +28,7 @@ def test_a_surrogate_says_which_ratios_it_is_defined_for_and_what_it_does(member
 def test_every_member_of_a_knob_explains_itself_and_its_parameters(field):
     for member in members(Objective.model_fields[field].annotation):
         assert member.__doc__ != Frozen.__doc__, f"{member.__name__} needs a docstring: the form shows it"
-        silent = member.model_fields.keys() - descriptions_of(member).keys() - {"type"}
+        silent = member.model_fields.keys() - field_descriptions(member).keys() - {"type"}
         assert not silent, f"{member.__name__} needs a docstring under each of {silent}"
 
 

@@ -4,11 +4,11 @@ import pytest
 import zstandard
 from sqlalchemy import select, update
 
-from backend.rollouts.block_check import damaged_groups
+from backend.rollouts.block_check import find_damaged_groups
 from backend.service.doctor.points import completions as doctor_of_completions
 from backend.storage.completion import Completion
 from backend.storage.completion_codec import CompletionsDamaged, decode, encode
-from backend.storage.completions import completion_named, damage_of
+from backend.storage.completions import damage_reason, find_completion
 from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import index_groups
 from tests.factories import MadeCompletion, make_group, make_run
@@ -82,7 +82,7 @@ def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
     items = client.get("/api/v1/rollouts", params={"run": run.id}).json()["items"]
     assert [len(group["completions"]) for group in items] == [0, 2, 2, 2, 2]
     assert [bool(group["damage"]) for group in items] == [True, False, False, False, False]
-    assert damage_of(groups[0]) == items[0]["damage"]
+    assert damage_reason(groups[0]) == items[0]["damage"]
     matches = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": "`</script>`"}).json()
     assert [group["step"] for group in matches["items"]] == [2, 3, 4]
     assert client.get(f"/api/v1/rollouts/{groups[0]}/tokens").status_code == 404
@@ -95,7 +95,7 @@ def test_a_damaged_group_is_named_and_the_rest_is_read(client, database, run):
 @pytest.mark.parametrize("name", ["x", "\0", "0" * 26, "é" * 26, "01HZZZZZZZ00000100000000ZY"])
 def test_an_id_that_nothing_has_finds_nothing(database, run, name):
     with database.sessions() as session:
-        assert completion_named(session, name) is None
+        assert find_completion(session, name) is None
 
 
 def test_the_doctor_and_a_backup_name_a_damaged_group(database, run):
@@ -105,5 +105,5 @@ def test_the_doctor_and_a_backup_name_a_damaged_group(database, run):
         session.execute(update(RolloutGroup).where(RolloutGroup.id == first).values(completions=b"\1broken"))
         finding = doctor_of_completions(session)
         assert not finding.is_good
-        [sentence] = damaged_groups(session)
+        [sentence] = find_damaged_groups(session)
     assert sentence.startswith(f"run {run.id}, step 1, train, prompt 0: the block that holds its completions")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event, func, select
 
 from backend.runs import deletion
-from backend.runs.deletion import carry_on
+from backend.runs.deletion import continue_deletions
 from backend.runs.events import add_event
 from backend.runs.store import append_log
 from backend.storage.engine import open_engine, open_sessions
@@ -36,7 +36,7 @@ def full_run(database, settings):
                 add_event(session, "alert", "something", run_id=run.id)
             row = {"path": "s000006-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
             session.add(Checkpoint(run_id=run.id, step=6, attempt=1, **row))
-        folder = settings.artifacts_of(run.id) / "s000006-a1" / "trainer"
+        folder = settings.artifact_dir(run.id) / "s000006-a1" / "trainer"
         folder.mkdir(parents=True)
         (folder / "state.json").write_text("{}")
         return run
@@ -69,7 +69,7 @@ def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
     for verb in ("restore", "resume", "retry", "stop", "clone"):
         assert client.post(f"/api/v1/runs/{doomed.id}/{verb}").status_code == 404
     assert left(database, doomed.id) == left(database, other_run.id) != set()
-    assert carry_on(database.sessions, settings, seconds=60) == 1
+    assert continue_deletions(database.sessions, settings, seconds=60) == 1
     assert left(database, doomed.id) == set()
     assert "metric" in left(database, other_run.id)
     assert [path.name for path in (settings.state / "runs").iterdir()] == [other_run.id]
@@ -106,8 +106,8 @@ def test_a_run_that_others_begin_with_goes_after_them(client, database, settings
     delete(client, fork)
     emptied = client.delete("/api/v1/runs", params={"forever": True}).json()
     assert emptied == {"deleted": sorted([parent.id, fork.id]), "kept": []}
-    assert carry_on(database.sessions, settings, seconds=60) == 1
-    assert carry_on(database.sessions, settings, seconds=60) == 1
+    assert continue_deletions(database.sessions, settings, seconds=60) == 1
+    assert continue_deletions(database.sessions, settings, seconds=60) == 1
     with database.sessions() as session:
         assert session.execute(select(Run.id, Run.parent_run)).all() == [(clone.id, None)]
 
@@ -127,7 +127,7 @@ def test_an_experiment_goes_with_its_last_run(client, database, settings, full_r
         with database.sessions() as session:
             assert session.get(Experiment, experiment) is not None
         delete(client, run, forever=True)
-        carry_on(database.sessions, settings, seconds=60)
+        continue_deletions(database.sessions, settings, seconds=60)
     with database.sessions() as session:
         assert session.get(Experiment, experiment) is None
 
@@ -140,12 +140,12 @@ def test_a_deletion_that_stops_after_any_batch_goes_on_there(
     run = full_run()
     delete(client, run, forever=True)
     steps = 0
-    while carry_on(database.sessions, settings, seconds=0) == 0:
+    while continue_deletions(database.sessions, settings, seconds=0) == 0:
         steps += 1
         assert steps < 50
     assert steps >= 3 + 2 + 2 + 2  # metrics, groups, output, events
     assert left(database, run.id) == set()
-    assert not settings.artifacts_of(run.id).exists()
+    assert not settings.artifact_dir(run.id).exists()
 
 
 def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
@@ -162,12 +162,12 @@ def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
     monkeypatch.setattr(deletion, "remove_files", refuse)
     client.delete("/api/v1/runs", params={"forever": True})
     with pytest.raises(PermissionError):
-        carry_on(database.sessions, settings, seconds=60)
+        continue_deletions(database.sessions, settings, seconds=60)
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [stuck.id]
-    assert not settings.artifacts_of(free.id).exists()
+    assert not settings.artifact_dir(free.id).exists()
     monkeypatch.undo()
-    assert carry_on(database.sessions, settings, seconds=60) == 1
+    assert continue_deletions(database.sessions, settings, seconds=60) == 1
 
 
 def die(*_args, **_kwargs):
@@ -209,14 +209,14 @@ def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_remo
             monkeypatch.setattr(deletion, "BATCHES", tuple((table, 10) for table, _ in deletion.BATCHES))
             engine = open_engine(database.url)
             plan(engine, monkeypatch)
-            carry_on(open_sessions(engine), settings, seconds=60)
+            continue_deletions(open_sessions(engine), settings, seconds=60)
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     with database.sessions() as session:
         assert session.get(Run, run.id) is not None
-    assert carry_on(database.sessions, settings, seconds=60) == 1
+    assert continue_deletions(database.sessions, settings, seconds=60) == 1
     assert left(database, run.id) == set()
-    assert not settings.artifacts_of(run.id).exists()
+    assert not settings.artifact_dir(run.id).exists()
     with database.sessions() as session:
         assert session.scalars(select(Attempt.run_id)).all() == [other_run.id]

@@ -16,7 +16,7 @@ NAMES = ("reward/mean", "eval/accuracy", "kl/k3")
 
 def pack_all(database):
     with database.sessions() as session:
-        tasks = sealing.sealable(session)
+        tasks = sealing.find_sealable(session)
     for _ in sealing.seal(database.sessions, tasks):
         pass
 

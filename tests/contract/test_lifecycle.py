@@ -8,7 +8,7 @@ from sqlalchemy import func, select, update
 
 from backend.base.errors import Fenced, MoveForbidden
 from backend.runs import leases, lifecycle
-from backend.runs.leases import Lease, run_out
+from backend.runs.leases import Lease, lease_expired
 from backend.storage.engine import db_now, open_engine, open_sessions
 from backend.storage.models import NOT_BEGUN, Attempt, Event, Run
 from tests.factories import make_run
@@ -23,7 +23,9 @@ def claim(session, **options):
 def lose_lease(session, run_id):
     """Let the lease run out, and be seen to have done so for long enough."""
     session.execute(update(Run).where(Run.id == run_id).values(lease_until=db_now() - 1))
-    return [Lease(*session.execute(select(Run.id, Run.attempt, Run.lease_until).where(run_out())).one())]
+    return [
+        Lease(*session.execute(select(Run.id, Run.attempt, Run.lease_until).where(lease_expired())).one())
+    ]
 
 
 def status_of(session, run_id):

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from backend.base.errors import Conflict, Fenced, RunNotFound
 from backend.runs import leases, lifecycle
-from backend.runs.deletion import begin_deletion, carry_on
+from backend.runs.deletion import begin_deletion, continue_deletions
 from backend.runs.leases import Lease
 from backend.runs.store import restore_run, trash_run
 from backend.storage.engine import db_now
@@ -153,7 +153,7 @@ def delete(models, sessions, settings, run_id):
     del models[run_id]
     with sessions.begin() as session, pytest.raises(RunNotFound):
         restore_run(session, run_id)
-    assert carry_on(sessions, settings, seconds=60) == 1
+    assert continue_deletions(sessions, settings, seconds=60) == 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -12,13 +12,13 @@ from sqlalchemy import func, select, update
 
 from backend.base.settings import Settings
 from backend.metrics import blocks, sealing
-from backend.metrics.answer import cursor_of, read_shown, singles
+from backend.metrics.answer import next_cursor, read_visible_curves, single_items
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
-from backend.runs.deletion import begin_deletion, carry_on
+from backend.runs.deletion import begin_deletion, continue_deletions
 from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
-from backend.storage.run_lookup import names_of
+from backend.storage.run_lookup import load_names
 from tests.factories import make_attempt, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases
@@ -39,7 +39,7 @@ def pack(database):
 def in_pieces(database):
     """Return what the reconciler goes on with piece by piece."""
     with database.sessions() as session:
-        return sealing.seal(database.sessions, sealing.sealable(session))
+        return sealing.seal(database.sessions, sealing.find_sealable(session))
 
 
 def begin(session, run, number, from_step):
@@ -150,7 +150,7 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
     with database.sessions.begin() as session:
         begin_deletion(session, run.id)
     assert list(under_way) == []
-    carry_on(database.sessions, Settings(state_dir=tmp_path), seconds=60)
+    continue_deletions(database.sessions, Settings(state_dir=tmp_path), seconds=60)
     with database.sessions() as session:
         left = [
             session.scalar(select(func.count()).select_from(table)) for table in (MetricBlock, Metric, Run)
@@ -238,13 +238,13 @@ def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monk
     if chance.random() < 0.3:
         view = replace(view, after=chance.randint(-1, 900))
     with database.sessions() as session:
-        names = names_of(session, [run.id for run in runs])
-        outlined = read_shown(session, names, list(names), ["a", "early"], view, is_whole=False)
+        names = load_names(session, [run.id for run in runs])
+        outlined = read_visible_curves(session, names, list(names), ["a", "early"], view, is_whole=False)
         full = read_curves(session, list(names), ["a", "early"], "step")
     assert outlined.keys() == full.keys()
-    drawn, expected = (singles(names, curves, list(full), view) for curves in (outlined, full))
+    drawn, expected = (single_items(names, curves, list(full), view) for curves in (outlined, full))
     for drawn_curve, expected_curve in zip(drawn, expected, strict=True):
         assert {key: repr(np.asarray(value).tolist()) for key, value in drawn_curve.items()} == {
             key: repr(np.asarray(value).tolist()) for key, value in expected_curve.items()
         }
-    assert cursor_of(outlined, names) == cursor_of(full, names)
+    assert next_cursor(outlined, names) == next_cursor(full, names)

@@ -13,7 +13,7 @@ from backend.analysis.diagnosis.store import judge_runs, unjudged
 from backend.base.redaction import redact_document
 from backend.http.auth.tokens import writer_token
 from backend.http.limits import PUSH_BYTES
-from backend.rollouts.foreign_metrics import text_points
+from backend.rollouts.foreign_metrics import compute_text_points
 from backend.runs.pushed import SILENT_SECONDS
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
@@ -125,12 +125,12 @@ def test_two_processes_that_push_one_step_at_once_are_read_together(client, send
     """The second one's completions come while those of the first are read."""
 
     def interrupted(session, run_id, written):
-        points_of_texts = text_points(session, run_id, written)
-        monkeypatch.setattr("backend.exchange.push.store.text_points", text_points)
+        points_of_texts = compute_text_points(session, run_id, written)
+        monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_text_points)
         assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
         return points_of_texts
 
-    monkeypatch.setattr("backend.exchange.push.store.text_points", interrupted)
+    monkeypatch.setattr("backend.exchange.push.store.compute_text_points", interrupted)
     assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
     assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 

@@ -6,7 +6,7 @@ from sqlalchemy import select, text
 from backend.rollouts.search import pages as search_pages
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.models import RolloutLabel
-from backend.storage.rollout_words import LAST_POSITION, index_groups, tsvector_of
+from backend.storage.rollout_words import LAST_POSITION, index_groups, make_tsvector
 from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_run, stored_completions
 from tests.gate import first_in_gate
 
@@ -248,9 +248,9 @@ def test_rows_that_a_later_attempt_hides_are_not_found(client, database, run):
 
 
 def test_deleted_groups_leave_the_index(client, database, run, settings):
-    from backend.runs.deletion import _pieces
+    from backend.runs.deletion import _remove_in_batches
 
-    list(_pieces(database.sessions, run.id))
+    list(_remove_in_batches(database.sessions, run.id))
     with database.sessions.begin() as session:
         other_run = make_run(session)
         write_groups(session, pack_groups(other_run.id, 1, 1, [MadeGroup()]))
@@ -272,7 +272,7 @@ def test_a_long_completion_is_found_from_its_first_word_to_its_last(client, data
             session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long),))])
         )
     index(database)
-    assert tsvector_of(long)["is_long"]
+    assert make_tsvector(long)["is_long"]
     assert len(long.split()) > LAST_POSITION
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
         assert places(searched(client, run, q)) == [(7, 0)], q

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from backend.rollouts import reading
 from backend.rollouts.packing import pack_tokens, unpack_text
-from backend.rollouts.reading import tokens_of
+from backend.rollouts.reading import load_tokens
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.completion_codec import decode, encode
 from backend.storage.models import RolloutGroup, RolloutTokens, RunPrompt
@@ -52,7 +52,7 @@ def test_tokens_make_up_the_text_and_have_their_values(session):
     run = make_run(session)
     make_group(session, run, completions=(MadeCompletion(text="x"), MadeCompletion(text=HOSTILE)))
     rollout = stored_completions(session)[1]
-    shown = tokens_of(session, rollout.id)
+    shown = load_tokens(session, rollout.id)
     assert "".join(shown["tokens"]) == HOSTILE
     assert shown["arrays"]["logprob"][:3] == [0.0, -1.0, -2.0]
     assert len(shown["arrays"]["entropy"]) == len(shown["mask"]) == len(HOSTILE)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Select, select
 
 from backend.runs.list import RunFilter, run_ids
-from backend.runs.query.conditions import condition_of
+from backend.runs.query.conditions import make_condition
 from backend.runs.query.syntax import (
     MAX_CHARACTERS,
     MAX_COMPARISONS,
@@ -246,7 +246,7 @@ QUERIES = st.recursive(
 
 
 def matching(session, text: str) -> Select[str]:
-    condition = condition_of(session, text)
+    condition = make_condition(session, text)
     assert condition is not None
     return select(Run.id).where(condition)
 
@@ -327,7 +327,7 @@ UNREADABLE = [
 def test_an_error_points_at_the_character(session):
     for query, position, phrase in UNREADABLE:
         with pytest.raises(QueryError) as caught:
-            condition_of(session, query)
+            make_condition(session, query)
         (error,) = caught.value.errors
         assert (error.path, error.position) == ("query", position), query[:80]
         assert phrase in error.message, query[:80]

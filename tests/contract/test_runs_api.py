@@ -321,7 +321,7 @@ def test_events_and_output_come_in_order_page_by_page(client, database, new_run)
 
 def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, database, new_run, settings):
     run = new_run()
-    folder = settings.artifacts_of(run.id) / "s000010-a1"
+    folder = settings.artifact_dir(run.id) / "s000010-a1"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     (folder / "secret.txt").write_text("not listed")

@@ -8,11 +8,11 @@ from sqlalchemy import event, func, select, text, update
 
 from backend.base.errors import Unavailable
 from backend.metrics import block_damage, blocks, sealing
-from backend.metrics.block_check import damaged, sentence
+from backend.metrics.block_check import damage_sentence, find_damaged_blocks
 from backend.metrics.block_codec import BlockDamaged, encode
 from backend.metrics.csv import csv_lines
 from backend.metrics.reading import read_points, valid_rows
-from backend.metrics.windows import names_of_metrics
+from backend.metrics.windows import load_metric_names
 from backend.service.maintenance.damaged_blocks import tell_block, tell_damage
 from backend.storage.models import Attempt, Event, Metric, MetricBlock
 from tests.factories import make_attempt, make_run, write_metric
@@ -48,7 +48,7 @@ def run(database):
 
 def seal(database):
     with database.sessions() as session:
-        tasks = sealing.sealable(session)
+        tasks = sealing.find_sealable(session)
     for _ in sealing.seal(database.sessions, tasks, tell_block):
         pass
 
@@ -56,7 +56,7 @@ def seal(database):
 def everything(database, run):
     """Return all that readers see of a run, to the last bit."""
     with database.sessions() as session:
-        names = names_of_metrics(session, [run.id])
+        names = load_metric_names(session, [run.id])
         curves = read_points(session, [run.id], names)
         return (
             names,
@@ -168,10 +168,10 @@ def test_a_damaged_block_is_named_once_and_the_rest_is_read(database, run, monke
         curve = read_points(session, [run.id], ["loss"])[run.id, "loss"]
         assert curve.steps.tolist() == [*range(1, 10), 20, *range(21, 41)]
         assert [row.step for row in valid_rows(session, run.id) if row.name == "loss"] == curve.steps.tolist()
-        assert len(list(damaged(session))) == 1
+        assert len(list(find_damaged_blocks(session))) == 1
     for _ in range(2):
         with database.sessions.begin() as session:
-            tell_damage(session, block_damage.noticed().items())
+            tell_damage(session, block_damage.recorded_damage().items())
     with database.sessions() as session:
         (told,) = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data"))
     assert told.level == "error"
@@ -195,11 +195,11 @@ def test_a_damaged_outline_is_named_as_one_and_the_points_are_drawn(database, mo
         outlined = blocks.Outlined([run.id], 1, 4095)
         curve = read_points(session, [run.id], ["loss"], outlined)[run.id, "loss"]
         assert set(range(1024, 2048)) <= set(curve.steps.tolist())
-        ((damaged_block, reason),) = damaged(session)
-        (noticed,) = block_damage.noticed()
+        ((damaged_block, reason),) = find_damaged_blocks(session)
+        (noticed,) = block_damage.recorded_damage()
         assert noticed == damaged_block
-        assert "outline" in sentence(session, damaged_block, reason)
-        assert "themselves are whole" in sentence(session, damaged_block, reason)
+        assert "outline" in damage_sentence(session, damaged_block, reason)
+        assert "themselves are whole" in damage_sentence(session, damaged_block, reason)
 
 
 def test_a_foreign_block_whose_steps_are_those_of_another_is_not_merged(database, run):
@@ -226,5 +226,5 @@ def test_a_point_is_not_written_into_a_block_that_is_damaged(database, run, monk
         database.sessions.begin() as session,
     ):
         write_metric(session, run, "loss", {30: 1.0}, attempt=2)
-    assert [(block.attempt, block.number) for block in block_damage.noticed()] == [(2, 3)]
+    assert [(block.attempt, block.number) for block in block_damage.recorded_damage()] == [(2, 3)]
     assert counts(database) == [0, 9]

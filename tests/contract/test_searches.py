@@ -398,7 +398,7 @@ def test_a_search_that_this_version_cannot_read_ends_with_the_reason(lab, databa
 def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(
     lab, client, database, settings, monkeypatch
 ):
-    monkeypatch.setattr(budget, "duration", lambda *_: SimpleNamespace(high=3600.0))
+    monkeypatch.setattr(budget, "estimate_duration", lambda *_: SimpleNamespace(high=3600.0))
     with database.sessions.begin() as session:
         session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cuda:0", stats={}))
     search = lab.begin(search={"hours": 16.0, "at_once": 4}, base={"resources": {"devices": 8}}, seeds=[0])

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import delete, func, select
 
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem
-from backend.experiments.trials.store import due_trials, settle
+from backend.experiments.trials.store import due_trials, settle_trial
 from backend.metrics.store import write_points
-from backend.runs.deletion import carry_on
+from backend.runs.deletion import continue_deletions
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Checkpoint, Experiment, Run, Trial
 from tests.backend.analysis.diagnosis.logs import broken, healthy
@@ -83,9 +83,6 @@ def trial_of(client, run):
 
 def arms_of(trial):
     return {arm["name"]: arm for arm in trial["verdict"]["arms"]}
-
-
-# ---------------------------------------------------------------- the plan
 
 
 def test_a_plan_follows_the_diagnosis(client, broken_run):
@@ -188,9 +185,6 @@ def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, data
     assert answer.json()["errors"][0]["message"] == "is set by the trial"
 
 
-# ---------------------------------------------------------------- launch
-
-
 def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database, broken_run):
     run = broken_run()
     answer = start(client, run, seeds=2)
@@ -240,9 +234,6 @@ def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, bro
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Trial)) == 1
         assert session.scalar(select(func.count()).select_from(Run)) == 4
-
-
-# ---------------------------------------------------------------- the verdict
 
 
 def test_a_remedy_that_helps_is_told_with_its_p(client, database, broken_run, settings):
@@ -311,7 +302,7 @@ def test_a_next_remedy_whose_checkpoint_has_gone_ends_the_trial_with_the_reason(
         finish(database, trial_run, ILL)
     with database.sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run.id))
-    assert settle(database.sessions, settings, trial["id"])
+    assert settle_trial(database.sessions, settings, trial["id"])
     assert "The next remedy could not be tried: the checkpoint of step 60 has gone" in " ".join(
         trial_of(client, run)["verdict"]["sentences"]
     )
@@ -328,7 +319,7 @@ def test_a_remedy_that_does_not_help_says_so(client, database, broken_run, setti
             finish(database, trial_run, HEALTHY)
         else:
             finish(database, trial_run, worse if trial_run.variant == "remedy" else ILL)
-    assert settle(database.sessions, settings, trial["id"])
+    assert settle_trial(database.sessions, settings, trial["id"])
     sentences = trial_of(client, run)["verdict"]["sentences"]
     assert sentences[0] == (
         "No evidence that it helps: the collapse recurred in 5 of 5 runs without change and in 4 of 5 with "
@@ -360,7 +351,7 @@ def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, data
     finish(database, control[2], healthy(62), status="stopped")
     client.delete(f"/api/v1/runs/{control[3].id}")
     client.delete(f"/api/v1/runs/{control[3].id}", params={"forever": True})
-    carry_on(database.sessions, settings, seconds=10)
+    continue_deletions(database.sessions, settings, seconds=10)
     for trial_run in [*[row for row in rows if row.variant != "no change"], control[4]]:
         finish(database, trial_run, ILL)
     shown = trial_of(client, run)
@@ -379,19 +370,16 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, broken_run, s
         finish(database, trial_run, ILL)
     with database.sessions() as session:
         assert due_trials(session) == []
-    assert not settle(database.sessions, settings, trial["id"])
+    assert not settle_trial(database.sessions, settings, trial["id"])
     verdict = trial_of(client, run)["verdict"]
     assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
     assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
     finish(database, last, ILL)
     with database.sessions() as session:
         assert due_trials(session) == [trial["id"]]
-    assert settle(database.sessions, settings, trial["id"])
+    assert settle_trial(database.sessions, settings, trial["id"])
     with database.sessions() as session:
         assert due_trials(session) == []
-
-
-# ---------------------------------------------------------------- deletion
 
 
 def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
@@ -402,12 +390,12 @@ def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
     rows = runs_of(database, trial)
     for trial_run in rows:
         finish(database, trial_run, ILL)
-    assert settle(database.sessions, settings, trial["id"])
+    assert settle_trial(database.sessions, settings, trial["id"])
     before = trial_of(client, run)["verdict"]
     for trial_run in rows:
         client.delete(f"/api/v1/runs/{trial_run.id}")
     assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
-    carry_on(database.sessions, settings, seconds=10)
+    continue_deletions(database.sessions, settings, seconds=10)
     shown = trial_of(client, run)
     assert (shown["experiment"], shown["verdict"]) == (None, before)
     with database.sessions() as session:
@@ -415,6 +403,6 @@ def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(
     client.delete(f"/api/v1/runs/{run.id}")
     client.delete(f"/api/v1/runs/{run.id}", params={"forever": True})
     assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []
-    carry_on(database.sessions, settings, seconds=10)
+    continue_deletions(database.sessions, settings, seconds=10)
     with database.sessions() as session:
         assert session.scalars(select(Trial.id)).all() == session.scalars(select(Run.id)).all() == []

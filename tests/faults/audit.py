@@ -17,11 +17,11 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.attempts import counts, limits_of
-from backend.metrics.block_check import damaged as damaged_blocks
-from backend.metrics.block_check import sentence
+from backend.metrics.attempts import load_limits, valid_row_condition
+from backend.metrics.block_check import damage_sentence
+from backend.metrics.block_check import find_damaged_blocks as damaged_blocks
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import all_points, run_points_of
+from backend.metrics.windows import iterate_points, load_run_points
 from backend.runs.lifecycle import MOVES, STATUSES
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
@@ -64,20 +64,23 @@ def audit(
 
 def steps(session: Session, run: Run) -> Iterator[str]:
     """I1."""
-    limits = limits_of(session, [run.id]).get(run.id, ())
+    limits = load_limits(session, [run.id]).get(run.id, ())
     first = 1 if run.fork_step is None or run.steps == 0 else run.fork_step + 1  # before: its parent's
     expected_steps = set(range(first, run.last_step + 1))
     writers_by_table: dict[str, dict[int, set[int]]] = {}
     groups = select(RolloutGroup.step, RolloutGroup.attempt).where(
-        RolloutGroup.run_id == run.id, counts(RolloutGroup, limits)
+        RolloutGroup.run_id == run.id, valid_row_condition(RolloutGroup, limits)
     )
-    (segment,) = run_points_of(session, [Stretch(run.id)])
+    (segment,) = load_run_points(session, [Stretch(run.id)])
     later_rows = select(Metric.step, Metric.attempt).where(
         Metric.run_id == run.id, Metric.attempt > segment.attempt
     )
     points = chain(
-        ((point.step, point.attempt) for point in all_points(session, segment)),
-        ((row.step, row.attempt) for row in session.execute(later_rows.where(counts(Metric, limits)))),
+        ((point.step, point.attempt) for point in iterate_points(session, segment)),
+        (
+            (row.step, row.attempt)
+            for row in session.execute(later_rows.where(valid_row_condition(Metric, limits)))
+        ),
     )
     for table, places in (("metric", points), ("rollout_group", session.execute(groups.distinct()))):
         by_step = writers_by_table.setdefault(table, {})
@@ -100,7 +103,7 @@ def steps(session: Session, run: Run) -> Iterator[str]:
 def blocks(session: Session, run: Run) -> Iterator[str]:
     """I1, sealed points."""
     for block, reason in damaged_blocks(session, run.id):
-        yield f"I1: run {run.id}: {sentence(session, block, reason)}"
+        yield f"I1: run {run.id}: {damage_sentence(session, block, reason)}"
     for attempt in session.scalars(select(Attempt).where(Attempt.run_id == run.id)):
         of_attempt = (MetricBlock.run_id == run.id, MetricBlock.attempt == attempt.number)
         beyond = select(MetricBlock.number).where(*of_attempt, MetricBlock.last_step > attempt.packed_step)

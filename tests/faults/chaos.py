@@ -90,8 +90,6 @@ class Chaos:
         chosen = started if started and self._random.random() < 0.8 else trainers
         return self._random.choice(chosen) if chosen else None
 
-    # ------------------------------------------------------------ faults
-
     def _trainer_killed(self) -> None:
         victim = self._victim()
         if victim is not None and send(victim.pid, signal.SIGKILL):
@@ -186,7 +184,7 @@ class Chaos:
         if len(undamaged) < 2:
             send(victim.pid, signal.SIGCONT)
             return
-        newest, older = (self.plant.settings.artifacts_of(row.run_id) / row.path for row in undamaged[:2])
+        newest, older = (self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2])
         self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
         damage(newest, self._random.choice(WAYS), older, self._random)
         send(victim.pid, signal.SIGKILL)

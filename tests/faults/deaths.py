@@ -64,7 +64,7 @@ def is_certain(point: str) -> bool:
     Chance decides which files a killed save leaves behind to be removed, what a trainer has to tell, such as
     a slow disk, and which steps are written together.
     """
-    return not any(name in point for name in ("remove_drafts", "_add_events", "_summary_at"))
+    return not any(name in point for name in ("remove_drafts", "_add_events", "_load_summary"))
 
 
 def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:

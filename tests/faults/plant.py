@@ -138,8 +138,6 @@ class Plant:
             process.send_signal(signal.SIGUSR2)
         time.sleep(1.0)
 
-    # ------------------------------------------------------------ processes
-
     def start_broker(self) -> None:
         """Our own Valkey, or nothing for a broker of files."""
         broker = choose_broker(self.settings)
@@ -203,8 +201,6 @@ class Plant:
     def _is_registered(self, pid: int) -> bool:
         with reading(self.sessions) as session:
             return session.scalar(select(Worker.id).where(Worker.pid == pid).limit(1)) is not None
-
-    # ------------------------------------------------------------ runs
 
     def queue(self, configs: Sequence[dict[str, Any]]) -> list[str]:
         """New runs that wait; their ids."""
@@ -270,8 +266,6 @@ class Plant:
             return pid
         note = self.warm.with_suffix(".pids") / str(pid)
         return int(note.read_text() or 0) if note.exists() else 0
-
-    # ------------------------------------------------------------ faults
 
     def crash_postgres(self, *, away_seconds: float = 0.0) -> None:
         """`pg_ctl restart -m immediate`."""

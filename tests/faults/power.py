@@ -21,7 +21,7 @@ import psutil
 from sqlalchemy import Pool, event
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from backend.storage.engine import open_engine, open_sessions, reading
 from backend.storage.models import Run
 from tests import servers
@@ -34,7 +34,7 @@ from tests.faults.power_check import Row, check, visible
 from tests.faults.verdict import Record, Verdict, record_of
 from tests.waiting import wait_for
 
-with gc_frozen():
+with freeze_gc():
     import worker.checkpoints.store
     import worker.training.trainer  # here once, and not in each fork
 

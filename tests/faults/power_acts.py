@@ -18,10 +18,10 @@ from sqlalchemy.orm import Session
 from backend.base.settings import Settings
 from backend.catalog.datasets.files import Uploads
 from backend.http.auth.permissions import Role
-from backend.http.auth.tokens import token_of
-from backend.metrics.sealing import seal, sealable
+from backend.http.auth.tokens import read_or_create_token
+from backend.metrics.sealing import find_sealable, seal
 from backend.runs import lifecycle
-from backend.runs.deletion import carry_on
+from backend.runs.deletion import continue_deletions
 from backend.service.backup.restore import restore_backup
 from backend.service.backup.save import save_backup
 from backend.service.process.preflight import check_state_dir
@@ -78,7 +78,7 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
     settings = installation.settings
     check_state_dir(settings)
     acknowledge("schema", migrate(settings) and newest_schema())
-    token = token_of(settings, Role.OPERATOR)
+    token = read_or_create_token(settings, Role.OPERATOR)
     acknowledge("token", token)
     with serving(settings, settings.effective_database_url, token=token) as client:
 
@@ -122,7 +122,7 @@ def sealing(installation: Installation, acknowledge: Acknowledge) -> None:
     sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     while True:
         with reading(sessions) as session:
-            tasks = sealable(session)
+            tasks = find_sealable(session)
         if not tasks:
             break
         for _ in seal(sessions, tasks):
@@ -137,13 +137,13 @@ def deleting(installation: Installation, acknowledge: Acknowledge) -> None:
     sessions = open_sessions(open_engine(settings.effective_database_url))
     with sessions() as session:
         run_id = session.scalars(select(Run.id).where(Run.status == "finished")).one()
-    token = token_of(settings, Role.OPERATOR)
+    token = read_or_create_token(settings, Role.OPERATOR)
     with serving(settings, settings.effective_database_url, token=token) as client:
         assert client.delete(f"/api/v1/runs/{run_id}").is_success
         acknowledge("trashed", run_id)
         assert client.delete(f"/api/v1/runs/{run_id}?forever=true").is_success
         acknowledge("deleting", run_id)
-    while not carry_on(sessions, settings, seconds=60):
+    while not continue_deletions(sessions, settings, seconds=60):
         pass
     acknowledge("gone", run_id)
 
@@ -185,7 +185,7 @@ def furnish(installation: Installation, act: str) -> None:
     settings = installation.settings
     check_state_dir(settings)
     migrate(settings)
-    token_of(settings, Role.OPERATOR)
+    read_or_create_token(settings, Role.OPERATOR)
     engine = open_engine(settings.effective_database_url)
     with open_sessions(engine).begin() as session:
         run = make_run(session, config={"steps": STEPS})

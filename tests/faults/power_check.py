@@ -14,14 +14,14 @@ from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
 from backend.catalog.datasets.files import Uploads
 from backend.http.auth.permissions import Role
-from backend.http.auth.tokens import token_of
-from backend.metrics.sealing import seal, sealable
+from backend.http.auth.tokens import read_or_create_token
+from backend.metrics.sealing import find_sealable, seal
 from backend.runs import lifecycle
-from backend.runs.deletion import carry_on
+from backend.runs.deletion import continue_deletions
 from backend.service.backup.contents import read_manifest, verify
 from backend.service.backup.restore import restore_backup
 from backend.service.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
-from backend.storage.completions import in_pieces
+from backend.storage.completions import iterate_completions
 from backend.storage.engine import Sessions, is_postgres, open_engine, open_sessions, reading
 from backend.storage.migrate import migrate
 from backend.storage.models import (
@@ -32,7 +32,7 @@ from backend.storage.models import (
     RolloutGroup,
     Run,
 )
-from backend.storage.schema import schema_of
+from backend.storage.schema import read_schema
 from tests.faults.audit import audit
 from tests.faults.power_acts import Installation
 from tests.faults.verdict import Record, Verdict, Witness, judge
@@ -75,7 +75,7 @@ def visible(sessions: Sessions) -> set[Row]:
                 completion.id,
                 hashlib.sha256(repr(completion).encode()).hexdigest(),
             )
-            for group, completions in in_pieces(session, list(owners))
+            for group, completions in iterate_completions(session, list(owners))
             for completion in completions
         }
         by_step = select(Checkpoint).order_by(Checkpoint.step)
@@ -115,7 +115,7 @@ def _schema(installation: Installation) -> str:
     engine = open_engine(installation.settings.effective_database_url)
     try:
         with engine.connect() as connection:
-            return schema_of(connection)
+            return read_schema(connection)
     except SQLAlchemyError as error:
         return str(error)
     finally:
@@ -138,7 +138,7 @@ def _seal(sessions: Sessions) -> None:
     """Finish what a cut has interrupted."""
     while True:
         with reading(sessions) as session:
-            tasks = sealable(session)
+            tasks = find_sealable(session)
         if not tasks:
             break
         deque(seal(sessions, tasks), maxlen=0)
@@ -172,7 +172,7 @@ def _holds(installation: Installation, sessions: Sessions, kind: str, about: lis
             case "schema":
                 return True  # it was looked at before the start brought it up to date
             case "token":
-                return token_of(settings, Role.OPERATOR) == str(about[0])
+                return read_or_create_token(settings, Role.OPERATOR) == str(about[0])
             case "upload":
                 is_there = uploads.find(about[0]) is not None
                 return about[1] is None or is_there == bool(about[1])
@@ -187,7 +187,7 @@ def _holds(installation: Installation, sessions: Sessions, kind: str, about: lis
             case "deleting":
                 return run is None or run.deleting_at is not None
             case "gone":
-                return run is None and not settings.artifacts_of(about[0]).exists()
+                return run is None and not settings.artifact_dir(about[0]).exists()
             case "sealed":
                 steps = select(Attempt.packed_step).where(Attempt.run_id == about[0])
                 return bool(session.scalars(steps).one() >= about[1])
@@ -200,7 +200,7 @@ def _holds(installation: Installation, sessions: Sessions, kind: str, about: lis
 def _ended(installation: Installation, sessions: Sessions, reference: Record) -> Verdict:
     """Deletions and the run of the training act carried to their end, then the audit."""
     settings = installation.settings
-    carry_on(sessions, settings, seconds=60)
+    continue_deletions(sessions, settings, seconds=60)
     for name in ("monday", "tuesday"):  # what stands under its name is whole, acknowledged or not
         if (installation.backups / name).exists():
             verify(installation.backups / name, read_manifest(installation.backups / name))

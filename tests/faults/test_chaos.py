@@ -50,7 +50,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
             random.sample([damage_kind for damage_kind in WAYS if damage_kind != "swap"], 3),
             strict=False,
         ):
-            directory = plant.settings.artifacts_of(run_id) / row.path
+            directory = plant.settings.artifact_dir(run_id) / row.path
             damage(directory, damage_kind, directory, random.Random())
             plant.damaged.add(f"{run_id}/{row.path}")
         send(trainer.pid, signal.SIGKILL)

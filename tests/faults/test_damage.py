@@ -46,7 +46,7 @@ def trained(sessions, settings, queued, train):
                 stopping=threading.Event(),
             )
 
-        yield settings.artifacts_of(run_id), continuing, recorder
+        yield settings.artifact_dir(run_id), continuing, recorder
 
 
 def restored(trainer):

@@ -38,7 +38,7 @@ def test_runs_of_lost_machines_end_as_if_nothing_had_happened(request, warm, sto
         for run_id in run_ids:  # the disk that is left has no more than the last machine wrote
             names = {row.path for row in chaos.rows(run_id)}
             assert store.listing(run_id) == dict.fromkeys(names, True)
-            assert all(store.fetch(plant.settings.artifacts_of(run_id) / name) for name in names)
+            assert all(store.fetch(plant.settings.artifact_dir(run_id) / name) for name in names)
         verdict = verdict_of(plant, chaos, hurt)
     assert verdict.sentences == []
     assert Round(plant.kind, 0, chaos.counts, verdict, 0.0).is_clean

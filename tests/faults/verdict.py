@@ -8,10 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import OF_THE_MACHINE
-from backend.metrics.attempts import counts, limits_of
+from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import all_points, run_points_of
-from backend.storage.completions import in_pieces
+from backend.metrics.windows import iterate_points, load_run_points
+from backend.storage.completions import iterate_completions
 from backend.storage.models import Attempt, RolloutGroup, Run
 from backend.storage.numbers import to_stored
 from tests.stored_points import stored_points
@@ -26,21 +26,25 @@ def record_of(session: Session, run_id: str) -> Record:
     """Return all that a run recorded and that counts: metrics but for the clocks, completions with their
     rewards.
     """
-    limits = limits_of(session, [run_id]).get(run_id, ())
-    (segment,) = run_points_of(session, [Stretch(run_id)])
+    limits = load_limits(session, [run_id]).get(run_id, ())
+    (segment,) = load_run_points(session, [Stretch(run_id)])
     groups = {
         group.id: group
         for group in session.scalars(
-            select(RolloutGroup).where(RolloutGroup.run_id == run_id, counts(RolloutGroup, limits))
+            select(RolloutGroup).where(
+                RolloutGroup.run_id == run_id, valid_row_condition(RolloutGroup, limits)
+            )
         )
     }
     record: Record = {
         (point.name, point.step): to_stored(point.value)
-        for point in all_points(session, segment)
+        for point in iterate_points(session, segment)
         if not point.name.startswith(OF_THE_MACHINE)
     }
     for completion in (
-        completion for _, completions in in_pieces(session, list(groups)) for completion in completions
+        completion
+        for _, completions in iterate_completions(session, list(groups))
+        for completion in completions
     ):
         group = groups[completion.group_id]
         key = ("completion", group.step, group.kind, group.prompt_index, completion.position)
@@ -73,8 +77,8 @@ class Witness:
         seen = self.steps.get(run_id, set())
         now = Witness()
         now.look(session, [run_id])
-        (segment,) = run_points_of(session, [Stretch(run_id)])
-        valid = {point.step for point in all_points(session, segment)}
+        (segment,) = load_run_points(session, [Stretch(run_id)])
+        valid = {point.step for point in iterate_points(session, segment)}
         vanished = len(seen - now.steps.get(run_id, set()))
         return vanished + len({step for step, _ in seen} - valid)
 

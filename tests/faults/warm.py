@@ -17,13 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from tests.faults.failpoints import arm
 
 
 def main(path: Path) -> NoReturn:
     """Serve until standard input, the harness's pipe, ends."""
-    with gc_frozen():
+    with freeze_gc():
         import worker.checkpoints.store
         import worker.train
         import worker.training.trainer

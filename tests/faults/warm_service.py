@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from backend.service import cli
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 
-with gc_frozen():
+with freeze_gc():
     for _name in ("service.main", "storage.migrate", "service.process.server"):
         import_module(f"backend.{_name}")
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from backend.metrics.grouping import groups_of
+from backend.metrics.grouping import group_runs
 from backend.metrics.statistics import t_975
 from backend.storage.models import COLOURS
 
@@ -45,7 +45,7 @@ def test_the_page_and_the_service_put_the_same_runs_into_a_mean(in_node):
     ]
     of_page = "(g, runs) => g.groupsOf(runs).map(({ runs }) => runs.map(({ id }) => id))"
     rows = [SimpleNamespace(**run, parent_run="p", name=run["id"]) for run in runs]
-    of_service = groups_of(rows, {}, ["variant"])
+    of_service = group_runs(rows, {}, ["variant"])
     assert in_node("lib/runs/groups.js", of_page, runs) == list(of_service.values())
 
 

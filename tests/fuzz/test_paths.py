@@ -89,7 +89,7 @@ def lab(sqlite_url, settings, tmp_path):
                 "manifest": {"files": ["config.json"]},
             }
             session.add(Checkpoint(run_id=run.id, step=1, attempt=1, **row))
-        folder = settings.artifacts_of(run.id) / "s1-a1"
+        folder = settings.artifact_dir(run.id) / "s1-a1"
         folder.mkdir(parents=True)
         (folder / "config.json").write_text("{}")
         yield app, run.id

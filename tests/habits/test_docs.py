@@ -8,7 +8,7 @@ PAGES = docs.pages()
 
 
 def test_the_generated_tables_are_up_to_date():
-    assert docs.with_tables(PAGES) == PAGES, "run `make docs`"
+    assert docs.update_tables(PAGES) == PAGES, "run `make docs`"
 
 
 def test_the_types_of_the_frontend_are_those_of_the_api():

@@ -17,7 +17,7 @@ from backend.storage.engine import open_engine, open_sessions
 from backend.storage.migrate import UnknownSchema, upgrade
 from backend.storage.models import Base
 from backend.storage.rollout_words import is_index
-from backend.storage.schema import MIGRATIONS, known_schemas, newest_schema, schema_of
+from backend.storage.schema import MIGRATIONS, known_schemas, newest_schema, read_schema
 from tests.factories import make_run
 
 pytestmark = pytest.mark.both_databases
@@ -100,7 +100,7 @@ def test_a_database_of_an_unknown_schema_is_refused_and_stays_as_it_is(empty_url
     with pytest.raises(UnknownSchema, match=re.escape(reason)):
         upgrade(empty_url)
     with engine.connect() as connection:
-        assert schema_of(connection) == schema
+        assert read_schema(connection) == schema
     engine.dispose()
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 
 from backend.storage import migrate
 from backend.storage.engine import copy_sqlite, open_engine
-from backend.storage.schema import schema_of
+from backend.storage.schema import read_schema
 from tests.faults import failpoints
 
 Visit = Callable[[str], None]
@@ -96,7 +96,7 @@ def _ended(url: str, child: int, end: int) -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     engine = open_engine(url, pool_size=1)
     with engine.connect() as connection:
-        schema = schema_of(connection)
+        schema = read_schema(connection)
     engine.dispose()
     return {"code": code, "point": point, "schema": schema}
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from backend.catalog.policies.memory import phases_of
+from backend.catalog.policies.memory import estimate_phases
 from backend.catalog.policies.model_shape import ModelShape
 from backend.catalog.policies.weight_files import Weight
 from backend.config.adapters import LoraAdapter
@@ -105,7 +105,7 @@ def compared(
     """Return the same of a model and the shape that its files have."""
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
     on_cpu = device == "cpu"
-    memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
+    memory = estimate_phases(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
     if adapter is not None:
         add_adapter(model, adapter, base=base)
     if config.resources.activation_checkpointing:
@@ -125,7 +125,7 @@ def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
     """Return the same of a model and the shape that its files have."""
     longer = config.with_(sampling=config.sampling.with_(**SAMPLED))
-    memory = phases_of(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
+    memory = estimate_phases(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
     held = ("context", "weights", "optimizer")
     estimated = sum(size for purpose, size in memory.parts.items() if purpose not in held)
     return sampling_peak(model, longer, prompt_tokens=PROMPT), estimated

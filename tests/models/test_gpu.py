@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from backend.catalog.policies.memory import phases_of
+from backend.catalog.policies.memory import estimate_phases
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 from backend.config.resources import ResourcesConfig
@@ -238,7 +238,7 @@ def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization)
         learn(model, batch_of(rows, columns, prompt=256))
         optimizer.take_gradients()
         assert optimizer.step(step).applied
-    memory = phases_of(config, shape, LoraAdapter(rank=16), on_cpu=False, prompt_tokens=256)[1]
+    memory = estimate_phases(config, shape, LoraAdapter(rank=16), on_cpu=False, prompt_tokens=256)[1]
     estimated = memory.peak - memory.parts["context"]
     assert estimated == pytest.approx(torch.cuda.max_memory_allocated(), rel=0.15)
     assert not torch.equal(before, next(iter(adapter_weights(model).values())))

@@ -7,9 +7,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from backend.base.errors import InvalidConfig
 from backend.base.settings import Settings
-from backend.catalog.policies.memory import memory_of
+from backend.catalog.policies.memory import estimate_memory
 from backend.catalog.policies.model_shape import ModelShape
-from backend.catalog.policies.text_model import OPENED_WHOLE, is_beside_text
+from backend.catalog.policies.text_model import OPENED_WHOLE, is_outside_text_model
 from backend.catalog.policies.weight_files import read_weights
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
@@ -51,7 +51,7 @@ def test_only_the_text_model_trains(named):
     policy = opened(named)
     for model in (policy.model, with_value_head(policy.model)):
         trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
-        beside = {name for name, _ in model.named_parameters() if is_beside_text(name)}
+        beside = {name for name, _ in model.named_parameters() if is_outside_text_model(name)}
         assert trained == {name for name, _ in model.named_parameters()} - beside
 
 
@@ -59,14 +59,18 @@ def test_an_adapter_leaves_the_rest_alone(named):
     policy = opened(named, adapter=LoraAdapter(rank=2))
     adapted = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
     assert adapted
-    assert not any(map(is_beside_text, adapted))
+    assert not any(map(is_outside_text_model, adapted))
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_what_reads_images_is_not_quantised(named, kind):
     plain, rounded = opened(named), opened(named, adapter=LoraAdapter(rank=2), quantization=kind)
-    beside_text = {name: weight for name, weight in rounded.model.named_parameters() if is_beside_text(name)}
-    assert beside_text.keys() == {name for name, _ in plain.model.named_parameters() if is_beside_text(name)}
+    beside_text = {
+        name: weight for name, weight in rounded.model.named_parameters() if is_outside_text_model(name)
+    }
+    assert beside_text.keys() == {
+        name for name, _ in plain.model.named_parameters() if is_outside_text_model(name)
+    }
     assert all(
         weight.dtype == plain.model.dtype and weight.is_floating_point() for weight in beside_text.values()
     )
@@ -78,7 +82,7 @@ def test_the_estimate_counts_the_weights_that_are_loaded(named):
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     assert (shape.parameters, shape.parameters + shape.other_weights) == (trained, loaded)
     config = RunConfig(policy={"name": named[0], "dtype": "float32"})
-    parts = memory_of(config, shape, None, on_cpu=True).parts
+    parts = estimate_memory(config, shape, None, on_cpu=True).parts
     assert (parts["weights"], parts["optimizer"]) == (4 * loaded, 8 * trained)
 
 

@@ -12,10 +12,10 @@ from worker.objective.estimation import (
     estimate_token_advantages,
     whiten,
 )
-from worker.objective.gae import on_last_token
+from worker.objective.gae import last_token_rewards
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import PolicyLoss, denominators, policy_loss
-from worker.objective.token_choice import with_covariance_choice
+from worker.objective.token_choice import choose_covariant_tokens
 
 REWARDS = [[1.0, 1.0, 0.0, 0.0]]
 OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
@@ -37,7 +37,7 @@ ENTROPY = torch.full_like(NEW, 1.37).where(MASK, GARBAGE)
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
     scores = torch.tensor(rewards, dtype=torch.float64)
     if isinstance(knob, knobs.Critic):
-        paid, expected = on_last_token(scores.flatten(), MASK), padded(OLD).exp()
+        paid, expected = last_token_rewards(scores.flatten(), MASK), padded(OLD).exp()
         return estimate_token_advantages(paid, expected, MASK, knob).advantages
     scored = torch.ones_like(scores, dtype=torch.bool)
     alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
@@ -64,7 +64,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
     built = PolicyBatch(**(fields | changes))
     for over in ("step", "minibatch"):
         built = whiten(built, objective.advantage, over=over)
-    return with_covariance_choice(built, objective.surrogate, torch.Generator().manual_seed(0))
+    return choose_covariant_tokens(built, objective.surrogate, torch.Generator().manual_seed(0))
 
 
 def run(

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from backend.config import knobs
-from worker.objective.advantages import moving_average, reweighted_by_probability
+from worker.objective.advantages import moving_average, probability_weighted_advantages
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.whitening import whitened
+from worker.objective.whitening import whitened_advantages
 
 TWO_GROUPS = [[1, 1, 0, 0], [1, 0, 0, 0]]
 NO_SCALE = knobs.NoScale()
@@ -162,7 +162,7 @@ def test_rewards_that_do_not_vary_are_never_divided_by_epsilon(scale):
 
 def test_reweighting_leaves_likely_tokens_and_mutes_rare_ones():
     old = torch.tensor([[0.1, 0.5, 0.9]]).log()
-    weighed = reweighted_by_probability(torch.ones(1, 1), old, alpha=0.3)
+    weighed = probability_weighted_advantages(torch.ones(1, 1), old, alpha=0.3)
     assert weighed.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
 
 
@@ -230,14 +230,14 @@ def test_whitening_over_tokens_that_have_advantages_of_their_own():
     """PPO's whitened GAE advantages."""
     gae = torch.tensor([[0.7372, 0.5655, 0.4900, 0.2000, float("nan")]], dtype=torch.float64)
     mask = torch.tensor([[True, True, True, True, False]])
-    advantages = whitened(gae, mask, ddof=1, eps=1e-8)
+    advantages = whitened_advantages(gae, mask, ddof=1, eps=1e-8)
     assert advantages.tolist()[0] == pytest.approx([1.0667, 0.3004, -0.0365, -1.3306, 0], abs=3e-4)
 
 
 def test_whitening_equal_advantages_gives_zeros():
     values = torch.full((6, 1), 0.2, dtype=torch.float64)
-    assert whitened(values, torch.ones(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
-    assert whitened(values, torch.zeros(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
+    assert whitened_advantages(values, torch.ones(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
+    assert whitened_advantages(values, torch.zeros(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
 
 
 CORRECT = [[1, 1, 0, 0], [1, 0, 0, 0]]

@@ -10,20 +10,30 @@ SCORED = torch.ones(4, 4, dtype=torch.bool)
 
 
 def test_groups_whose_scores_are_all_equal_are_dropped_whole():
-    assert filters.group_varies(SCORES, SCORED).tolist() == [True, False, False, True]
+    assert filters.group_variation_mask(SCORES, SCORED).tolist() == [True, False, False, True]
 
 
 def test_dynamic_sampling_keeps_what_is_neither_solved_nor_hopeless():
-    assert filters.accuracy_between(SCORES, SCORED, low=0.0, high=1.0).tolist() == [True, False, False, True]
-    assert filters.accuracy_between(SCORES, SCORED, low=0.3, high=1.0).tolist() == [True, False, False, False]
+    assert filters.accuracy_band_mask(SCORES, SCORED, low=0.0, high=1.0).tolist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert filters.accuracy_band_mask(SCORES, SCORED, low=0.3, high=1.0).tolist() == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_completions_without_a_score_do_not_count():
     scored = SCORED.clone()
     scored[0, 2:] = False  # what is left of the first group is all right
     scored[3] = False
-    assert filters.group_varies(SCORES, scored).tolist() == [False, False, False, False]
-    assert filters.accuracy_between(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4
+    assert filters.group_variation_mask(SCORES, scored).tolist() == [False, False, False, False]
+    assert filters.accuracy_band_mask(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4
 
 
 def test_the_rest_is_weighted_up_for_what_was_dropped():
@@ -50,10 +60,12 @@ def test_magistrals_penalty_is_a_tenth_of_it():
 
 def test_truncated_rewards_are_scaled():
     truncated = torch.tensor([[True, False]])
-    assert shaping.truncated_scaled(torch.tensor([[1.0, 1.0]]), truncated, factor=0.5).tolist() == [[0.5, 1]]
+    assert shaping.scaled_truncated_rewards(torch.tensor([[1.0, 1.0]]), truncated, factor=0.5).tolist() == [
+        [0.5, 1]
+    ]
 
 
 def test_truncation_never_pays_where_rewards_are_negative():
     rewards, cut = torch.tensor([[-1.0, -1.0, 1.0, 1.0]]), torch.tensor([[True, False, True, False]])
-    assert shaping.truncated_scaled(rewards, cut, factor=0.0).tolist() == [[-1, -1, 0, 1]]
-    assert shaping.truncated_scaled(rewards, cut, factor=0.5).tolist() == [[-1, -1, 0.5, 1]]
+    assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.0).tolist() == [[-1, -1, 0, 1]]
+    assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.5).tolist() == [[-1, -1, 0.5, 1]]

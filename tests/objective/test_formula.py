@@ -11,7 +11,7 @@ from backend.config.formula.loss import formula as formula_of
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.run import RunConfig
-from worker.objective.smoothing import Visits, smooth_standardised
+from worker.objective.smoothing import Visits, smooth_standardised_advantages
 
 
 def formula(objective):
@@ -86,7 +86,7 @@ def test_dcpos_recursion_is_the_one_that_trains():
     """One earlier visit with mean 0.5 and variance 0.3; now one of two is right."""
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     past = Visits(*(torch.full((1, 1), value, dtype=torch.float64) for value in (1.0, 0.5, 0.3)))
-    standardised = smooth_standardised(rewards, rewards >= 0, past, ddof=1)
+    standardised = smooth_standardised_advantages(rewards, rewards >= 0, past, ddof=1)
     n, mu, v, mean, std = 1, 0.5, 0.3, 0.5, 0.5**0.5
     mu_after = (n * mu + mean) / (n + 1)
     v_after = (n * v + std**2 + n / (n + 1) * (mean - mu) ** 2) / (n + 1)

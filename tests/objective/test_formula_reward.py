@@ -7,7 +7,7 @@ from backend.config.formula.loss import formula
 from backend.config.merge import resolve
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
-from worker.rollout.collector import reward_terms, shaped
+from worker.rollout.collector import reward_terms, shape_rewards
 from worker.types import Completion
 
 
@@ -108,7 +108,7 @@ def computed(written):
         groups = scorer.score([prompt], [completions])
     finally:
         scorer.close()
-    return shaped(groups, config.length, max_new_tokens=config.sampling.max_new_tokens)[0]
+    return shape_rewards(groups, config.length, max_new_tokens=config.sampling.max_new_tokens)[0]
 
 
 def completion(text, tokens, reason):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from worker.objective.gae import generalized_advantages, length_adaptive_lambda, on_last_token
-from worker.objective.whitening import whitened
+from worker.objective.gae import generalized_advantages, last_token_rewards, length_adaptive_lambda
+from worker.objective.whitening import whitened_advantages
 
 REWARDS = torch.tensor([[0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
 VALUES = torch.tensor([[0.2, 0.4, 0.5, 0.8]], dtype=torch.float64)
@@ -37,7 +37,9 @@ def test_returns_are_advantages_on_top_of_values(lambda_, returns):
 
 def test_whitened_over_tokens():
     estimated = generalized_advantages(REWARDS, VALUES, ALL, lambda_=0.95)
-    assert whitened(estimated, ALL, ddof=1, eps=1e-8)[0].tolist() == row([1.0667, 0.3004, -0.0365, -1.3306])
+    assert whitened_advantages(estimated, ALL, ddof=1, eps=1e-8)[0].tolist() == row(
+        [1.0667, 0.3004, -0.0365, -1.3306]
+    )
 
 
 def test_lambda_that_adapts_to_the_length():
@@ -87,5 +89,5 @@ def test_n_steps_count_only_tokens_that_count():
 
 def test_the_reward_stands_on_the_last_token_that_counts():
     mask = torch.tensor([[True, True, False], [False, False, False], [True, False, True]])
-    rewards = on_last_token(torch.tensor([1.0, 2.0, 3.0]), mask)
+    rewards = last_token_rewards(torch.tensor([1.0, 2.0, 3.0]), mask)
     assert rewards.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 3]]

@@ -9,8 +9,8 @@ from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from tests.objective import fixture_f as f
-from worker.objective.batch import given
-from worker.objective.token_choice import updates_of
+from worker.objective.batch import require
+from worker.objective.token_choice import split_updates
 
 CENTRE = knobs.GroupMean(scale=knobs.NoScale())
 POPULATION = knobs.GroupMean(scale=knobs.GroupStd(ddof=0, eps=0))
@@ -241,8 +241,8 @@ def test_35_the_token_mask_silences_the_tokens_that_ppo_would():
 
 def test_30_lopti_trains_rare_tokens_first_and_the_others_after():
     lopti = preset("lopti").with_(kl=knobs.NoKl())
-    rare, frequent = updates_of(f.batch(lopti), lopti.token_weight)
-    assert given(rare.trained, "tokens")[f.MASK].tolist() == [
+    rare, frequent = split_updates(f.batch(lopti), lopti.token_weight)
+    assert require(rare.trained, "tokens")[f.MASK].tolist() == [
         bit == 1 for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)
     ]
     first, second = (f.run(lopti, trained=half.trained) for half in (rare, frequent))

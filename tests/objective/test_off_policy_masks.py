@@ -36,12 +36,14 @@ def test_against_the_old_policy_it_is_masked_at_a_tenth_and_not_at_a_half():
 
 def test_good_completions_are_never_masked_however_far_they_are():
     drift = torch.tensor([[9.0], [9.0]])
-    mask = off_policy_masks.near_enough(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
+    mask = off_policy_masks.off_policy_keep_mask(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
     assert mask.tolist() == [[True], [False]]
 
 
 def test_where_advantages_differ_between_tokens_the_mask_does_too():
-    mask = off_policy_masks.near_enough(torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5)
+    mask = off_policy_masks.off_policy_keep_mask(
+        torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5
+    )
     assert mask.tolist() == [[True, False, True]]
 
 

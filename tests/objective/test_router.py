@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from worker.objective.batch import PolicyBatch
-from worker.objective.router import changed_frac, log_gamma, router_metrics, with_router_shift
+from worker.objective.router import add_router_shift, changed_frac, log_gamma, router_metrics
 
 OLD = torch.tensor([[[[0.5, 0.3], [0.4, 0.4]]]]).log()  # (B, T, L, K)
 NEW = torch.tensor([[[[0.1, 0.6, 0.2], [0.4, 0.3, 0.3]]]]).log()  # (B, T, L, E)
@@ -44,18 +44,18 @@ def test_the_share_of_old_experts_that_are_left_behind():
 
 
 def test_a_dense_policy_has_no_shift():
-    assert with_router_shift(batch(), None).router_shift is None
+    assert add_router_shift(batch(), None).router_shift is None
     assert router_metrics(batch(), None).values() == {}
 
 
 def test_the_weights_that_open_a_step_have_gamma_one():
-    shift = with_router_shift(batch(), NEW).router_shift
+    shift = add_router_shift(batch(), NEW).router_shift
     assert shift is not None
     assert shift.item() == 0
 
 
 def test_the_shift_of_a_batch_is_that_of_its_old_experts():
-    shifted = with_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD), NEW)
+    shifted = add_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD), NEW)
     assert shifted.router_shift is not None
     assert shifted.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
     assert router_metrics(shifted, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {

@@ -38,7 +38,7 @@ def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
     [(0.5, -1, -0.5, True), (1.5, -1, -1.2, False), (1.5, 1, 1.2, False), (0.5, 1, 0.5, True)],
 )
 def test_the_books_rule_bounds_from_above_only(ratio, advantage, objective, flows):
-    value, weight, _ = at(ratio, advantage, surrogates.book_signed, eps_high=0.2)
+    value, weight, _ = at(ratio, advantage, surrogates.book_signed_surrogate, eps_high=0.2)
     assert value == pytest.approx(objective)
     assert bool(weight) is flows
 
@@ -189,7 +189,7 @@ def test_a_bad_token_that_has_become_far_likelier_gets_no_extra_weight(advantage
     log_ratio = torch.tensor([[math.log(5.0)]], dtype=torch.float64)
     a = torch.tensor([[advantage]], dtype=torch.float64)
     clipped = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
-    terms = surrogates.influenced(
+    terms = surrogates.influence_weighted_surrogate(
         clipped,
         log_ratio,
         a,

@@ -6,14 +6,14 @@ import torch
 from backend.config import knobs
 from backend.config.objective import Objective
 from tests.objective import fixture_f as f
-from worker.objective.batch import given
+from worker.objective.batch import require
 from worker.objective.token_choice import (
+    choose_entropic_tokens,
     covariances,
-    drawn_from_band,
-    most_covariant,
-    most_uncertain,
-    updates_of,
-    with_token_choice,
+    most_covariant_tokens,
+    most_uncertain_tokens,
+    random_tokens_in_band,
+    split_updates,
 )
 
 ENTROPY = f.padded([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
@@ -28,7 +28,10 @@ def test_the_old_probabilities_decide_what_is_rare():
 def test_a_negative_eta_trains_the_rare_tokens_last():
     batch = f.batch(Objective())
     forwards, backwards = (
-        [given(token_update.trained, "tokens") for token_update in updates_of(batch, knobs.Lopti(eta=eta))]
+        [
+            require(token_update.trained, "tokens")
+            for token_update in split_updates(batch, knobs.Lopti(eta=eta))
+        ]
         for eta in (0.5, -0.5)
     )
     assert torch.equal(forwards[0], backwards[1])
@@ -38,9 +41,9 @@ def test_a_negative_eta_trains_the_rare_tokens_last():
 
 def test_a_half_without_tokens_is_no_update():
     batch = f.batch(Objective())
-    assert len(updates_of(batch, knobs.Lopti(eta=1))) == 1  # every probability is below 1
+    assert len(split_updates(batch, knobs.Lopti(eta=1))) == 1  # every probability is below 1
     nothing = f.batch(Objective(), mask=torch.zeros_like(f.MASK))
-    assert len(updates_of(nothing, knobs.Lopti())) == 1
+    assert len(split_updates(nothing, knobs.Lopti())) == 1
 
 
 def test_lopti_masks_kl_and_entropy_elsewhere_and_keeps_the_divisor():
@@ -48,7 +51,7 @@ def test_lopti_masks_kl_and_entropy_elsewhere_and_keeps_the_divisor():
         kl=knobs.KlK1(coef=1), aggregation=knobs.TokenMean(), token_weight=knobs.Lopti(eta=0.5)
     )
     zero = {"advantages": torch.zeros(4)}
-    halves = updates_of(f.batch(objective), objective.token_weight)
+    halves = split_updates(f.batch(objective), objective.token_weight)
     pulls = [-f.run(objective, trained=half.trained, **zero)[1] for half in halves]
     assert pulls[0].tolist() == pytest.approx([0.1 * bit for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)])
     assert (pulls[0] + pulls[1]).tolist() == pytest.approx([0.1] * 10)
@@ -58,20 +61,20 @@ def test_the_shift_of_the_others_is_measured_when_it_is_their_turn():
     objective = Objective(token_weight=knobs.Lopti(eta=0.5))
     first, second = (
         f.run(objective, trained=half.trained)[0].metrics.values()
-        for half in updates_of(f.batch(objective), objective.token_weight)
+        for half in split_updates(f.batch(objective), objective.token_weight)
     )
     assert "lopti/high_shift" not in first
     assert second["lopti/high_shift"] == pytest.approx((0.30 + 0.30 + 0.30 + 0.0) / 4)
 
 
 def test_the_most_uncertain_fifth_of_ten_tokens_is_two_and_what_equals_the_second():
-    chosen = most_uncertain(ENTROPY, f.MASK, q=0.1)
+    chosen = most_uncertain_tokens(ENTROPY, f.MASK, q=0.1)
     assert chosen[f.MASK].tolist() == [False, True] + [False] * 8
-    chosen = most_uncertain(ENTROPY, f.MASK, q=0.2)
+    chosen = most_uncertain_tokens(ENTROPY, f.MASK, q=0.2)
     assert chosen[f.MASK].nonzero().flatten().tolist() == [1, 3, 8]
     assert not chosen[~f.MASK].any()
-    assert torch.equal(most_uncertain(ENTROPY, f.MASK, q=1.0), f.MASK)
-    assert not most_uncertain(ENTROPY, torch.zeros_like(f.MASK), q=0.2).any()
+    assert torch.equal(most_uncertain_tokens(ENTROPY, f.MASK, q=1.0), f.MASK)
+    assert not most_uncertain_tokens(ENTROPY, torch.zeros_like(f.MASK), q=0.2).any()
 
 
 def test_top_entropy_keeps_the_policy_loss_there_and_the_kl_everywhere():
@@ -79,7 +82,7 @@ def test_top_entropy_keeps_the_policy_loss_there_and_the_kl_everywhere():
     objective = Objective(
         kl=knobs.KlK1(coef=1), aggregation=knobs.TokenMean(), token_weight=knob, surrogate=knobs.NoSurrogate()
     )
-    chosen = with_token_choice(f.batch(objective), ENTROPY, knob).uncertain
+    chosen = choose_entropic_tokens(f.batch(objective), ENTROPY, knob).uncertain
     _, minus_gradient = f.run(objective, uncertain=chosen)
     policy = (minus_gradient + 0.1).tolist()
     expected = [0.0] * 10
@@ -101,14 +104,16 @@ def test_a_covariance_is_what_a_token_adds_to_that_of_all():
 
 def test_at_least_one_token_is_singled_out_and_none_of_nothing():
     covariance = torch.tensor([[0.5, 3.0], [2.0, 9.0]])
-    assert most_covariant(covariance, COUNTED, share=1e-3).tolist() == [[False, True], [False, False]]
-    assert most_covariant(covariance, COUNTED, share=0.7).tolist() == [[False, True], [True, False]]
-    assert not most_covariant(covariance, torch.zeros_like(COUNTED), share=0.5).any()
+    assert most_covariant_tokens(covariance, COUNTED, share=1e-3).tolist() == [[False, True], [False, False]]
+    assert most_covariant_tokens(covariance, COUNTED, share=0.7).tolist() == [[False, True], [True, False]]
+    assert not most_covariant_tokens(covariance, torch.zeros_like(COUNTED), share=0.5).any()
 
 
 def test_tokens_are_drawn_inside_the_band_only():
     covariance, dice = torch.tensor([[0.5, 3.0], [2.0, 9.0]]), torch.Generator().manual_seed(1)
-    drawn = [drawn_from_band(covariance, COUNTED, dice, share=0.1, low=1.0, high=5.0) for _ in range(20)]
+    drawn = [
+        random_tokens_in_band(covariance, COUNTED, dice, share=0.1, low=1.0, high=5.0) for _ in range(20)
+    ]
     assert {int(mask.sum()) for mask in drawn} == {1}
     assert torch.stack(drawn).any(dim=0).tolist() == [[False, True], [True, False]]
-    assert not drawn_from_band(covariance, COUNTED, dice, share=0.1, low=10.0, high=20.0).any()
+    assert not random_tokens_in_band(covariance, COUNTED, dice, share=0.1, low=10.0, high=20.0).any()

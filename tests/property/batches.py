@@ -12,7 +12,7 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.aggregation import Denominators
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 from worker.objective.estimation import (
     estimate_advantages,
     estimate_against_tokens,
@@ -73,7 +73,7 @@ class Sample:
         prompts = int(batch.group_index.max()) + 1
         advantage = objective.advantage
         rewards = batch.advantages - kl_reward_penalty(batch, objective).sum(dim=1)
-        scored = given(batch.scored, "who was scored")
+        scored = require(batch.scored, "who was scored")
         if isinstance(advantage, knobs.Critic):
             mask = batch.mask & scored.unsqueeze(1)
             of_tokens = rewards.unsqueeze(1) * torch.ones_like(self.entropy)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.objective.gae import generalized_advantages
-from worker.objective.whitening import whitened
+from worker.objective.whitening import whitened_advantages
 
 NAN = float("nan")
 shares = st.floats(0, 1)
@@ -58,4 +58,4 @@ def test_a_critic_that_is_always_right_leaves_no_advantage(drawn):
     values = rewards.where(mask, 0.0).flip(1).cumsum(dim=1).flip(1)
     estimated = generalized_advantages(rewards, values, mask, lambda_=0.95)
     close(estimated, torch.zeros_like(estimated))
-    assert (whitened(estimated, mask, ddof=1, eps=1e-8).abs() < 1e-6).all() or not mask.any()
+    assert (whitened_advantages(estimated, mask, ddof=1, eps=1e-8).abs() < 1e-6).all() or not mask.any()

@@ -21,7 +21,7 @@ from tests.property.objectives import allowed, any_objective, every_pair, member
 from worker.objective import kl
 from worker.objective.batch import PolicyBatch
 from worker.objective.policy_loss import policy_loss
-from worker.objective.sampler_correction import truncated
+from worker.objective.sampler_correction import truncated_weights
 
 OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
     "everything": Objective(
@@ -147,7 +147,7 @@ def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sampl
     x = kl.log_ratio_to_reference(sample.new.nan_to_num(), sample.batch.reference_logprobs.nan_to_num())
     assert (kl.k3(x) >= 0).all()
     assert (kl.k3((x * 1e-9).float()) >= 0).all()
-    assert (truncated(x, cap=2.0).weights <= 2).all()
+    assert (truncated_weights(x, cap=2.0).weights <= 2).all()
 
 
 def finite(sample, objective):

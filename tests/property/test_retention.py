@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.runs.retention import SavedCheckpoint, kept_ids, max_kept, spread
+from backend.runs.retention import SavedCheckpoint, kept_ids, max_kept_checkpoints, spread_steps
 
 gaps = st.lists(st.integers(1, 50), min_size=1, max_size=30)
 accuracies = st.lists(st.none() | st.floats(0, 1), min_size=30, max_size=30)
@@ -28,7 +28,7 @@ def test_so_many_stay_as_the_form_says_and_the_newest_are_among_them(gaps, accur
     saved = []
     for step, remaining in life(gaps, accuracies, rule):
         saved.append(step)
-        assert len(remaining) <= max_kept(**rule)
+        assert len(remaining) <= max_kept_checkpoints(**rule)
         assert {str(step) for step in saved[-rule["keep"] :]} <= remaining.keys()
 
 
@@ -84,5 +84,5 @@ def test_of_two_attempts_at_one_step_the_later_stays():
 
 
 def test_nothing_is_spread_out_where_nothing_may_be():
-    assert spread([1, 2, 3], behind=[4], limit=0) == set()
-    assert spread([], behind=[4], limit=3) == set()
+    assert spread_steps([1, 2, 3], behind=[4], limit=0) == set()
+    assert spread_steps([], behind=[4], limit=3) == set()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backend.config.merge import resolve
 from backend.experiments.sweep import Sweep, expand, value_at
-from backend.experiments.sweep_values import axis_of
+from backend.experiments.sweep_values import parse_axis
 
 KNOBS = {
     "optimizer.lr": st.floats(1e-6, 0.1, allow_subnormal=False),
@@ -86,7 +86,7 @@ endings = st.sampled_from(
 @pytest.mark.parametrize("now", [1, 0.5, "text", None, True])
 def test_any_text_is_a_list_of_finite_distinct_values_or_is_refused(now, text):
     try:
-        axis = axis_of(text, now)
+        axis = parse_axis(text, now)
     except ValueError:
         return
     assert json.loads(json.dumps(axis.listed, allow_nan=False)) == list(axis.listed)

@@ -31,7 +31,6 @@ class Completion:
 Group = list[Completion]
 
 
-# ----------------------------------------------------------------------------------------------- advantages
 def mean(values):
     return sum(values) / len(values)
 
@@ -139,7 +138,6 @@ def whitened_over_tokens(rows):
     return [[(a - centre) / (deviation + 1e-8) for a in row] for row in rows]
 
 
-# ---------------------------------------------------------------------------------------- pieces of a loss
 def ratios(c: Completion) -> list[Tensor]:
     return [torch.exp(new - old) for new, old in zip(c.new, c.old, strict=True)]
 
@@ -174,7 +172,6 @@ def tokens(groups):
     return sum(len(c.new) for group in groups for c in group)
 
 
-# -------------------------------------------------------------------------------------------------- presets
 def reinforce(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, batch_centred(groups)):
@@ -759,7 +756,6 @@ LOSSES = {
 } | {"ppo": ppo_preset, "ppo_kl": ppo_kl, "trpo": trpo, "vapo": vapo}
 
 
-# ------------------------------------------------------------------------- knobs that no preset makes use of
 def top_entropy(groups, max_new_tokens):
     ranked = sorted((h for group in groups for c in group for h in c.entropy), reverse=True)
     threshold = ranked[round(0.3 * len(ranked)) - 1]

@@ -17,10 +17,10 @@ from worker.objective.estimation import (
     estimate_token_advantages,
     whiten,
 )
-from worker.objective.gae import on_last_token
+from worker.objective.gae import last_token_rewards
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import accepted_completions, denominators, kl_reward_penalty, policy_loss
-from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
+from worker.objective.token_choice import choose_covariant_tokens, choose_entropic_tokens, split_updates
 from worker.training.controllers import EntropyControl, KlControl
 
 MAX_NEW_TOKENS = 9
@@ -86,7 +86,7 @@ def production_loss(groups, config):
     )
     domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(G)]
     entropy = padded([c.entropy for c in rows])
-    batch = with_token_choice(
+    batch = choose_entropic_tokens(
         replace(
             batch,
             kl_coef=KlControl(objective).coefficients(domains),
@@ -97,7 +97,7 @@ def production_loss(groups, config):
     )
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
-    batch = with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
+    batch = choose_covariant_tokens(batch, objective.surrogate, torch.Generator().manual_seed(0))
     weights = denominators(
         batch.mask,
         batch.group_index,
@@ -106,7 +106,7 @@ def production_loss(groups, config):
         correct=batch.correct,
         accepted=accepted_completions(batch, objective),
     )
-    updates = updates_of(batch, objective.token_weight)
+    updates = split_updates(batch, objective.token_weight)
     loss = sum(policy_loss(new, rows, objective, weights, entropy=entropy).loss for rows in updates)
     loss.backward()
     return loss.detach(), new.grad[batch.mask]
@@ -115,7 +115,7 @@ def production_loss(groups, config):
 def production_advantages(batch, rewards, values, terms, objective, greedy, energies):
     penalty = kl_reward_penalty(batch, objective)
     if objective.critic is not None:
-        paid = on_last_token(rewards.flatten(), batch.mask) - penalty
+        paid = last_token_rewards(rewards.flatten(), batch.mask) - penalty
         return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
     scored = torch.ones_like(rewards, dtype=torch.bool)

@@ -7,7 +7,7 @@ import pytest
 
 from backend.config.merge import merge
 from backend.metrics.lineage import Stretch
-from backend.metrics.windows import all_points, run_points_of
+from backend.metrics.windows import iterate_points, load_run_points
 from backend.storage.engine import reading
 from tests.factories import make_run
 from tests.faults.plant import Kind, Plant
@@ -56,8 +56,8 @@ def test_a_run_on_two_nodes_whose_job_is_cancelled_goes_on_in_the_next_one(clust
         run = plant.read(run_id)
         assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
         with reading(plant.sessions) as session:
-            (segment,) = run_points_of(session, [Stretch(run_id)])
-            points = [point for point in all_points(session, segment) if point.name == "optim/grad_norm"]
+            (segment,) = load_run_points(session, [Stretch(run_id)])
+            points = [point for point in iterate_points(session, segment) if point.name == "optim/grad_norm"]
     norm_by_step = {point.step: point.value for point in points if point.step}
     alone = train(CASES["GRPO"], ranks=1, steps=STEPS)
     expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(alone.steps, 1)}

@@ -111,7 +111,7 @@ def test_vllm_and_its_trainer_may_be_killed(plant):
 
 def check_ports(processes):
     """Check that what torch and gloo listen at cannot be reached from this machine's network."""
-    if bubblewrap.why_not_apart():
+    if bubblewrap.isolation_unavailable_reason():
         return
     own_network = network_of("self")
     apart = [process.pid for process in processes if network_of(process.pid) != own_network]

@@ -27,7 +27,7 @@ def need_room(path: Path, count: int) -> None:
 
 
 @contextmanager
-def on_disk(path: Path, *, needed: int = 0) -> Iterator[None]:
+def translate_disk_errors(path: Path, *, needed: int = 0) -> Iterator[None]:
     """Convert errors of the disk of `path` to DiskFault, whichever library raised them."""
     try:
         yield

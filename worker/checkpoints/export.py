@@ -20,11 +20,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import GrpoLabError
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, parse_adapter
 from backend.catalog.policies.directories import read_config
-from worker.checkpoints.disk import need_room, on_disk
+from worker.checkpoints.disk import need_room, translate_disk_errors
 from worker.checkpoints.files import BadCheckpoint, verify_checkpoint
-from worker.policy.adapter import add_adapter, digest, load_adapter_weights, merged_copy
+from worker.policy.adapter import add_adapter, digest_weights, load_adapter_weights, merged_copy
 from worker.policy.model import DTYPES
 
 SHARD = "5GB"
@@ -64,12 +64,12 @@ def export_checkpoint(
     if directory.exists() or directory.is_symlink():
         raise FileExistsError(f"{directory} exists already")
     verify_checkpoint(checkpoint)
-    model = _opened(checkpoint, dtype)
+    model = _open_model(checkpoint, dtype)
     draft = directory.with_name(f".{directory.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)  # left by a killed export
     needed = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
     try:
-        with on_disk(directory.parent, needed=needed):
+        with translate_disk_errors(directory.parent, needed=needed):
             make_directory(draft)
             need_room(draft, needed)
             model.save_pretrained(draft, max_shard_size=shard)
@@ -83,7 +83,7 @@ def export_checkpoint(
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
+def _open_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
     """Open the checkpoint's model on the CPU, with its adapter merged, in the given precision or the
     run's.
     """
@@ -96,21 +96,23 @@ def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
         return AutoModelForCausalLM.from_pretrained(
             checkpoint, dtype=precision, local_files_only=True, **closed
         )
-    return _merged(checkpoint, config, dtype, closed)
+    return _open_merged_model(checkpoint, config, dtype, closed)
 
 
 @torch.no_grad()
-def _merged(checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[str, Any]) -> PreTrainedModel:
+def _open_merged_model(
+    checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[str, Any]
+) -> PreTrainedModel:
     state = json.loads((checkpoint / "trainer/state.json").read_text())
     base, trained_dtype = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
     # if transformers opened it with its adapter, a model would be saved under the names of an adapter
     model = AutoModelForCausalLM.from_pretrained(
         base, revision=config["revision"] or "main", dtype=DTYPES[trained_dtype], **closed
     )
-    if digest(dict(model.named_parameters())) != state["base_sha256"]:
+    if digest_weights(dict(model.named_parameters())) != state["base_sha256"]:
         raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")
     model.to(DTYPES[dtype or trained_dtype])  # before the sum, so that a wider type holds all of it
-    add_adapter(model, adapter_of(config), base="")
+    add_adapter(model, parse_adapter(config), base="")
     load_adapter_weights(model, checkpoint)
     return merged_copy(model)
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import Conflict
 from backend.catalog.policies.adapters import ADAPTER_CONFIG
-from worker.checkpoints.disk import need_room, on_disk
+from worker.checkpoints.disk import need_room, translate_disk_errors
 from worker.policy.adapter import BadAdapter, adapter_weights, is_adapted, load_adapter_weights
 from worker.policy.model import Policy
 from worker.state import Parts
@@ -52,7 +52,7 @@ class BadCheckpoint(Conflict):
         super().__init__(f"checkpoint {directory}: {reason}")
 
 
-class Loaded(NamedTuple):
+class LoadedState(NamedTuple):
     """The state that was loaded from a checkpoint."""
 
     step: int
@@ -73,11 +73,11 @@ def save_checkpoint(
     Raises DiskFault, and leaves nothing behind, if the disk is full, read-only or faulty.
     """
     tensors = {name: stateful.tensors() for name, stateful in parts.items()}
-    needed = _size_of(policy, tensors)
+    needed = _estimate_size(policy, tensors)
     need_room(directory.parent, needed)
     draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
     try:
-        with on_disk(directory.parent, needed=needed):
+        with translate_disk_errors(directory.parent, needed=needed):
             shutil.rmtree(draft, ignore_errors=True)
             make_directory(draft / "trainer")
             _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
@@ -104,12 +104,12 @@ def _write(
             _save_tensors(draft / f"trainer/{name}.safetensors", part_tensors)
     values = {name: stateful.values() for name, stateful in parts.items()}
     identity = {**identity, "base_sha256": policy.base_sha256}
-    state = {**identity, "parts": values, "format": FORMAT, "versions": versions()}
+    state = {**identity, "parts": values, "format": FORMAT, "versions": package_versions()}
     _write_json(draft / "trainer/state.json", state)
     _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
 
 
-def _size_of(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
+def _estimate_size(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
     """Return the approximate bytes of a checkpoint: its tensors and a little text."""
     trainer_tensors = [tensor for part_tensors in tensors.values() for tensor in part_tensors.values()]
     weights = (adapter_weights(policy.model) or policy.model.state_dict()).values()
@@ -134,14 +134,14 @@ def verify_checkpoint(directory: Path) -> None:
 
 def load_checkpoint(
     directory: Path, policy: Policy, parts: Parts, *, fitting: Collection[str] | None = None
-) -> Loaded:
+) -> LoadedState:
     """Verify a checkpoint and restore the policy and every part from it.
 
     A checkpoint of the same run holds exactly its parts. With `fitting` it belongs to another run, and only
     the named parts that it holds are restored.
     """
     verify_checkpoint(directory)
-    state = _state_of(directory)
+    state = _read_state(directory)
     if state["format"] != FORMAT:
         raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
     if fitting is None and (unexpected := sorted(state["parts"].keys() ^ parts.keys())):
@@ -154,10 +154,10 @@ def load_checkpoint(
             parts[name].restore(state["parts"][name], load_file(file) if file.is_file() else {})
         except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise BadCheckpoint(directory, f"its {name} cannot be restored: {error!r:.200}") from error
-    return Loaded(state["step"], taken, sorted(parts.keys() - set(taken)), state["versions"])
+    return LoadedState(state["step"], taken, sorted(parts.keys() - set(taken)), state["versions"])
 
 
-def _state_of(directory: Path) -> dict[str, Any]:
+def _read_state(directory: Path) -> dict[str, Any]:
     """Read trainer/state.json, which another installation may have written; raises BadCheckpoint."""
     try:
         state = json.loads((directory / "trainer/state.json").read_text())
@@ -211,7 +211,7 @@ def _load_model(directory: Path, policy: Policy) -> None:
 
 
 def _load_adapter(directory: Path, policy: Policy) -> None:
-    state = _state_of(directory)
+    state = _read_state(directory)
     if (before := state.get("base_sha256")) != policy.base_sha256:
         raise BadCheckpoint(
             directory,
@@ -224,7 +224,7 @@ def _load_adapter(directory: Path, policy: Policy) -> None:
         raise BadCheckpoint(directory, f"weights do not fit the policy: {error}") from error
 
 
-def checkpoints(parent: Path) -> list[Path]:
+def list_checkpoints(parent: Path) -> list[Path]:
     """Return the complete checkpoints in a directory, by name."""
     return sorted(manifest.parent for manifest in parent.glob(f"[!.]*/{MANIFEST}"))
 
@@ -244,7 +244,7 @@ def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Return the versions of the packages that write a checkpoint."""
     return {
         "python": platform.python_version(),

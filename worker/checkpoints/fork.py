@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.runs.checkpoints import checkpoint_at
+from backend.runs.checkpoints import find_checkpoint_at
 from backend.storage.models import Run
 
 
@@ -27,7 +27,7 @@ class ForkOrigin(NamedTuple):
     """Step after which the checkpoint was saved."""
 
 
-def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
+def find_origin(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
     """Return the checkpoint that a run starts from; None if it starts from scratch.
 
     Raises NotFound or Conflict if the checkpoint no longer exists.
@@ -38,19 +38,19 @@ def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin |
     if run.parent_run is None:
         raise Conflict(f"the run whose checkpoint of step {run.fork_step} it begins with was deleted")
     parent = session.get_one(Run, run.parent_run)
-    checkpoint = checkpoint_at(session, parent.id, run.fork_step)
-    directory = settings.artifacts_of(parent.id) / checkpoint.path
+    checkpoint = find_checkpoint_at(session, parent.id, run.fork_step)
+    directory = settings.artifact_dir(parent.id) / checkpoint.path
     config = RunConfig.model_validate(parent.config)
     return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config, run.fork_step)
 
 
-def fitting(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
+def fitting_parts(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
     """Return the parts of a checkpoint written under one config that mean the same under another."""
-    old, new = _meaning(before), _meaning(after)
+    old, new = _part_settings(before), _part_settings(after)
     return {name for name in parts if old.get(name) == new.get(name)}
 
 
-def _meaning(config: RunConfig) -> dict[str, Any]:
+def _part_settings(config: RunConfig) -> dict[str, Any]:
     """Return, for each part whose meaning depends on the config, what must be equal for it to fit."""
     kl = config.objective.kl
     return {

@@ -26,7 +26,7 @@ from backend.config.sections import PolicyConfig
 from backend.storage.faults import disk_fault, free_bytes
 from worker.checkpoints.gguf_header import BadGguf, GgufHeader, read_header
 from worker.policy.model import open_directory
-from worker.policy.prompt_form import shortened
+from worker.policy.prompt_form import shorten
 
 TEXT_BYTES = 50_000_000
 """Disk space reserved for tokenizer and configs, in bytes."""
@@ -45,7 +45,7 @@ def main() -> None:
     file, directory, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     transformers.utils.logging.disable_progress_bar()
     try:
-        header = examined(file, directory)
+        header = examine_header(file, directory)
         limit_process(header)
         convert(file, directory, name)
         print(header.licence)  # noqa: T201 - what `grpolab model` reads
@@ -55,17 +55,17 @@ def main() -> None:
         sys.exit(f"{name} was not converted: {clean_text(str(reason))}")
 
 
-def examined(file: Path, directory: Path) -> GgufHeader:
+def examine_header(file: Path, directory: Path) -> GgufHeader:
     """Return the header of a file that can become a policy in a new directory. Raises BadGguf and OSError."""
     header = read_header(file)
-    _check(header, directory)
+    _check_header(header, directory)
     return header
 
 
 def convert(file: Path, directory: Path, name: str) -> None:
     """Write the policy of a file that was examined. Raises BadGguf, InvalidConfig and OSError."""
     closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    _opened(file, closed).save_pretrained(directory)
+    _open_model(file, closed).save_pretrained(directory)
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **closed).save_pretrained(directory)
     open_directory(directory, PolicyConfig(name=name, chat_template=True))
     for path in directory.iterdir():
@@ -73,7 +73,7 @@ def convert(file: Path, directory: Path, name: str) -> None:
         sync(path)
 
 
-def _check(header: GgufHeader, directory: Path) -> None:
+def _check_header(header: GgufHeader, directory: Path) -> None:
     kind = header.architecture
     if kind not in GGUF_SUPPORTED_ARCHITECTURES or kind in REFUSED:
         reason = REFUSED.get(kind, "transformers reads no GGUF of it")
@@ -100,7 +100,7 @@ def limit_process(header: GgufHeader) -> None:
         resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
-def _opened(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
+def _open_model(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
     try:
         model, report = AutoModelForCausalLM.from_pretrained(
             file.parent,
@@ -111,7 +111,7 @@ def _opened(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
             **closed,
         )
     except Exception as error:  # the libraries may raise anything about a strange file
-        raise BadGguf(f"transformers cannot read it: {shortened(str(error) or repr(error), 200)}") from error
+        raise BadGguf(f"transformers cannot read it: {shorten(str(error) or repr(error), 200)}") from error
     if missing := sorted(map(str, report["missing_keys"])):
         raise BadGguf(f"it lacks {len(missing)} weights of its architecture, e.g. {missing[0]}")
     model.hf_quantizer = None  # transformers saves no model that has one

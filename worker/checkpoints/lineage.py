@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from backend.config.run import RunConfig
-from worker.checkpoints.files import checkpoints
+from worker.checkpoints.files import list_checkpoints
 from worker.checkpoints.fork import ForkOrigin
 
 
@@ -44,7 +44,7 @@ class UnrecordedCheckpoint(NamedTuple):
     accuracy: float | None
 
 
-def lineage_of(run_id: str, config: RunConfig, origin: ForkOrigin | None) -> Lineage:
+def make_lineage(run_id: str, config: RunConfig, origin: ForkOrigin | None) -> Lineage:
     """Return the lineage of a run's checkpoints."""
     return Lineage(run_id, config, origin.sha256 if origin else "")
 
@@ -54,14 +54,14 @@ def unrecorded_checkpoints(
 ) -> list[UnrecordedCheckpoint]:
     """Return the unverified checkpoints of this lineage below `root` that have no row."""
     candidates = (
-        _stranger(directory, lineage)
-        for directory in checkpoints(root)
+        _read_unrecorded(directory, lineage)
+        for directory in list_checkpoints(root)
         if directory.name not in recorded_names
     )
     return [checkpoint for checkpoint in candidates if checkpoint is not None]
 
 
-def _stranger(directory: Path, lineage: Lineage) -> UnrecordedCheckpoint | None:
+def _read_unrecorded(directory: Path, lineage: Lineage) -> UnrecordedCheckpoint | None:
     try:
         state = json.loads((directory / "trainer/state.json").read_bytes())
         about = state["about"]

@@ -21,21 +21,21 @@ from backend.runs import checkpoints as store
 from backend.storage.artifacts.names import age_order
 from backend.storage.artifacts.store import ArtifactStore
 from backend.storage.models import Checkpoint
-from worker.checkpoints.disk import on_disk
+from worker.checkpoints.disk import translate_disk_errors
 from worker.checkpoints.files import (
     MANIFEST,
     BadCheckpoint,
-    Loaded,
+    LoadedState,
     load_checkpoint,
     load_weights,
+    package_versions,
     remove_checkpoint,
     remove_drafts,
     save_checkpoint,
     verify_checkpoint,
-    versions,
 )
-from worker.checkpoints.fork import ForkOrigin, fitting
-from worker.checkpoints.lineage import UnrecordedCheckpoint, lineage_of, unrecorded_checkpoints
+from worker.checkpoints.fork import ForkOrigin, fitting_parts
+from worker.checkpoints.lineage import UnrecordedCheckpoint, make_lineage, unrecorded_checkpoints
 from worker.checkpoints.uploads import Uploads
 from worker.policy.model import Policy
 from worker.recording.recorder import Recorder
@@ -53,7 +53,7 @@ MAX_FETCHED = 3
 """Maximum number of checkpoints without a row that are fetched to find one of this run."""
 
 
-class Restored(NamedTuple):
+class RestoredCheckpoint(NamedTuple):
     """Checkpoint that an attempt began with."""
 
     directory: Path
@@ -85,11 +85,11 @@ class Checkpoints:
         self.config, self.origin = config, origin
         self.uploads = Uploads(artifacts, run_id, recorder)
         self.saved_step = -1
-        self.restored: Restored | None = None
+        self.restored: RestoredCheckpoint | None = None
         """Checkpoint that was restored, if any."""
         self.refused: set[str] = set()
         """Ids of damaged checkpoints, which are forgotten as soon as there is a new one."""
-        self.lineage = lineage_of(run_id, config, origin)
+        self.lineage = make_lineage(run_id, config, origin)
         self.unrecorded_checkpoints: dict[str, UnrecordedCheckpoint] = {}
         """Checkpoints of this run, by name, that the database did not know when this attempt began."""
         self.inherited: set[str] = set()
@@ -103,17 +103,17 @@ class Checkpoints:
         origin's. A missing or damaged checkpoint is fetched from the artifact store. Raises BadCheckpoint if
         all are damaged, and ArtifactFault.
         """
-        with on_disk(self.root):
+        with translate_disk_errors(self.root):
             return self._restore(policy, parts)
 
     def _restore(self, policy: Policy, parts: Parts) -> int | None:
         remove_drafts(self.root, self._is_ours)
-        rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
-        recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
+        rows = self.recorder.read(lambda session: store.load_checkpoints(session, self.run_id))
+        recorded = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
         self._fetch_unrecorded(rows, recorded)
         self._look_for_unrecorded({row.path for row in rows})
         refused: list[dict[str, Any]] = []
-        for candidate in by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded):
+        for candidate in sort_by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded):
             name = candidate.directory.name if isinstance(candidate, UnrecordedCheckpoint) else candidate.path
             try:
                 loaded = self._load(candidate, self.root / name, policy, parts)
@@ -124,14 +124,14 @@ class Checkpoints:
             if isinstance(candidate, UnrecordedCheckpoint):
                 self._adopt(candidate, recorded)
             self.saved_step = loaded.step
-            self.restored = Restored(self.root / name, loaded.restored, candidate.attempt)
+            self.restored = RestoredCheckpoint(self.root / name, loaded.restored, candidate.attempt)
             # The attempt that saved it may have died before tidying up, and nothing may be left to save.
             if self.uploads.are_wanted:
                 self.recorder.commit(
                     lambda _: None
                 )  # fetching took a while, so check that the run is still ours
             self._remove_unrecorded({name, *(row.path for row in rows)})
-            self._tell(f"continued from step {loaded.step}", loaded, name, refused)
+            self._report_restore(f"continued from step {loaded.step}", loaded, name, refused)
             return loaded.step
         if self.origin is not None:
             return self._fork(self.origin, policy, parts, refused)
@@ -151,13 +151,13 @@ class Checkpoints:
         self.recorder.event("checkpoint", "warning", message)
         return True
 
-    def _load(self, candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
+    def _load(self, candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> LoadedState:
         """Restore everything, from a copy if a file is damaged. Raises BadCheckpoint."""
         is_fresh = self.uploads.fetch(directory)
         try:
             return load(candidate, directory, policy, parts)
         except BadCheckpoint as error:
-            if is_fresh or directory.name not in self.uploads.complete or is_whole(candidate, directory):
+            if is_fresh or directory.name not in self.uploads.complete or is_unchanged(candidate, directory):
                 raise
             logger.warning("%s; fetching its copy", error.detail)
         self.uploads.fetch(directory, again=True)
@@ -245,20 +245,20 @@ class Checkpoints:
     def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
         self.uploads.fetch(origin.directory)
         check_manifest(origin.directory, origin.sha256)
-        fit = fitting(parts, origin.config, self.config)
+        fit = fitting_parts(parts, origin.config, self.config)
         loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)
-        self.restored = Restored(origin.directory, loaded.restored)
+        self.restored = RestoredCheckpoint(origin.directory, loaded.restored)
         message = f"forked from step {loaded.step} of {origin.run_name}"
         if loaded.fresh:
             message += f"; {', '.join(loaded.fresh)} {'begins' if len(loaded.fresh) == 1 else 'begin'} anew"
-        self._tell(message, loaded, origin.directory.name, refused, run=origin.run_id)
+        self._report_restore(message, loaded, origin.directory.name, refused, run=origin.run_id)
         return loaded.step
 
-    def _tell(
-        self, message: str, loaded: Loaded, name: str, refused: list[dict[str, Any]], **details: Any
+    def _report_restore(
+        self, message: str, loaded: LoadedState, name: str, refused: list[dict[str, Any]], **details: Any
     ) -> None:
         """Record an event with the restored, the reset and the refused parts."""
-        now = versions()
+        now = package_versions()
         differing = {
             package: [loaded.versions.get(package, ""), version]
             for package, version in now.items()
@@ -290,7 +290,7 @@ class Checkpoints:
         row = self._row(directory, step, accuracy, self.attempt)
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step
-        with on_disk(self.root):
+        with translate_disk_errors(self.root):
             self.uploads.start(self._prune())
 
     def finish(self) -> None:
@@ -298,7 +298,7 @@ class Checkpoints:
         if not self.uploads.are_wanted:
             return
         self.uploads.settle()
-        with on_disk(self.root):
+        with translate_disk_errors(self.root):
             if self.uploads.finish(self._prune()):
                 self.uploads.finish(self._prune())
 
@@ -310,7 +310,7 @@ class Checkpoints:
             "path": directory.name,
             "sha256": sha256((directory / MANIFEST).read_bytes()).hexdigest(),
             "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
-            "manifest": _described(directory, accuracy),
+            "manifest": _describe(directory, accuracy),
         }
 
     def _prune(self) -> list[Path]:
@@ -364,21 +364,21 @@ class Checkpoints:
         return path.name in self.inherited or match is None or int(match[1]) <= self.attempt
 
 
-def by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candidate]:
+def sort_by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candidate]:
     """Sort the checkpoints: first the newest within the recorded steps, then the oldest beyond them."""
     newest_first = sorted(candidates, key=lambda candidate: (candidate.step, candidate.attempt), reverse=True)
     complete = [candidate for candidate in newest_first if candidate.step <= recorded]
     return complete + [candidate for candidate in reversed(newest_first) if candidate.step > recorded]
 
 
-def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> Loaded:
+def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> LoadedState:
     """Restore everything from a checkpoint. Raises BadCheckpoint."""
     if not isinstance(candidate, UnrecordedCheckpoint):
         check_manifest(directory, candidate.sha256)
     return load_checkpoint(directory, policy, parts)
 
 
-def is_whole(candidate: Candidate, directory: Path) -> bool:
+def is_unchanged(candidate: Candidate, directory: Path) -> bool:
     """Return whether every file is unchanged since it was written."""
     try:
         if not isinstance(candidate, UnrecordedCheckpoint):
@@ -398,6 +398,6 @@ def check_manifest(directory: Path, expected: str) -> None:
         raise BadCheckpoint(directory, f"{MANIFEST} is not the one that was written")
 
 
-def _described(directory: Path, accuracy: float | None) -> dict[str, Any]:
+def _describe(directory: Path, accuracy: float | None) -> dict[str, Any]:
     files = sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
     return {"files": files, "accuracy": accuracy}

@@ -41,8 +41,8 @@ class Uploads:
     def begin(self) -> set[str]:
         """Read the names of this run's complete checkpoints in the store. Raises ArtifactFault."""
         if self._store is not None:
-            self._patiently(lambda store: store.try_out())
-            listing = self._patiently(lambda store: store.listing(self._run_id))
+            self._retry(lambda store: store.try_out())
+            listing = self._retry(lambda store: store.listing(self._run_id))
             self._complete = {name for name, is_complete in listing.items() if is_complete}
             self._partial = listing.keys() - self._complete
         return self.complete
@@ -70,7 +70,7 @@ class Uploads:
         if self._store is None or (directory.is_dir() and not again):
             return False
         try:
-            is_fetched = self._patiently(lambda store: store.fetch(directory, again=again))
+            is_fetched = self._retry(lambda store: store.fetch(directory, again=again))
         except BadCopy as error:
             raise BadCheckpoint(directory, error.detail) from error
         if is_fetched:
@@ -103,7 +103,7 @@ class Uploads:
             self._at_work = frozenset(directory.name for directory in lacking)
             self._complete -= doomed
             self._partial |= self._at_work | doomed
-            self._running = _in_thread(partial(self._work, self._store, lacking, doomed))
+            self._running = _run_in_thread(partial(self._work, self._store, lacking, doomed))
 
     def settle(self) -> None:
         """Wait for a running upload, whose duration the store limits."""
@@ -176,13 +176,13 @@ class Uploads:
             message = f"a checkpoint is on this machine only: {error.detail}; {then}"
             self._recorder.event("checkpoint", "warning", message)
 
-    def _patiently(self, call: Callable[[ArtifactStore], Result]) -> Result:
+    def _retry(self, call: Callable[[ArtifactStore], Result]) -> Result:
         """Call the store with retries for a while; a bad copy is not retried."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have checked
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
-            future = _in_thread(partial(call, store))
+            future = _run_in_thread(partial(call, store))
             self._watch(future)
             error = future.exception()
             is_fault = isinstance(error, ArtifactFault) and not isinstance(error, BadCopy)
@@ -203,7 +203,7 @@ class Uploads:
             time.sleep(min(left, WATCH_SECONDS))
 
 
-def _in_thread(call: Callable[[], Result]) -> Future[Result]:
+def _run_in_thread(call: Callable[[], Result]) -> Future[Result]:
     """Run a call in a daemon thread and return its future."""
     future: Future[Result] = Future()
 

@@ -1,8 +1,8 @@
 """The Celery worker's main process, which does not import torch. Started by `grpolab worker`."""
 
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 
-with gc_frozen():
+with freeze_gc():
     from backend.base.settings import Settings
     from worker.host.tasks import make_worker
 

@@ -22,7 +22,7 @@ def lock_gpu(uuid: str) -> bool:
     """Lock a GPU until this process ends; return False if another worker of this machine has it."""
     path = DIRECTORY / f"grpolab-gpu-{uuid}.lock"
     try:
-        descriptor = _opened(path)
+        descriptor = _open_lock_file(path)
     except OSError as error:
         logger.warning("GPU %s cannot be locked, so it is left alone: %s", uuid, error)
         return False
@@ -36,7 +36,7 @@ def lock_gpu(uuid: str) -> bool:
     return True
 
 
-def _opened(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     """Open the file, and create it if needed.
 
     Another user's file is opened for reading, which is enough to lock it.

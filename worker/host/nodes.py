@@ -24,15 +24,15 @@ from backend.runs.workers.nodes import (
     Order,
     Seat,
     State,
-    beat,
-    devices_of,
-    is_trained,
+    find_order,
+    is_current_attempt,
     leave_seat,
+    load_seats,
+    max_devices,
     nonce_file,
-    order_of,
-    say,
-    seats_of,
+    record_heartbeat,
     take_seat,
+    write_word,
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.live_workers import SILENT_SECONDS
@@ -91,7 +91,7 @@ class NodeSeat:
             "host": platform.node(),
             "address": self.address.ip,
             "devices": len(self._slots) if slot.gpu else CPU_RANKS,
-            "traits": traits_of(slot),
+            "traits": node_traits(slot),
         }
         with self._sessions.begin() as session:
             take_seat(session, *self._place, **facts)
@@ -117,9 +117,9 @@ class NodeSeat:
 
     def _renew(self) -> bool:
         with self._sessions.begin() as session:
-            if beat(session, *self._place):
+            if record_heartbeat(session, *self._place):
                 return True
-            rank_seats = [seat for seat in seats_of(session, self.group) if seat.rank == self.rank]
+            rank_seats = [seat for seat in load_seats(session, self.group) if seat.rank == self.rank]
         if rank_seats and rank_seats[0].silent_seconds < SILENT_SECONDS:
             return False
         self._take()  # the row was removed during a long outage
@@ -137,22 +137,22 @@ class NodeSeat:
         """Return the nodes of the group; none while the database is away."""
         try:
             with reading(self._sessions) as session:
-                return seats_of(session, self.group)
+                return load_seats(session, self.group)
         except SQLAlchemyError as error:
             logger.warning("cannot see the group now: %s", first_line(error))
             return []
 
     def room(self) -> int:
         """Return the devices that a run can use per node; 0 on a follower, or if a node is missing."""
-        return 0 if self.rank else devices_of(self.seats())
+        return 0 if self.rank else max_devices(self.seats())
 
     def say(self, answer: Answer) -> None:
         """Answer the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
-            say(session, *self._place, answer)
+            write_word(session, *self._place, answer)
 
 
-def traits_of(slot: Slot) -> dict[str, str]:
+def node_traits(slot: Slot) -> dict[str, str]:
     """Return the device and the versions in which the nodes of a group must agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     device = CPU if slot.device == CPU else slot.device_name
@@ -187,7 +187,7 @@ class NodeFollower:
 
     def next_order(self) -> Order | None:
         """Return an order of the leader that names this worker and has not been executed yet."""
-        order = order_of(self._seat.seats())
+        order = find_order(self._seat.seats())
         if order is None or (order.run_id, order.attempt) == self._served:
             return None
         if list(order.workers[self._seat.rank :][:1]) != [self._seat.worker_id] or self._is_over(order):
@@ -197,7 +197,7 @@ class NodeFollower:
     def serve(self, order: Order, slots: Sequence[Slot]) -> None:
         """Train this node's ranks of the attempt to their end, and report why they ended before the run."""
         self._served = (order.run_id, order.attempt)
-        reason = self._obstacle(order)
+        reason = self._joining_obstacle(order)
         if self._stopping.is_set():
             self._answer(order, "leaving")
             return
@@ -216,11 +216,11 @@ class NodeFollower:
         self._answer(order, "ready")
         self._see_through(trainer, order, node, slots)
 
-    def _obstacle(self, order: Order) -> str:
+    def _joining_obstacle(self, order: Order) -> str:
         """Return what prevents this node from joining, as the end of a sentence; "" if nothing does."""
-        return self._unshared(order) or self._unreachable(order)
+        return self._shared_directory_error(order) or self._address_error(order)
 
-    def _unshared(self, order: Order) -> str:
+    def _shared_directory_error(self, order: Order) -> str:
         file = nonce_file(self._settings.state, order.run_id, order.attempt)
         deadline, nonce = time.monotonic() + SHARED_SECONDS, ""
         while nonce != order.nonce and time.monotonic() < deadline and not self._stopping.wait(0.1):
@@ -236,7 +236,7 @@ class NodeFollower:
         )
 
     @staticmethod
-    def _unreachable(order: Order) -> str:
+    def _address_error(order: Order) -> str:
         try:
             socket.create_connection((order.address, order.port), timeout=REACH_SECONDS).close()
         except OSError as error:
@@ -300,7 +300,7 @@ class NodeFollower:
         """Return whether the attempt no longer owns its run; unknown while the database is away."""
         is_trained_now = True
         with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
-            is_trained_now = is_trained(session, order.run_id, order.attempt)
+            is_trained_now = is_current_attempt(session, order.run_id, order.attempt)
         return not is_trained_now
 
     def _answer(self, order: Order, state: State, reason: str = "", **details: Any) -> None:

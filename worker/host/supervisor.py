@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.base.errors import Fenced
-from backend.base.logs import about
+from backend.base.logs import log_context
 from backend.base.settings import Settings
 from backend.runs import leases, lifecycle
 from backend.runs.lifecycle import Claim
@@ -31,7 +31,7 @@ from backend.runs.store import append_log
 from backend.runs.workers.devices import Slot
 from backend.storage.engine import Sessions, db_now, reading
 from backend.storage.models import Run
-from worker.db_retry import first_line, left_for_later, persist
+from worker.db_retry import first_line, left_for_later, retry_transaction
 from worker.host.hang_detector import HangDetector, HangLimits
 from worker.host.spares import Spare
 from worker.host.trainer_logs import FLUSH_SECONDS, LogCollector
@@ -139,7 +139,7 @@ class Supervisor:
 
         `gpus` are the GPUs of all ranks of the run.
         """
-        with about(run_id=claim.run_id, attempt=claim.attempt):
+        with log_context(run_id=claim.run_id, attempt=claim.attempt):
             self._supervise(claim, gpus)
 
     def _supervise(self, claim: Claim, gpus: Sequence[str]) -> None:
@@ -278,7 +278,7 @@ class Supervisor:
         """Set the run's next status, unless its trainer has done so; wait for a database that is away."""
         # finished or released by the trainer, or owned by another attempt
         with contextlib.suppress(Fenced):
-            persist(self._sessions, lambda session: self._move_on(session, claim, verdict))
+            retry_transaction(self._sessions, lambda session: self._move_on(session, claim, verdict))
 
     def _move_on(self, session: Session, claim: Claim, verdict: Verdict) -> None:
         run_id, attempt = claim.run_id, claim.attempt

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from backend.base.redaction import redact
-from backend.base.text import written_out
+from backend.base.text import escape_character
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 def clean_line(line: str) -> str:
     """Return a line without colours and secrets, with escaped controls; of a progress bar, its last state."""
     last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
-    return redact(CONTROLS.sub(written_out, last))
+    return redact(CONTROLS.sub(escape_character, last))
 
 
 class LogCollector:

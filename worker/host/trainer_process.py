@@ -247,7 +247,7 @@ class TrainerProcess:
             with stream:
                 while line := stream.readline(LINE_LIMIT + LONGEST_SECRET):
                     is_cut = len(line) == LINE_LIMIT + LONGEST_SECRET and not line.endswith(b"\n")
-                    handle(_decoded(line, is_cut=is_cut))
+                    handle(_decode_line(line, is_cut=is_cut))
                     if is_cut:
                         dropped = LONGEST_SECRET + _skip_line(stream)
                         self._emit(f"[{dropped:,} more bytes of this line are not kept]")
@@ -259,7 +259,7 @@ class TrainerProcess:
     def _on_output(self, line: str) -> None:
         if not self.ready.is_set() and line.startswith('{"ready"'):
             self.ready.set()
-        elif failure := _failure_in(line):
+        elif failure := _parse_failure(line):
             self.failure = failure
         else:
             self._emit(line)
@@ -277,7 +277,7 @@ class TrainerProcess:
                 self._waiting.append(line)
 
 
-def _decoded(line: bytes, *, is_cut: bool) -> str:
+def _decode_line(line: bytes, *, is_cut: bool) -> str:
     r"""Decode a line; invalid UTF-8 becomes `\xff`, and what may be half a secret at a cut is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(line, final=not is_cut).rstrip("\n")
@@ -294,7 +294,7 @@ def _skip_line(stream: IO[bytes]) -> int:
     return dropped
 
 
-def _failure_in(line: str) -> dict[str, str]:
+def _parse_failure(line: str) -> dict[str, str]:
     """Return what a line reports about the trainer's end; {} if it is no such report."""
     if not line.startswith('{"failed":'):
         return {}

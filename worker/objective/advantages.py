@@ -44,7 +44,7 @@ def batch_spread(rewards: Rewards, scored: Scored) -> Spread:
     return group_spread(rewards.reshape(1, -1), scored.reshape(1, -1))
 
 
-def group_centred(rewards: Rewards, scored: Scored) -> Rewards:
+def group_centred_rewards(rewards: Rewards, scored: Scored) -> Rewards:
     """Reward relative to its group's mean.
 
         A[p, g] = r[p, g] - mean_g r[p]
@@ -56,7 +56,7 @@ def group_centred(rewards: Rewards, scored: Scored) -> Rewards:
     return (rewards - group.mean).where(scored & group.varies, rewards.new_zeros(()))
 
 
-def leave_one_out(rewards: Rewards, scored: Scored) -> Rewards:
+def leave_one_out_rewards(rewards: Rewards, scored: Scored) -> Rewards:
     """Reward relative to the mean of the others in its group.
 
         A[p, g] = r[p, g] - mean_{j != g} r[p, j] = G / (G - 1) (r[p, g] - mean_g r[p])
@@ -64,10 +64,10 @@ def leave_one_out(rewards: Rewards, scored: Scored) -> Rewards:
     A group of one gets zero. Source: RLOO, arXiv:2402.14740, equation 6.
     """
     count = scored.sum(dim=1, keepdim=True)
-    return group_centred(rewards, scored) * count / (count - 1).clamp(min=1)
+    return group_centred_rewards(rewards, scored) * count / (count - 1).clamp(min=1)
 
 
-def length_weighted(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewards:
+def length_weighted_rewards(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewards:
     """Reward relative to its group's mean by tokens.
 
         A[p, g] = r[p, g] - sum_j L[p, j] r[p, j] / sum_j L[p, j]
@@ -83,7 +83,7 @@ def length_weighted(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewar
     return (rewards - baseline).where(counts, zero)
 
 
-def lead_of_the_best(rewards: Rewards, scored: Scored) -> Rewards:
+def best_reward_lead(rewards: Rewards, scored: Scored) -> Rewards:
     """Lead of the best reward of a group over the second best; 0 for all others.
 
         A[p, g] = max(r[p, g] - max_{j != g} r[p, j], 0)
@@ -99,13 +99,13 @@ def lead_of_the_best(rewards: Rewards, scored: Scored) -> Rewards:
     return torch.zeros_like(rewards).scatter(1, best.indices[:, :1], lead)
 
 
-def batch_centred(rewards: Rewards, scored: Scored) -> Rewards:
+def batch_centred_rewards(rewards: Rewards, scored: Scored) -> Rewards:
     """Reward relative to the mean of the whole step. Source: REINFORCE with a baseline, Williams 1992."""
     batch = batch_spread(rewards, scored)
     return (rewards - batch.mean).where(scored & batch.varies, rewards.new_zeros(()))
 
 
-def optimal_token_centred(
+def optimal_token_rewards(
     rewards: Rewards, scored: Scored, mask: Bool[Tensor, "P G T"], energies: Float[Tensor, "P G T"]
 ) -> Float[Tensor, "P G T"]:
     """Reward relative to the minimum-variance baseline at each token, 0 where masked or not scored.
@@ -124,7 +124,7 @@ def optimal_token_centred(
     return (paid - baseline.unsqueeze(1)).where(counts, baseline.new_zeros(()))
 
 
-def constant_centred(rewards: Rewards, scored: Scored, *, baseline: float) -> Rewards:
+def constant_centred_rewards(rewards: Rewards, scored: Scored, *, baseline: float) -> Rewards:
     """Reward relative to a constant: a moving average of earlier steps, or 0. Source: Williams 1992."""
     return (rewards - baseline).where(scored, rewards.new_zeros(()))
 
@@ -138,7 +138,7 @@ def moving_average(previous: float, rewards: Rewards, scored: Scored, *, decay: 
     return decay * previous + (1 - decay) * float(batch_spread(rewards, scored).mean)
 
 
-def scaled(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rewards:
+def scaled_advantages(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rewards:
     """Advantages in units of a standard deviation: the group's, or the batch's rewards' or advantages'.
 
         A / (std(r) + eps)
@@ -163,7 +163,7 @@ def over_mean_reward(advantages: Rewards, spread: Spread, *, eps: float) -> Rewa
     return (advantages / divisor).where(positive, advantages.new_zeros(()))
 
 
-def reweighted_by_probability(
+def probability_weighted_advantages(
     advantages: Float[Tensor, "B N"], old_logprobs: Float[Tensor, "B T"], *, alpha: float
 ) -> Float[Tensor, "B T"]:
     """Advantages that shrink on improbable tokens.

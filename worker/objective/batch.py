@@ -77,7 +77,7 @@ class PolicyBatch:
 Value = TypeVar("Value")
 
 
-def given(value: Value | None, name: str) -> Value:
+def require(value: Value | None, name: str) -> Value:
     """Return the value. Raises ValueError if the objective needs it and the batch lacks it."""
     if value is None:
         raise ValueError(f"this objective needs {name} and the batch has none")

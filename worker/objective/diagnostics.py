@@ -12,7 +12,7 @@ from worker.objective.metric_sums import Covariance, EffectiveShare, Highest, Lo
 from worker.objective.off_policy_masks import RouterGate
 from worker.objective.sampler_correction import Correction
 from worker.objective.surrogates import Surrogate
-from worker.objective.token_choice import improbable
+from worker.objective.token_choice import improbable_tokens
 
 
 class LossTerms(NamedTuple):
@@ -141,7 +141,7 @@ def lopti_terms(
     """lopti/low_frac: share of rare tokens; lopti/high_shift: |log p - log p_old| of the others when it is
     their turn, which the update of the rare ones has caused.
     """
-    rare = batch.mask & improbable(old, eta=eta)
+    rare = batch.mask & improbable_tokens(old, eta=eta)
     frequent = batch.mask & ~rare if batch.trained is None else batch.mask & batch.trained & ~rare
     return MetricSums(
         {

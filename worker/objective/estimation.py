@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backend.config import knobs
 from worker.objective import advantages, gae, masked, multi_reward, smoothing, whitening
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 from worker.objective.gae import GaeEstimate
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.smoothing import Visits
@@ -46,34 +46,40 @@ def estimate_advantages(
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
         case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
-            decoupled = multi_reward.group_decoupled(given(terms, "reward terms"), scored, ddof=ddof, eps=eps)
+            decoupled = multi_reward.group_decoupled_advantages(
+                require(terms, "reward terms"), scored, ddof=ddof, eps=eps
+            )
             return AdvantageEstimate(decoupled * factor)
         case knobs.GroupMean(scale=knobs.Sas(ddof=ddof)):
-            smoothed = smoothing.smooth_standardised(
+            smoothed = smoothing.smooth_standardised_advantages(
                 rewards, scored, visits or Visits.none(rewards), ddof=ddof
             )
             return AdvantageEstimate(smoothed.advantages * factor, smoothed.visits)
         case knobs.GroupMean():
-            centred = advantages.group_centred(rewards, scored)
+            centred = advantages.group_centred_rewards(rewards, scored)
         case knobs.LeaveOneOut():
-            centred = advantages.leave_one_out(rewards, scored)
+            centred = advantages.leave_one_out_rewards(rewards, scored)
         case knobs.OptimalBaseline():
-            centred = advantages.length_weighted(rewards, scored, given(lengths, "lengths of completions"))
+            centred = advantages.length_weighted_rewards(
+                rewards, scored, require(lengths, "lengths of completions")
+            )
         case knobs.GreedyBaseline():
-            baseline = given(greedy, "rewards of greedy completions").unsqueeze(1)
+            baseline = require(greedy, "rewards of greedy completions").unsqueeze(1)
             scored = scored & baseline.isfinite()
-            centred = advantages.constant_centred(rewards - baseline.nan_to_num(), scored, baseline=0.0)
+            centred = advantages.constant_centred_rewards(
+                rewards - baseline.nan_to_num(), scored, baseline=0.0
+            )
         case knobs.BestOfGroup():
-            centred = advantages.lead_of_the_best(rewards, scored)
+            centred = advantages.best_reward_lead(rewards, scored)
         case knobs.BatchMean():
-            centred = advantages.batch_centred(rewards, scored)
+            centred = advantages.batch_centred_rewards(rewards, scored)
         case knobs.MovingAverage():
-            centred = advantages.constant_centred(rewards, scored, baseline=average)
+            centred = advantages.constant_centred_rewards(rewards, scored, baseline=average)
         case knobs.NoBaseline():
-            centred = advantages.constant_centred(rewards, scored, baseline=0.0)
+            centred = advantages.constant_centred_rewards(rewards, scored, baseline=0.0)
         case _:
             assert_never(advantage)
-    return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor)
+    return AdvantageEstimate(_scaled_advantages(centred, rewards, scored, advantage.scale) * factor)
 
 
 def estimate_against_tokens(
@@ -84,7 +90,7 @@ def estimate_against_tokens(
 ) -> Float[Tensor, "B T"]:
     """Advantages of all tokens of a step by the optimal token baseline; needs whole groups, in order."""
     shape = (*rewards.shape, mask.shape[1])
-    token_advantages = advantages.optimal_token_centred(
+    token_advantages = advantages.optimal_token_rewards(
         rewards.to(mask.device), scored.to(mask.device), mask.view(shape), energies.view(shape)
     )
     return token_advantages.view(mask.shape)
@@ -109,7 +115,7 @@ def whiten(
     else:
         return batch
     counts = counts if batch.scored is None else counts * batch.scored
-    whitened_advantages = whitening.whitened(
+    whitened_advantages = whitening.whitened_advantages(
         batch.advantages.unsqueeze(1), counts.unsqueeze(1), ddof=scale.ddof, eps=scale.eps
     )
     group_size = int((batch.group_index == batch.group_index[0]).sum())
@@ -124,7 +130,7 @@ def _group_factor(advantage: knobs.RewardAdvantage, group_size: int) -> float:
     return group_size**0.5 if advantage.group_sum == "sqrt" else 1.0
 
 
-def _scaled(
+def _scaled_advantages(
     centred: Float[Tensor, "P G"],
     rewards: Float[Tensor, "P G"],
     scored: Bool[Tensor, "P G"],
@@ -142,7 +148,7 @@ def _scaled(
             spread = advantages.batch_spread(rewards if of == "rewards" else centred, scored)
         case _:
             assert_never(scale)
-    return advantages.scaled(centred, spread, ddof=scale.ddof, eps=scale.eps)
+    return advantages.scaled_advantages(centred, spread, ddof=scale.ddof, eps=scale.eps)
 
 
 def estimate_token_advantages(
@@ -158,19 +164,21 @@ def estimate_token_advantages(
     estimate = partial(
         gae.generalized_advantages, rewards, values, mask, gamma=critic.gamma, n_step=critic.n_step
     )
-    token_advantages = estimate(lambda_=lambda_of_policy(mask, critic).to(values))
+    token_advantages = estimate(lambda_=policy_lambda(mask, critic).to(values))
     taught = estimate(lambda_=critic.lambda_critic)
-    returns = taught + masked.zeroed(values, mask)
+    returns = taught + masked.zero_masked(values, mask)
     match critic.scale:
         case knobs.NoScale():
             return GaeEstimate(token_advantages, returns)
         case knobs.TokenWhiten(ddof=ddof, eps=eps):
-            return GaeEstimate(whitening.whitened(token_advantages, mask, ddof=ddof, eps=eps), returns)
+            return GaeEstimate(
+                whitening.whitened_advantages(token_advantages, mask, ddof=ddof, eps=eps), returns
+            )
         case _:
             assert_never(critic.scale)
 
 
-def lambda_of_policy(mask: Bool[Tensor, "B T"], critic: knobs.Critic) -> Float[Tensor, "B"]:
+def policy_lambda(mask: Bool[Tensor, "B T"], critic: knobs.Critic) -> Float[Tensor, "B"]:
     """Return the lambda of each completion's advantages."""
     lengths = masked.lengths(mask)
     match critic.lambda_policy:

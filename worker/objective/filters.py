@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-def group_varies(scores: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"]) -> Bool[Tensor, "P"]:
+def group_variation_mask(scores: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"]) -> Bool[Tensor, "P"]:
     """True for groups whose scores differ; decided on whole groups.
 
     Source: zero-gradient filter, DAPO, arXiv:2503.14476, section 3.2.
@@ -22,7 +22,7 @@ def group_accuracy(scores: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"]) ->
     return scores.where(scored, scores.new_zeros(())).sum(dim=1) / scored.sum(dim=1)
 
 
-def accuracy_between(
+def accuracy_band_mask(
     scores: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"], *, low: float, high: float
 ) -> Bool[Tensor, "P"]:
     """True for groups with low < accuracy < high, both exclusive; (0, 1) is DAPO's dynamic sampling.

@@ -41,12 +41,12 @@ def generalized_advantages(
     output) pass V and A of the next token that counts through unchanged and get 0 themselves.
     Source: Schulman et al., arXiv:1506.02438, equation 16.
     """
-    surprises, keeps = _surprises(rewards, values, mask, gamma=gamma), mask.to(values.dtype)
+    surprises, keeps = _td_errors(rewards, values, mask, gamma=gamma), mask.to(values.dtype)
     decay = gamma * torch.as_tensor(lambda_, dtype=values.dtype, device=values.device).expand(len(values))
     advantages = _discounted_sums(surprises, keeps, decay)
     if n_step > 0:
         advantages = advantages - _n_steps_later(advantages, mask, n_step) * (decay**n_step).unsqueeze(1)
-    return masked.zeroed(advantages, mask)
+    return masked.zero_masked(advantages, mask)
 
 
 def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[Tensor, "B"]:
@@ -57,16 +57,16 @@ def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[
     return (1 - 1 / (alpha * lengths.double()).clamp(min=1e-9)).clamp(min=0)
 
 
-def on_last_token(rewards: Float[Tensor, "B"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+def last_token_rewards(rewards: Float[Tensor, "B"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     """Return a completion's reward on its last token that counts, 0 on all others; nothing without tokens."""
     following = mask.flip(1).cumsum(dim=1).flip(1)  # tokens from here on
     return rewards.unsqueeze(1) * (mask & (following == 1))
 
 
-def _surprises(
+def _td_errors(
     rewards: Float[Tensor, "B T"], values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, gamma: float
 ) -> Float[Tensor, "B T"]:
-    rewards, values = masked.zeroed(rewards, mask), masked.zeroed(values, mask)
+    rewards, values = masked.zero_masked(rewards, mask), masked.zero_masked(values, mask)
     surprises = torch.zeros_like(values)
     following = values.new_zeros(len(values))  # (B,) value of the next token that counts
     for t in reversed(range(values.shape[1])):

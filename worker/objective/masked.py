@@ -4,7 +4,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
-def zeroed(values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+def zero_masked(values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     """Return the values with 0 in place of whatever stands on masked tokens, in single precision or better.
 
     Masking comes before any exp: exp of padding garbage times 0 would be NaN. The gradient of a masked

@@ -20,7 +20,7 @@ class RewardTerms(NamedTuple):
     """Factor of each term; a prompt's domain may have its own."""
 
 
-def group_decoupled(
+def group_decoupled_advantages(
     terms: RewardTerms, scored: Bool[Tensor, "P G"], *, ddof: int, eps: float
 ) -> Float[Tensor, "P G"]:
     """Normalize each reward by its spread within the group, then weight, sum and whiten.
@@ -34,8 +34,10 @@ def group_decoupled(
     total = torch.zeros(scored.shape, dtype=terms.values.dtype)
     for values, term_scored, weights in zip(*terms, strict=True):
         both_scored = term_scored & scored
-        centred = advantages.group_centred(values, both_scored)
+        centred = advantages.group_centred_rewards(values, both_scored)
         spread = advantages.group_spread(values, both_scored)
-        total += weights.unsqueeze(1) * advantages.scaled(centred, spread, ddof=ddof, eps=eps)
+        total += weights.unsqueeze(1) * advantages.scaled_advantages(centred, spread, ddof=ddof, eps=eps)
     spread = advantages.batch_spread(total, scored)
-    return advantages.scaled(advantages.batch_centred(total, scored), spread, ddof=ddof, eps=eps)
+    return advantages.scaled_advantages(
+        advantages.batch_centred_rewards(total, scored), spread, ddof=ddof, eps=eps
+    )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from backend.config import knobs
 from worker.objective import masked
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 
 
 class RouterGate(NamedTuple):
@@ -20,7 +20,7 @@ class RouterGate(NamedTuple):
     floored: Bool[Tensor, "B T"]
 
 
-def near_enough(
+def off_policy_keep_mask(
     drift: Float[Tensor, "B 1"], advantages: Float[Tensor, "B N"], *, delta: float
 ) -> Bool[Tensor, "B N"]:
     """Mask of the completions (or tokens, if advantages differ between them) that still count.
@@ -43,7 +43,7 @@ def floored_gate(router_shift: Float[Tensor, "B T"], *, gamma_min: float) -> Rou
     return RouterGate(gamma.clamp(min=gamma_min).log(), gamma, gamma < gamma_min)
 
 
-def kept_by_mask(
+def policy_keep_mask(
     policy: Float[Tensor, "B T"],
     advantages: Float[Tensor, "B N"],
     batch: PolicyBatch,
@@ -55,12 +55,12 @@ def kept_by_mask(
             return None
         case knobs.Opsm(delta=delta, source=source):
             if source == "sampler":
-                origin = given(batch.sampler_logprobs, "sampler log-probabilities")
+                origin = require(batch.sampler_logprobs, "sampler log-probabilities")
             else:
                 origin = policy if batch.old_logprobs is None else batch.old_logprobs
-            moved = masked.zeroed(origin, batch.mask) - policy
+            moved = masked.zero_masked(origin, batch.mask) - policy
             drift = masked.token_mean(moved.detach(), batch.mask)  # detach: the mask is a constant
-            return near_enough(drift, advantages, delta=delta)
+            return off_policy_keep_mask(drift, advantages, delta=delta)
         case _:
             assert_never(knob)
 
@@ -75,6 +75,6 @@ def router_gate(batch: PolicyBatch, knob: knobs.Router) -> RouterGate | None:
         case knobs.RouterShift(gamma_min=gamma_min):
             if batch.router_shift is None:
                 return None
-            return floored_gate(masked.zeroed(batch.router_shift, batch.mask), gamma_min=gamma_min)
+            return floored_gate(masked.zero_masked(batch.router_shift, batch.mask), gamma_min=gamma_min)
         case _:
             assert_never(knob)

@@ -24,9 +24,9 @@ from worker.objective import (
     sampler_correction,
 )
 from worker.objective.aggregation import Denominators
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 from worker.objective.metric_sums import MetricSums
-from worker.objective.policy_term import surrogate_of
+from worker.objective.policy_term import policy_surrogate
 from worker.objective.sampler_correction import Correction
 
 
@@ -52,8 +52,10 @@ def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor,
     """
     if not objective.kl_in_reward:
         return torch.zeros(batch.mask.shape, device=batch.mask.device)
-    old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
-    reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
+    old = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    reference = masked.zero_masked(
+        require(batch.reference_logprobs, "reference log-probabilities"), batch.mask
+    )
     return regularizers.kl_coefficient(batch, objective.kl) * kl.reward_penalty(old, reference, batch.mask)
 
 
@@ -106,7 +108,7 @@ def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tenso
     """
     if not isinstance(objective.correction, knobs.SequenceK3):
         return None
-    old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    old = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
     correction = _correction(_log_rho(old, batch, objective), batch.mask, objective.correction)
     return None if correction is None else ~correction.limited.squeeze(1)
 
@@ -143,12 +145,12 @@ def policy_loss(
     only when `objective.needs_entropy_gradient`). A batch with every token masked gives loss 0 with a graph.
     """
     mask = batch.mask
-    policy = masked.zeroed(policy_logprobs, mask)
+    policy = masked.zero_masked(policy_logprobs, mask)
     old, trainers_old = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
     token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
     gate = off_policy_masks.router_gate(batch, objective.router)
-    surrogate = surrogate_of(policy, old, token_advantages, batch, objective, gate)
-    keep_mask = off_policy_masks.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
+    surrogate = policy_surrogate(policy, old, token_advantages, batch, objective, gate)
+    keep_mask = off_policy_masks.policy_keep_mask(policy, token_advantages, batch, objective.off_policy_mask)
     log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
@@ -202,7 +204,7 @@ def _old_logprobs(
 ) -> Float[Tensor, "B T"]:
     source = getattr(objective.ratio, "old", "recompute")
     if source == "sampler":
-        return masked.zeroed(given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
+        return masked.zero_masked(require(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
     if source == "current":
         return policy.detach()  # detach: the denominator of the ratio is a constant
     return _trainers_old(policy, batch)
@@ -212,14 +214,14 @@ def _token_advantages(
     batch: PolicyBatch, old: Float[Tensor, "B T"], token_weight: knobs.TokenWeight
 ) -> Float[Tensor, "B N"]:
     values = batch.advantages.detach().to(old.dtype)  # detach: an advantage is a constant
-    per_token = values.unsqueeze(1) if values.ndim == 1 else masked.zeroed(values, batch.mask)
+    per_token = values.unsqueeze(1) if values.ndim == 1 else masked.zero_masked(values, batch.mask)
     match token_weight:
         case knobs.NoTokenWeight() | knobs.Lopti():
             return per_token
         case knobs.TopEntropy():
-            return per_token * given(batch.uncertain, "the tokens of highest entropy")
+            return per_token * require(batch.uncertain, "the tokens of highest entropy")
         case knobs.AdvantageReweighting(alpha=alpha):
-            return advantages.reweighted_by_probability(per_token, old, alpha=alpha)
+            return advantages.probability_weighted_advantages(per_token, old, alpha=alpha)
         case _:
             assert_never(token_weight)
 
@@ -228,7 +230,7 @@ def _trainers_old(policy: Float[Tensor, "B T"], batch: PolicyBatch) -> Float[Ten
     """Return the trainer's own log-probabilities at the step's start, whatever the ratio divides by."""
     if batch.old_logprobs is None:
         return policy.detach()  # detach: the first update has the weights that opened the step
-    return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above
+    return masked.zero_masked(batch.old_logprobs.detach(), batch.mask)  # detach: as above
 
 
 def _log_rho(
@@ -237,7 +239,7 @@ def _log_rho(
     """log(p_old / p_sampler); None without sampler log-probabilities."""
     if objective.correction.type == "none" and batch.sampler_logprobs is None:
         return None
-    sampler = masked.zeroed(given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
+    sampler = masked.zero_masked(require(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
     return ratios.token_log_ratio(old, sampler)
 
 
@@ -250,20 +252,20 @@ def _correction(
         case knobs.NoCorrection():
             return None
         case knobs.TokenTis(cap=cap):
-            return sampler_correction.truncated(log_rho, cap=cap)
+            return sampler_correction.truncated_weights(log_rho, cap=cap)
         case knobs.TokenMask(low=low, high=high):
-            return sampler_correction.banded(log_rho, low=low, high=high)
+            return sampler_correction.banded_weights(log_rho, low=low, high=high)
         case knobs.SequenceTis(level=level, cap=cap):
-            return sampler_correction.truncated(
+            return sampler_correction.truncated_weights(
                 sampler_correction.sequence_log_rho(log_rho, mask, level=level), cap=cap
             )
         case knobs.SequenceMask(level=level, low=low, high=high):
             log_rho_of_sequence = sampler_correction.sequence_log_rho(log_rho, mask, level=level)
-            return sampler_correction.banded(log_rho_of_sequence, low=low, high=high)
+            return sampler_correction.banded_weights(log_rho_of_sequence, low=low, high=high)
         case knobs.SequenceK3(threshold=threshold):
-            return sampler_correction.rejected_by_k3(log_rho, mask, threshold=threshold)
+            return sampler_correction.k3_rejection(log_rho, mask, threshold=threshold)
         case knobs.GeoFilter(low=low, high=high):
-            return sampler_correction.geo_filtered(log_rho, mask, low=low, high=high)
+            return sampler_correction.geometric_filter(log_rho, mask, low=low, high=high)
         case _:
             assert_never(correction)
 
@@ -274,9 +276,15 @@ def _log_ratio_to_anchor(
     """x of the KL estimators: against the reference, or the policy that opened the step (kl.to = old)."""
     if not isinstance(objective.kl, knobs.NoKl) and objective.kl.to == "old":
         # detach: what is pulled to is a constant
-        old = policy.detach() if batch.old_logprobs is None else masked.zeroed(batch.old_logprobs, batch.mask)
+        old = (
+            policy.detach()
+            if batch.old_logprobs is None
+            else masked.zero_masked(batch.old_logprobs, batch.mask)
+        )
         return kl.log_ratio_to_reference(policy, old)
     if batch.reference_logprobs is None and not objective.needs_reference:
         return None
-    reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
+    reference = masked.zero_masked(
+        require(batch.reference_logprobs, "reference log-probabilities"), batch.mask
+    )
     return kl.log_ratio_to_reference(policy, reference)

@@ -8,12 +8,12 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective import ratios, surrogates
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 from worker.objective.off_policy_masks import RouterGate
 from worker.objective.surrogates import Surrogate
 
 
-def surrogate_of(
+def policy_surrogate(
     policy: Float[Tensor, "B T"],
     old: Float[Tensor, "B T"],
     token_advantages: Float[Tensor, "B N"],
@@ -34,19 +34,19 @@ def surrogate_of(
     ratio = _ratio(log_ratio, batch.mask, objective.ratio)
     match rule:
         case knobs.NoSurrogate():
-            return surrogates.unclipped(ratio, token_advantages)
+            return surrogates.unclipped_surrogate(ratio, token_advantages)
         case knobs.PpoClip(eps_low=low, eps_high=high, dual_clip=c):
             return surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
         case knobs.BookSigned(eps_high=high):
-            return surrogates.book_signed(ratio, token_advantages, eps_high=high)
+            return surrogates.book_signed_surrogate(ratio, token_advantages, eps_high=high)
         case knobs.WeightCap(cap=cap, token_mask=token_mask):
             capped = surrogates.weight_cap(policy, ratio, token_advantages, cap=cap)
-            return _with_token_mask(capped, token_advantages, token_mask)
+            return _mask_surrogate(capped, token_advantages, token_mask)
         case knobs.Sapo(tau_pos=pos, tau_neg=neg):
             return surrogates.sapo(ratio, token_advantages, tau_pos=pos, tau_neg=neg)
         case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=c):
             bounds = surrogates.dynamic_bounds(old, eps_low=low, eps_high=high, r_max=r_max)
-            return surrogates.bounded(ratio, token_advantages, bounds, dual_clip=c)
+            return surrogates.bounded_surrogate(ratio, token_advantages, bounds, dual_clip=c)
         case knobs.DivergenceMask(low=low, high=high, measure=measure, cap=cap):
             bounds = surrogates.Bounds(low, high)
             return surrogates.divergence_mask(
@@ -54,13 +54,13 @@ def surrogate_of(
             )
         case knobs.ClipCov(eps_low=low, eps_high=high):
             clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high)
-            return surrogates.silenced(clipped, given(batch.covariant, "tokens chosen by covariance"))
+            return surrogates.silence_tokens(clipped, require(batch.covariant, "tokens chosen by covariance"))
         case knobs.KlCov(coef=coef):
-            chosen = given(batch.covariant, "tokens chosen by covariance")
-            return surrogates.held_back(log_ratio, token_advantages, chosen, coef=coef)
+            chosen = require(batch.covariant, "tokens chosen by covariance")
+            return surrogates.penalised_surrogate(log_ratio, token_advantages, chosen, coef=coef)
         case knobs.Fipo(eps_low=low, eps_high=high, dual_clip=c):
             clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
-            return surrogates.influenced(
+            return surrogates.influence_weighted_surrogate(
                 clipped,
                 log_ratio,
                 token_advantages,
@@ -93,7 +93,7 @@ def _ratio(
             assert_never(ratio)
 
 
-def _with_token_mask(
+def _mask_surrogate(
     capped: Surrogate,
     token_advantages: Float[Tensor, "B N"],
     token_mask: knobs.NoTokenMask | knobs.PpoTokenMask,

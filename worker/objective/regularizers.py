@@ -11,11 +11,11 @@ from torch import Tensor
 
 from backend.config import knobs
 from worker.objective import kl, masked
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 from worker.objective.surrogates import Surrogate
 
 
-def _in_kind(
+def _cast_coefficient(
     coef: float | Float[Tensor, "B 1"], values: Float[Tensor, "B N"]
 ) -> float | Float[Tensor, "B 1"]:
     """Return the coefficient in the precision of what it weighs."""
@@ -28,7 +28,7 @@ def kl_coefficient(batch: PolicyBatch, knob: knobs.Kl) -> float | Float[Tensor, 
         return 0.0
     if batch.kl_coef is None and isinstance(knob.coef, float):
         return knob.coef
-    return given(batch.kl_coef, "the KL coefficient of each completion").unsqueeze(1)
+    return require(batch.kl_coef, "the KL coefficient of each completion").unsqueeze(1)
 
 
 def kl_term(
@@ -46,20 +46,20 @@ def kl_term(
         case knobs.KlK1(place="reward"):
             return None
         case knobs.KlK1():
-            estimate = kl.k1(given(x, "reference log-probabilities"))
+            estimate = kl.k1(require(x, "reference log-probabilities"))
         case knobs.KlK2():
-            estimate = kl.k2(given(x, "reference log-probabilities"))
+            estimate = kl.k2(require(x, "reference log-probabilities"))
         case knobs.KlK3():
-            estimate = kl.k3(given(x, "reference log-probabilities"), limit=knob.largest_k3)
+            estimate = kl.k3(require(x, "reference log-probabilities"), limit=knob.largest_k3)
         case knobs.KlRatioK3():
-            x = given(x, "reference log-probabilities")
-            estimate = given(surrogate.ratio, "a ratio") * kl.k3(x, limit=knob.largest_k3)
+            x = require(x, "reference log-probabilities")
+            estimate = require(surrogate.ratio, "a ratio") * kl.k3(x, limit=knob.largest_k3)
         case knobs.KlRatioK1():
-            estimate = given(surrogate.ratio, "a ratio") * kl.k1(given(x, "reference log-probabilities"))
+            estimate = require(surrogate.ratio, "a ratio") * kl.k1(require(x, "reference log-probabilities"))
         case _:
             assert_never(knob)
     weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
-    return _in_kind(coef, estimate) * estimate * weights
+    return _cast_coefficient(coef, estimate) * estimate * weights
 
 
 def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Float[Tensor, "B 1"]:
@@ -70,7 +70,7 @@ def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Floa
         case knobs.EntropyBonus(coef=coef):
             return coef
         case knobs.AdaptiveEntropy():
-            return given(batch.entropy_coef, "the entropy coefficient of each completion").unsqueeze(1)
+            return require(batch.entropy_coef, "the entropy coefficient of each completion").unsqueeze(1)
         case _:
             assert_never(knob)
 
@@ -85,8 +85,8 @@ def entropy_term(
     """Return the entropy part of the loss, coefficient and sign included."""
     if isinstance(knob, knobs.NoEntropyBonus):
         return None
-    nats = masked.zeroed(given(entropy, "entropy"), mask)
-    return -(_in_kind(coef, nats) * nats * token_weights)
+    nats = masked.zero_masked(require(entropy, "entropy"), mask)
+    return -(_cast_coefficient(coef, nats) * nats * token_weights)
 
 
 def nll_term(
@@ -107,8 +107,8 @@ def nll_term(
         case knobs.NoNll():
             return None
         case knobs.PositiveNll(coef=coef):
-            rows = given(correct, "which completions are correct").to(policy.dtype).unsqueeze(1)  # (B, 1)
-            share = given(weight, "the number of correct tokens").to(policy.dtype)
+            rows = require(correct, "which completions are correct").to(policy.dtype).unsqueeze(1)  # (B, 1)
+            share = require(weight, "the number of correct tokens").to(policy.dtype)
             return -coef * (policy * counted * rows) * share
         case _:
             assert_never(knob)

@@ -34,7 +34,7 @@ def changed_frac(
     return 1 - still_chosen.float().mean(dim=(-2, -1))
 
 
-def with_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E"] | None) -> PolicyBatch:
+def add_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E"] | None) -> PolicyBatch:
     """Return the batch with what its routers' moves do to the ratios under the present weights.
 
     Without old router probabilities the present weights are those that opened the step: gamma is 1. A dense

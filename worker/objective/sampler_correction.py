@@ -31,22 +31,20 @@ def sequence_log_rho(
     return log_rho.sum(dim=1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
-def truncated(log_rho: Float[Tensor, "B N"], *, cap: float) -> Correction:
+def truncated_weights(log_rho: Float[Tensor, "B N"], *, cap: float) -> Correction:
     """w = min(rho, cap). Source: truncated importance sampling, arXiv:1606.02647; Yao et al. 2025."""
     rho = log_rho.exp()
     return Correction(rho.clamp(max=cap), rho > cap)
 
 
-def banded(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correction:
+def banded_weights(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correction:
     """w = rho where low <= rho <= high, else 0. Source: IcePop, arXiv:2510.18855."""
     rho = log_rho.exp()
     dropped = (rho < low) | (rho > high)
     return Correction(rho.masked_fill(dropped, 0), dropped)
 
 
-def rejected_by_k3(
-    log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, threshold: float
-) -> Correction:
+def k3_rejection(log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, threshold: float) -> Correction:
     """w = 1 for completions whose mean over tokens of k3 is at most the threshold, else 0.
 
         k3[i, t] = rho - 1 - log rho
@@ -58,7 +56,7 @@ def rejected_by_k3(
     return Correction((~dropped).to(log_rho.dtype), dropped)
 
 
-def geo_filtered(
+def geometric_filter(
     log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, low: float, high: float
 ) -> Correction:
     """w = rho of the token, for completions whose geometric mean of rho is in the band, else 0.

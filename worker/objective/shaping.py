@@ -22,7 +22,7 @@ def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) 
     return 0.1 * soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
 
 
-def truncated_scaled(
+def scaled_truncated_rewards(
     rewards: Float[Tensor, "P G"], truncated: Bool[Tensor, "P G"], *, factor: float
 ) -> Float[Tensor, "P G"]:
     """Rewards of truncated completions times `factor` in [0, 1] ("stop properly", arXiv:2510.15110).

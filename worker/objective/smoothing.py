@@ -29,16 +29,16 @@ class Visits(NamedTuple):
         return cls(nothing, nothing, nothing)
 
 
-class Smoothed(NamedTuple):
+class SmoothedAdvantages(NamedTuple):
     """Advantages of a step and what is remembered after it."""
 
     advantages: Float[Tensor, "P G"]
     visits: Visits
 
 
-def smooth_standardised(
+def smooth_standardised_advantages(
     rewards: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"], past: Visits, *, ddof: int
-) -> Smoothed:
+) -> SmoothedAdvantages:
     """Standardised by this group and by the prompt's whole history, blended by the number of visits.
 
         A_new = (R - mean) / std,  A_tot = (R - mean') / std'            0 where the deviation is 0
@@ -49,16 +49,16 @@ def smooth_standardised(
     Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
     """
     group = group_spread(rewards, scored)
-    following = _after(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
-    now = _standardised(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
+    following = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
+    now = _standardised_rewards(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
     varied = (following.variance > NEGLIGIBLE) & scored
-    total = _standardised(rewards, following.mean, following.variance.sqrt(), varied)
+    total = _standardised_rewards(rewards, following.mean, following.variance.sqrt(), varied)
     share = 1 / (past.seen + 1)
     recent, longer = (1 - share) * now + share * total, share * now + (1 - share) * total
-    return Smoothed(recent.where(recent.abs() <= longer.abs(), longer), following)
+    return SmoothedAdvantages(recent.where(recent.abs() <= longer.abs(), longer), following)
 
 
-def _after(
+def _updated_visits(
     past: Visits, mean: Float[Tensor, "P 1"], variance: Float[Tensor, "P 1"], *, counts: Bool[Tensor, "P 1"]
 ) -> Visits:
     """Running mean and variance with one more group, of equal weight."""
@@ -71,7 +71,7 @@ def _after(
     )
 
 
-def _standardised(
+def _standardised_rewards(
     rewards: Float[Tensor, "P G"],
     mean: Float[Tensor, "P 1"],
     deviation: Float[Tensor, "P 1"],

@@ -58,7 +58,7 @@ def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tens
     return Surrogate(advantages * policy_logprobs, None)
 
 
-def unclipped(ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"]) -> Surrogate:
+def unclipped_surrogate(ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"]) -> Surrogate:
     """r A, unbounded. Source: the surrogate of TRPO, arXiv:1502.05477."""
     return Surrogate(ratio * advantages, ratio)
 
@@ -78,7 +78,7 @@ def ppo_clip(
     No gradient where it acts. Source: PPO, arXiv:1707.06347, equation 7; eps_high > eps_low: DAPO,
     arXiv:2503.14476; dual clip: arXiv:1912.09729.
     """
-    return bounded(ratio, advantages, Bounds(1 - eps_low, 1 + eps_high), dual_clip=dual_clip)
+    return bounded_surrogate(ratio, advantages, Bounds(1 - eps_low, 1 + eps_high), dual_clip=dual_clip)
 
 
 def dynamic_bounds(
@@ -97,7 +97,7 @@ def dynamic_bounds(
     return Bounds(low, high)
 
 
-def bounded(
+def bounded_surrogate(
     ratio: Float[Tensor, "B N"],
     advantages: Float[Tensor, "B M"],
     bounds: Bounds,
@@ -111,8 +111,8 @@ def bounded(
     which is min(r A, clip(r, low, high) A), for A < 0 not below c A when dual_clip c > 0.
     """
     positive = advantages > 0
-    floor = _either(positive, -torch.inf, bounds.low, ratio)
-    ceiling = _either(positive, bounds.high, dual_clip or torch.inf, ratio)
+    floor = _select(positive, -torch.inf, bounds.low, ratio)
+    ceiling = _select(positive, bounds.high, dual_clip or torch.inf, ratio)
     value = ratio.detach()  # detach: flags carry no gradient
     over = value > ceiling
     return Surrogate(
@@ -124,7 +124,7 @@ def bounded(
     )
 
 
-def book_signed(
+def book_signed_surrogate(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, eps_high: float
 ) -> Surrogate:
     """Return the book's rule: min for A >= 0 but max for A < 0, which keeps only the upper bound.
@@ -223,13 +223,13 @@ def sapo(
 
     tau is tau_pos where A > 0, else tau_neg. Source: SAPO, arXiv:2511.20347, equation 5.
     """
-    tau = _either(advantages > 0, tau_pos, tau_neg, ratio)
+    tau = _select(advantages > 0, tau_pos, tau_neg, ratio)
     p = torch.sigmoid(tau * (ratio - 1))
     weight = (4 * p * (1 - p)).detach()  # detach: reported only
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
 
 
-def silenced(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
+def silence_tokens(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
     """Return the surrogate without the chosen tokens, which count among those at the upper bound.
 
     Source: Clip-Cov, arXiv:2505.22617.
@@ -238,7 +238,7 @@ def silenced(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
     return surrogate._replace(objective=surrogate.objective.masked_fill(chosen, 0), high=high)
 
 
-def held_back(
+def penalised_surrogate(
     log_ratio: Float[Tensor, "B T"],
     advantages: Float[Tensor, "B M"],
     chosen: Bool[Tensor, "B T"],
@@ -272,7 +272,7 @@ def future_log_ratio(log_ratio: Float[Tensor, "B T"], *, half_life: float) -> Fl
     return torch.cat(columns[::-1], dim=1)
 
 
-def influenced(
+def influence_weighted_surrogate(
     clipped: Surrogate,
     log_ratio: Float[Tensor, "B T"],
     advantages: Float[Tensor, "B M"],
@@ -316,8 +316,8 @@ def vespo(
     """
     log_w = ratio.detach().log().clamp(min=math.log(1e-8))  # detach: only log p carries gradient
     upwards = advantages >= 0
-    k = _either(upwards, positive.k, negative.k, log_w)
-    rate = _either(upwards, positive.rate, negative.rate, log_w)
+    k = _select(upwards, positive.k, negative.k, log_w)
+    rate = _select(upwards, positive.rate, negative.rate, log_w)
     phi = torch.exp(k * log_w + rate * (1 - log_w.exp()))
     return Surrogate(phi * advantages * policy_logprobs, ratio, gate=phi)
 
@@ -337,15 +337,15 @@ def geo_token(
     No gradient through clipped tokens. Source: GMPO, arXiv:2507.20673, equation 4.
     """
     positive = advantages > 0
-    floor = _either(positive, -torch.inf, -eps_low, log_ratio)
-    ceiling = _either(positive, eps_high, torch.inf, log_ratio)
+    floor = _select(positive, -torch.inf, -eps_low, log_ratio)
+    ceiling = _select(positive, eps_high, torch.inf, log_ratio)
     value = log_ratio.detach()  # detach: flags carry no gradient
     ratio = masked.token_mean(torch.clamp(log_ratio, floor, ceiling), mask).exp()  # (B, 1)
     signal = advantages != 0
     return Surrogate(ratio * advantages, ratio, low=(value < floor) & signal, high=(value > ceiling) & signal)
 
 
-def _either(
+def _select(
     condition: Bool[Tensor, "B N"], yes: float | Tensor, no: float | Tensor, like: Tensor
 ) -> Float[Tensor, "B M"]:
     """`yes` where the condition holds, else `no`, in the precision of `like`."""

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from backend.config import knobs
 from worker.objective import masked
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 
 
-def improbable(old_logprobs: Float[Tensor, "B T"], *, eta: float) -> Bool[Tensor, "B T"]:
+def improbable_tokens(old_logprobs: Float[Tensor, "B T"], *, eta: float) -> Bool[Tensor, "B T"]:
     """Tokens with exp(old) < |eta|. Source: Lopti, arXiv:2505.12929, algorithm 1."""
     return old_logprobs.exp() < abs(eta)
 
 
-def most_uncertain(
+def most_uncertain_tokens(
     entropy: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, q: float
 ) -> Bool[Tensor, "B T"]:
     """Return the share q of all tokens with the highest entropy; equals of the last one are kept too.
@@ -45,12 +45,12 @@ def covariances(
     Source: Clip-Cov and KL-Cov, arXiv:2505.22617; verl's clip_cov and kl_cov.
     """
     count = mask.sum().clamp(min=1)
-    zeroed_pair = [masked.zeroed(values, mask) for values in (logprobs, advantages.expand_as(logprobs))]
+    zeroed_pair = [masked.zero_masked(values, mask) for values in (logprobs, advantages.expand_as(logprobs))]
     moved, worth = (values - values.sum() / count for values in zeroed_pair)
-    return masked.zeroed(moved * worth, mask)
+    return masked.zero_masked(moved * worth, mask)
 
 
-def most_covariant(
+def most_covariant_tokens(
     covariance: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, share: float
 ) -> Bool[Tensor, "B T"]:
     """Return the share of all tokens with the highest covariance, at least one. Source: KL-Cov,
@@ -65,7 +65,7 @@ def most_covariant(
     return chosen
 
 
-def drawn_from_band(
+def random_tokens_in_band(
     covariance: Float[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
     generator: torch.Generator,
@@ -85,7 +85,7 @@ def drawn_from_band(
     return chosen
 
 
-def with_covariance_choice(
+def choose_covariant_tokens(
     batch: PolicyBatch, surrogate: knobs.Surrogate, generator: torch.Generator
 ) -> PolicyBatch:
     """Return one optimizer batch with the tokens that its surrogate singles out, if it does.
@@ -96,20 +96,20 @@ def with_covariance_choice(
     if not isinstance(surrogate, knobs.ClipCov | knobs.KlCov):
         return batch
     opened = batch.sampler_logprobs if batch.old_logprobs is None else batch.old_logprobs
-    opened = given(opened, "old log-probabilities")
+    opened = require(opened, "old log-probabilities")
     advantages = batch.advantages.unsqueeze(1) if batch.advantages.ndim == 1 else batch.advantages
     covariance = covariances(opened, advantages.to(opened.dtype), batch.mask)
     match surrogate:
         case knobs.KlCov(share=share):
-            chosen = most_covariant(covariance, batch.mask, share=share)
+            chosen = most_covariant_tokens(covariance, batch.mask, share=share)
         case knobs.ClipCov(share=share, low=low, high=high):
-            chosen = drawn_from_band(covariance, batch.mask, generator, share=share, low=low, high=high)
+            chosen = random_tokens_in_band(covariance, batch.mask, generator, share=share, low=low, high=high)
         case _:
             assert_never(surrogate)
     return replace(batch, covariant=chosen)
 
 
-def with_token_choice(
+def choose_entropic_tokens(
     batch: PolicyBatch, entropy: Float[Tensor, "B T"], knob: knobs.TokenWeight
 ) -> PolicyBatch:
     """Return the batch of a whole step with the tokens that its entropies (of the sampler) choose, if they
@@ -117,17 +117,17 @@ def with_token_choice(
     """
     if not isinstance(knob, knobs.TopEntropy):
         return batch
-    return replace(batch, uncertain=most_uncertain(entropy, batch.mask, q=knob.q))
+    return replace(batch, uncertain=most_uncertain_tokens(entropy, batch.mask, q=knob.q))
 
 
-def updates_of(batch: PolicyBatch, knob: knobs.TokenWeight) -> list[PolicyBatch]:
+def split_updates(batch: PolicyBatch, knob: knobs.TokenWeight) -> list[PolicyBatch]:
     """Return the batch once for each optimizer step that it gets, with the tokens that each trains."""
     match knob:
         case knobs.NoTokenWeight() | knobs.AdvantageReweighting() | knobs.TopEntropy():
             return [batch]
         case knobs.Lopti(eta=eta):
-            old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
-            rare = batch.mask & improbable(old, eta=eta)
+            old = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
+            rare = batch.mask & improbable_tokens(old, eta=eta)
             halves = [rare, batch.mask & ~rare]
             chosen = [half for half in (halves if eta > 0 else halves[::-1]) if bool(half.any())]
             return [replace(batch, trained=half, updates=len(chosen)) for half in chosen] or [batch]

@@ -33,7 +33,9 @@ def value_loss(
     `clip` is eps in units of reward; 0 leaves the plain squared error. The loss of an optimizer batch is the
     mean over its tokens. Source: PPO's reference code; Engstrom et al., arXiv:2005.12729, section 3.
     """
-    values, old_values, returns = (masked.zeroed(tensor, mask) for tensor in (values, old_values, returns))
+    values, old_values, returns = (
+        masked.zero_masked(tensor, mask) for tensor in (values, old_values, returns)
+    )
     plain = (values - returns).square()
     if clip == 0:
         return ValueLoss(plain / 2, torch.zeros_like(mask))

@@ -4,7 +4,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 
-def whitened(
+def whitened_advantages(
     advantages: Float[Tensor, "B N"], counts: Shaped[Tensor, "B N"], *, ddof: int, eps: float
 ) -> Float[Tensor, "B N"]:
     """Advantages in units of their standard deviation around their mean, each counted `counts` times.

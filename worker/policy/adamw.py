@@ -26,7 +26,7 @@ def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimize
     """
     knobs: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "eps": config.eps}
     if config.paged:
-        return _paged(groups, knobs, bits=32 if config.moments == "float32" else 8)
+        return _paged_optimizer(groups, knobs, bits=32 if config.moments == "float32" else 8)
     if config.moments == "float32":
         return torch.optim.AdamW(list(groups), fused=True, **knobs)
     from torchao.optim import AdamW4bit, AdamW8bit
@@ -36,7 +36,7 @@ def adamw(groups: Sequence[dict[str, Any]], config: OptimizerConfig) -> Optimize
     return optimizer
 
 
-def _paged(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int) -> Optimizer:
+def _paged_optimizer(groups: Sequence[dict[str, Any]], knobs: dict[str, Any], *, bits: int) -> Optimizer:
     if any(weight.device.type != "cuda" for group in groups for weight in group["params"]):
         reason = "is on, but this worker computes without a GPU, whose memory alone is paged"
         raise InvalidConfig([FieldError("optimizer.paged", f"{reason}: expected false")])
@@ -79,7 +79,7 @@ def is_paged(adam: object) -> bool:
     return getattr(adam, "is_paged", False) is True
 
 
-def stored(key: str, value: Any) -> dict[str, Tensor]:
+def to_plain_tensors(key: str, value: Any) -> dict[str, Tensor]:
     """Return a moment or step count as plain tensors: itself, or the parts of a quantized one."""
     if key in ("qmap1", "qmap2"):  # the 256 levels are constant
         return {}
@@ -91,11 +91,11 @@ def stored(key: str, value: Any) -> dict[str, Tensor]:
 
 
 def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
-    """Put one of the tensors of `stored` back into the optimizer's state."""
+    """Put one of the tensors of `to_plain_tensors` back into the optimizer's state."""
     state = adam.state[master]
     name, _, attribute = key.partition(".")
     if is_paged(adam):
-        _put_back_paged(adam, state, master, name, value)
+        _restore_paged(adam, state, master, name, value)
     elif not attribute:
         # a fused AdamW keeps its step count on the weights' device, torchao's on the host
         is_on_host = name == "step" and not isinstance(adam, torch.optim.AdamW)
@@ -107,7 +107,7 @@ def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
         getattr(state[name], attribute).copy_(value)
 
 
-def _put_back_paged(adam: Any, state: Any, master: nn.Parameter, name: str, value: Tensor) -> None:
+def _restore_paged(adam: Any, state: Any, master: nn.Parameter, name: str, value: Tensor) -> None:
     if name == "step":
         state[name] = int(value)
         return

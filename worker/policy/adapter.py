@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from backend.base.errors import FieldError, InvalidConfig
 from backend.catalog.policies.adapters import ADAPTER_WEIGHTS, is_fused, reserved_layers
-from backend.catalog.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_outside_text_model
 from backend.config.adapters import LoraAdapter
 
 NAME = "default"
@@ -85,24 +85,24 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
         if isinstance(module, nn.Linear)
         and module is not head
         and not is_fused(name)
-        and not is_beside_text(name)
-        and _last(name) not in reserved
+        and not is_outside_text_model(name)
+        and _last_part(name) not in reserved
     ]
     beside_text = {
-        _last(name)
+        _last_part(name)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and is_beside_text(name)
+        if isinstance(module, nn.Linear) and is_outside_text_model(name)
     }
     chosen: set[str] = set()
     for target in targets:
-        matches = [name for name in linear if _is_meant(name, target)]
+        matches = [name for name in linear if _matches_target(name, target)]
         if not matches:
-            available = ", ".join(sorted({_last(name) for name in linear})) or "no linear layers"
+            available = ", ".join(sorted({_last_part(name) for name in linear})) or "no linear layers"
             reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {available}"
             raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
         chosen.update(matches)
-    left = beside_text | {_last(name) for name in linear if name not in chosen}
-    return sorted({name if _last(name) in left else _last(name) for name in chosen})
+    left = beside_text | {_last_part(name) for name in linear if name not in chosen}
+    return sorted({name if _last_part(name) in left else _last_part(name) for name in chosen})
 
 
 def expert_weights(model: PreTrainedModel) -> list[str]:
@@ -121,13 +121,13 @@ def expert_weights(model: PreTrainedModel) -> list[str]:
     return sorted(names)
 
 
-def _is_meant(name: str, target: str) -> bool:
+def _matches_target(name: str, target: str) -> bool:
     if target == "attention":
         return any("attn" in segment or "attention" in segment for segment in name.split(".")[:-1])
     return target in ("all_linear", name) or name.endswith(f".{target}")
 
 
-def _last(name: str) -> str:
+def _last_part(name: str) -> str:
     return name.rpartition(".")[2]
 
 
@@ -172,18 +172,18 @@ def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
         weight.copy_(loaded[name])
 
 
-def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
+def base_model(model: PreTrainedModel) -> PreTrainedModel:
     """Return the base of an adapted model, which shares its weights."""
-    return _plain(model, lambda layer: layer.get_base_layer())
+    return _plain_model(model, lambda layer: layer.get_base_layer())
 
 
 @torch.no_grad()
 def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
     """Return a copy with each adapter added to its weight; weights without adapter are shared."""
-    return _plain(model, _merged)
+    return _plain_model(model, _merge_layer)
 
 
-def _merged(layer: Any) -> nn.Module:
+def _merge_layer(layer: Any) -> nn.Module:
     if is_lora_experts(layer):
         return _merged_experts(layer)
     base = layer.base_layer
@@ -207,7 +207,7 @@ def _merged_experts(layer: Any) -> nn.Module:
     return merged
 
 
-def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
+def _plain_model(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
     plain = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
     for module in [module for module in plain.modules() if not is_lora_experts(module)]:
         for name, child in module.named_children():
@@ -218,7 +218,7 @@ def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTra
     return plain
 
 
-def digest(weights: Mapping[str, Tensor]) -> str:
+def digest_weights(weights: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of weights with their names and types."""
     hasher = sha256()
     for name, weight in sorted(weights.items()):

@@ -18,14 +18,14 @@ def changed_copy(model: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> 
     return copy.deepcopy(model, memo)
 
 
-def own_copy(model: PreTrainedModel) -> PreTrainedModel:
+def copy_trainable(model: PreTrainedModel) -> PreTrainedModel:
     """Return the model with its own copies of the trainable weights; frozen weights are shared."""
     return copy.deepcopy(
         model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
     )
 
 
-def with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
+def replace_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
     """Return the model with some weights replaced by name; all others are shared."""
     named = dict(model.named_parameters())
     memo = {

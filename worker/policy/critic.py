@@ -15,8 +15,8 @@ from backend.config.run import RunConfig
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.value import ValueLoss, value_loss
 from worker.policy.adapter import is_adapted
-from worker.policy.copies import own_copy
-from worker.policy.logprobs import states_of
+from worker.policy.copies import copy_trainable
+from worker.policy.logprobs import compute_states
 from worker.policy.microbatches import Microbatches
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.shards import ShardedModel, ShardedOptimizer
@@ -140,7 +140,7 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
     """Return the head's output on the state that predicts each token; 0 on padding."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    states = states_of(model, batch, rows, columns - 1)
+    states = compute_states(model, batch, rows, columns - 1)
     head = model.get_output_embeddings()
     state_values = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
     return torch.zeros(batch.mask.shape, device=rows.device).index_put(
@@ -153,7 +153,7 @@ def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
 
     The base of an adapted policy is shared, in its own precision; the critic trains a separate adapter.
     """
-    model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
+    model = copy_trainable(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     if not is_adapted(policy):
         freeze_beside_text(model)
     width = policy.get_output_embeddings().weight.shape[1]

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from backend.catalog.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_outside_text_model
 
 PEAKS = {
     "B200": (2250e12, 75e12),
@@ -22,17 +22,18 @@ PEAKS = {
     "RTX 4090": (165e12, 82.6e12),
 }
 """Peak FLOP/s of dense bfloat16 and float32 matrix products, by a part of the GPU's name, from NVIDIA's data
-sheets. The first matching part counts."""
+sheets. The first matching part counts.
+"""
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
     """Return the device's peak FLOP/s at this precision; None if it is not known."""
     if device.type != "cuda":
         return None
-    return peak_of(torch.cuda.get_device_name(device), dtype)
+    return find_peak_flops(torch.cuda.get_device_name(device), dtype)
 
 
-def peak_of(name: str, dtype: torch.dtype) -> float | None:
+def find_peak_flops(name: str, dtype: torch.dtype) -> float | None:
     """Return the peak FLOP/s of the GPU with this name."""
     words = name.split()
     for gpu, (narrow, wide) in PEAKS.items():
@@ -60,7 +61,7 @@ class ModelFlops:
         head = model.get_output_embeddings()
         is_tied = head is not None and head.weight is embedding
         for name, weight in model.named_parameters():
-            if weight.ndim < 2 or (weight is embedding and not is_tied) or is_beside_text(name):
+            if weight.ndim < 2 or (weight is embedding and not is_tied) or is_outside_text_model(name):
                 continue
             count = weight.numel() * (used if ".experts." in name else 1.0)
             self.weights += count

@@ -37,7 +37,7 @@ class Head(NamedTuple):
         return len(self.layer.weight)
 
 
-def head_of(model: PreTrainedModel) -> Head:
+def make_head(model: PreTrainedModel) -> Head:
     """Return the head that the model's config describes; `check_head` verifies it against the model."""
     config: Any = model.config.get_text_config()
     scale = 1.0
@@ -55,7 +55,7 @@ def check_head(model: PreTrainedModel, *, name: str) -> None:
     would show. The logits of a probe and of newly initialized weights are too small for that.
     """
     ids = torch.arange(PROBE_TOKENS, device=model.device)[None] % model.get_input_embeddings().weight.shape[0]
-    body, head = model.get_decoder(), head_of(model)
+    body, head = model.get_decoder(), make_head(model)
     hidden = body(input_ids=ids, use_cache=False).last_hidden_state
     largest = float(head(hidden).abs().max()) if head.cap is None else float(head.layer(hidden).abs().max())
     for factor, tolerance in ((1.0, 0.05), (PROBE_LOGIT / max(largest, 1e-6), 0.02 * PROBE_LOGIT)):

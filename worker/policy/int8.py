@@ -15,7 +15,7 @@ from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8Weig
 from transformers import PreTrainedModel
 
 from backend.base.errors import FieldError, InvalidConfig
-from backend.catalog.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_outside_text_model
 from worker.policy.copies import changed_copy
 
 STEPS = 127.5
@@ -57,7 +57,7 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
     _quantise(quantised, head)
     if model.device.type == "cpu":
         for path, module in list(quantised.named_modules()):
-            if is_beside_text(path):
+            if is_outside_text_model(path):
                 continue
             for name, child in module.named_children():
                 if type(child) is nn.Linear and child is not head:
@@ -71,7 +71,7 @@ def _quantise(model: nn.Module, head: nn.Module) -> None:
         model,
         Int8DynamicActivationInt8WeightConfig(),
         filter_fn=lambda module, name: (
-            type(module) is nn.Linear and module is not head and not is_beside_text(name)
+            type(module) is nn.Linear and module is not head and not is_outside_text_model(name)
         ),
     )
 

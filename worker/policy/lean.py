@@ -84,7 +84,7 @@ class LeanModel:
         shape = (*positions.shape, 1, self.width)
         return cosines.view(shape), sines.view(shape)
 
-    def normed(self, hidden: Tensor) -> Tensor:
+    def final_norm(self, hidden: Tensor) -> Tensor:
         """Return the final norm of the last layer's output (N, H)."""
         return rms_norm(hidden, self.body.norm.weight, self.body.norm.variance_epsilon)
 

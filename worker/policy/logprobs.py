@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from worker.policy.head import Head, head_of
+from worker.policy.head import Head, make_head
 from worker.policy.lean import is_lean
 from worker.policy.packing import is_packed, packed_hidden, packed_places
 from worker.policy.recompute import recomputed_layers
@@ -53,9 +53,9 @@ def token_logprobs(
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    scores = scored(
-        head_of(model),
-        states_of(model, batch, rows, columns - 1),
+    scores = score_states(
+        make_head(model),
+        compute_states(model, batch, rows, columns - 1),
         batch.ids[rows, columns],
         temperature=temperature,
         entropy_gradient=entropy_gradient,
@@ -75,8 +75,8 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = states_of(model, batch, rows, columns - 1)
-    head, targets = head_of(model), batch.ids[rows, columns]
+    hidden, of_token = compute_states(model, batch, rows, columns - 1)
+    head, targets = make_head(model), batch.ids[rows, columns]
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     energies = []
     for first in range(0, len(targets), chunk):
@@ -103,12 +103,12 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
     """Return the distributions that the tokens of a batch are sampled from, with gradients of any order."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = states_of(model, batch, rows, columns - 1)
-    logits = head_of(model)(hidden)
+    hidden, of_token = compute_states(model, batch, rows, columns - 1)
+    logits = make_head(model)(hidden)
     return NextTokens((logits / temperature).log_softmax(dim=-1), of_token, (rows, tokens))
 
 
-def states_of(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
+def compute_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
     """Return the states of input tokens (N,), given by row and column: packed, by prefix tree, or padded."""
     if is_packed(model):
         hidden = packed_hidden(model, batch)[packed_places(batch, rows, columns)]
@@ -179,7 +179,7 @@ class DrawnLogprobs(torch.autograd.Function):
         return at_logits, None, None
 
 
-def scored(
+def score_states(
     head: Head,
     states: States,
     targets: Tensor,

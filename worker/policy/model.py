@@ -13,17 +13,17 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.base.settings import Settings
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_error, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_error, parse_adapter
 from backend.catalog.policies.directories import directory_error, read_config
 from backend.config import policies
 from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.sections import PolicyConfig
-from worker.hub import fetched
+from worker.hub import fetch_files
 from worker.out_of_memory import is_memory_error
-from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
-from worker.policy.copies import own_copy
+from worker.policy.adapter import BadAdapter, add_adapter, digest_weights, load_adapter_weights
+from worker.policy.copies import copy_trainable
 from worker.policy.head import check_head
-from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shortened
+from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shorten
 from worker.policy.quantized import quantise_base
 from worker.policy.text_part import freeze_beside_text
 from worker.policy.token_texts import TokenTexts
@@ -67,7 +67,7 @@ class Policy:
         if len(ids) + room > self.context:
             raise invalid(
                 "problems",
-                f"the prompt {shortened(asked.text)!r} has {len(ids)} tokens; "
+                f"the prompt {shorten(asked.text)!r} has {len(ids)} tokens; "
                 f"expected at most {max(0, self.context - room)} "
                 f"(context {self.context} less max_new_tokens {room})",
             )
@@ -105,7 +105,7 @@ def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings
     if isinstance(adapter, NoAdapter):
         return
     is_on_hub = not (config.name in BUILT_IN or (settings.models_dir.expanduser() / config.name).is_dir())
-    fresh = adapter if isinstance(adapter, LoraAdapter) else _described(adapter, config.name, settings)
+    fresh = adapter if isinstance(adapter, LoraAdapter) else _read_adapter(adapter, config.name, settings)
     named = config.name if is_on_hub else str(directory)
     add_adapter(policy.model, fresh, base=named, revision=config.revision if is_on_hub else "")
     if isinstance(adapter, ContinuedAdapter):
@@ -117,12 +117,12 @@ def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings
             ) from error
 
 
-def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
+def _read_adapter(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
     """Return the adapter config that its directory describes."""
     directory = settings.models_dir.expanduser() / adapter.name
     if reason := adapter_error(directory, policy, inside=settings.models_dir):
         raise invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
-    return adapter_of(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
+    return parse_adapter(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
@@ -139,13 +139,13 @@ def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
             f"{config.name!r} is neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
             "and a hub name needs HF_ONLINE=1",
         )
-    return _downloaded(config)
+    return _download(config)
 
 
-def _downloaded(config: PolicyConfig) -> Path:
+def _download(config: PolicyConfig) -> Path:
     logger.info("fetching policy %s from the Hugging Face hub", config.name)
     try:
-        return fetched(config.name, patterns=FETCHED, revision=config.revision or None)
+        return fetch_files(config.name, patterns=FETCHED, revision=config.revision or None)
     except RevisionNotFoundError as error:
         raise invalid("policy.revision", f"{config.name!r} has no revision {config.revision!r}") from error
     except RepositoryNotFoundError as error:
@@ -164,7 +164,7 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     """Load the policy of a directory that `check_directory` accepts."""
     closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     transformers.utils.logging.disable_progress_bar()
-    process = None if directory in BUILT_IN.values() else _probed(directory, config.name)
+    process = None if directory in BUILT_IN.values() else _probe_tokenizer(directory, config.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, **closed)
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -173,19 +173,19 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     except Exception as error:  # the libraries may raise anything about a broken file
         if is_memory_error(error):
             raise
-        reason = f"{config.name!r} cannot be opened as a causal LM: {shortened(str(error))}"
+        reason = f"{config.name!r} cannot be opened as a causal LM: {shorten(str(error))}"
         raise invalid("policy.name", reason) from error
     if missing := sorted(map(str, report["missing_keys"])):
         reason = f"{config.name!r}: the weights lack {len(missing)} tensors, e.g. {missing[0]}"
         raise invalid("policy.name", reason)
-    base = "" if isinstance(config.adapter, NoAdapter) else digest(dict(model.named_parameters()))
+    base = "" if isinstance(config.adapter, NoAdapter) else digest_weights(dict(model.named_parameters()))
     quantise_base(model, config.quantization, device)
     model.to(device).eval()
     policy = as_policy(model, tokenizer, name=config.name)
     return replace(policy, form=prompt_form(tokenizer, config, process), base_sha256=base)
 
 
-def _probed(directory: Path, name: str) -> TokenizerProcess:
+def _probe_tokenizer(directory: Path, name: str) -> TokenizerProcess:
     """Return the process of a directory's tokenizer, after loading and trying the tokenizer there.
 
     Raises InvalidConfig. A failure there must not happen in this process, where nothing could end it.
@@ -194,7 +194,7 @@ def _probed(directory: Path, name: str) -> TokenizerProcess:
     try:
         process.probe()
     except Refused as error:
-        reason = shortened(str(error), 200)
+        reason = shorten(str(error), 200)
         raise invalid("policy.name", f"{name!r}: its tokenizer cannot be opened: {reason}") from error
     return process
 
@@ -248,4 +248,4 @@ def frozen_copy(policy: Policy) -> Policy:
 
     Frozen weights are shared.
     """
-    return replace(policy, model=own_copy(policy.model).requires_grad_(requires_grad=False))
+    return replace(policy, model=copy_trainable(policy.model).requires_grad_(requires_grad=False))

@@ -61,7 +61,9 @@ def natural_step(
     if not math.isfinite(curvature) or curvature <= 0:
         return TrustStep(norm, 0.0, 0, 0.0, is_failed=True)
     step = math.sqrt(2 * trust.delta / curvature) * direction
-    return _searched(parameters, surrogate, divergence, trust, step, before=before)._replace(grad_norm=norm)
+    return _search_step(parameters, surrogate, divergence, trust, step, before=before)._replace(
+        grad_norm=norm
+    )
 
 
 def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, least: float = 1e-10) -> Tensor:
@@ -123,7 +125,7 @@ def _slope(surrogate: Parts, parameters: Sequence[Tensor]) -> tuple[Tensor, floa
 
 
 @torch.no_grad()
-def _searched(
+def _search_step(
     parameters: Sequence[Tensor],
     surrogate: Parts,
     divergence: Parts,

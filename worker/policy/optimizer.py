@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from backend.config.sections import OptimizerConfig
-from worker.policy.adamw import adamw, forget_moments, put_back, stored, take_step
+from worker.policy.adamw import adamw, forget_moments, put_back, take_step, to_plain_tensors
 
 
 class Update(NamedTuple):
@@ -94,11 +94,11 @@ class PolicyOptimizer:
         """Apply the gradients with the learning rate of training step `step`, and forget them."""
         self.take_gradients()
         lr = learning_rate(self.config, step=step, steps=self.steps)
-        update = self._applied(lr)
+        update = self._apply_update(lr)
         self.forget_gradients()
         return update
 
-    def _applied(self, lr: float) -> Update:
+    def _apply_update(self, lr: float) -> Update:
         grad_norm = self._clip()
         if not math.isfinite(grad_norm):
             return Update(grad_norm, lr, applied=False)
@@ -136,7 +136,8 @@ class PolicyOptimizer:
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
                 tensors |= {
-                    f"{stored_key}/{name}": tensor for stored_key, tensor in stored(key, value).items()
+                    f"{stored_key}/{name}": tensor
+                    for stored_key, tensor in to_plain_tensors(key, value).items()
                 }
             if self.weights[name].dtype != torch.float32:
                 tensors[f"master/{name}"] = master.detach()

@@ -15,9 +15,9 @@ from transformers.utils import is_flash_attn_2_available
 
 from backend.base.errors import FieldError, InvalidConfig
 from backend.catalog.policies.architectures import packing_error
-from worker.policy.prompt_form import shortened
+from worker.policy.prompt_form import shorten
 from worker.policy.recompute import recomputed_layers
-from worker.policy.token_batch import TokenBatch, inputs_of, token_batch
+from worker.policy.token_batch import TokenBatch, prediction_mask, token_batch
 
 PROBE = (3, 5, 4, 4, 3)
 """Numbers of tokens of the probe's texts, so short that a leaking state would reach most of them."""
@@ -52,7 +52,7 @@ def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
     """Return hidden states (N, H), after the final norm, of all tokens except each text's last, row by
     row.
     """
-    input_mask = inputs_of(batch)
+    input_mask = prediction_mask(batch)
 
     @contextmanager
     def attention() -> Iterator[None]:
@@ -81,17 +81,17 @@ def packed_places(batch: TokenBatch, rows: Tensor, columns: Tensor) -> Tensor:
 
 def _pack(model: Any) -> str:
     """Turn packing on if the probe allows it; return the reason if not."""
-    model.packed_attention = _attention_of(model)
+    model.packed_attention = _choose_attention(model)
     try:
         reason = _probe(model)
     except Exception as error:  # noqa: BLE001 - a kernel raises whatever it likes about shapes, types and compilers
-        reason = f"{model.packed_attention} failed: {shortened(str(error))}"
+        reason = f"{model.packed_attention} failed: {shorten(str(error))}"
     if reason:
         del model.packed_attention
     return reason
 
 
-def _attention_of(model: Any) -> str:
+def _choose_attention(model: Any) -> str:
     """Return the best attention for packing: flash, flex, or the model's own with a full mask."""
     if model.device.type == "cuda":
         if model.dtype == torch.bfloat16 and model._supports_flash_attn and is_flash_attn_2_available():  # noqa: SLF001

@@ -38,7 +38,7 @@ class PromptForm:
         """Return the token ids of a prompt."""
         if not self.chat_template:
             return self.encode(self.text(prompt))
-        return list(self._applied(prompt, tokenize=True))
+        return list(self._apply_template(prompt, tokenize=True))
 
     def encode(self, text: str, **options: Any) -> list[int]:
         """Return the token ids of a text that the policy did not write, for example of a tool."""
@@ -51,7 +51,7 @@ class PromptForm:
         try:
             return self.process.encode(texts, **options)
         except Refused as error:
-            reason = f"the policy's tokenizer refuses {shortened(''.join(texts))!r}: {error}"
+            reason = f"the policy's tokenizer refuses {shorten(''.join(texts))!r}: {error}"
             raise invalid("policy.name", reason) from error
 
     def text(self, prompt: Prompt) -> str:
@@ -59,7 +59,7 @@ class PromptForm:
         if not prompt.text.strip():
             raise invalid("problems", f"a prompt must contain text, got {prompt.text!r}")
         if self.chat_template:
-            return str(self._applied(prompt, tokenize=False))
+            return str(self._apply_template(prompt, tokenize=False))
         if prompt.messages:
             raise invalid(
                 "policy.chat_template",
@@ -119,7 +119,7 @@ class PromptForm:
         )
         return answered.partition(PROBE)[0].strip() == closed.strip() and PROBE in answered
 
-    def _applied(self, prompt: Prompt, *, tokenize: bool) -> Any:
+    def _apply_template(self, prompt: Prompt, *, tokenize: bool) -> Any:
         messages = list(prompt.messages) or self._as_messages(prompt.text)
         tools = list(prompt.tools) or None
         written = self._render(messages, tools=tools, tokenize=tokenize)
@@ -141,7 +141,7 @@ class PromptForm:
                 return self.process.apply(messages, **options)
             return self.tokenizer.apply_chat_template(messages, return_dict=False, **options)
         except Exception as error:  # a template may raise anything about messages
-            reason = shortened(str(error) or type(error).__name__, 200)
+            reason = shorten(str(error) or type(error).__name__, 200)
             raise invalid("policy.chat_template", f"the policy's chat template refuses: {reason}") from error
 
 
@@ -154,7 +154,7 @@ def prompt_form(tokenizer: Any, config: PolicyConfig, process: TokenizerProcess 
     return form
 
 
-def shortened(text: str, limit: int = 60) -> str:
+def shorten(text: str, limit: int = 60) -> str:
     """Return a text as an error message quotes it."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from backend.catalog.policies.text_model import is_beside_text
+from backend.catalog.policies.text_model import is_outside_text_model
 
 BLOCK = 64
 """Values that share a scale."""
@@ -41,12 +41,12 @@ def quantise_base(
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
         chosen = lambda module, name: (  # noqa: E731
-            type(module) is nn.Linear and module is not head and not is_beside_text(name)
+            type(module) is nn.Linear and module is not head and not is_outside_text_model(name)
         )
         quantize_(model, Int8WeightOnlyConfig(), filter_fn=chosen, device=torch.device(device))
     elif kind != "none":
         for path, parent in list(model.named_modules()):
-            if is_beside_text(path):
+            if is_outside_text_model(path):
                 continue
             for name, child in parent.named_children():
                 if type(child) is nn.Linear and child is not head and child.weight.numel() % BLOCK == 0:

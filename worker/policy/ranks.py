@@ -162,7 +162,7 @@ def join(
     )
     orders = dist.new_group(backend="gloo", timeout=timedelta(seconds=ORDER_SECONDS))
     ranks = Ranks(rank, size, meeting.mesh(kind, size), orders, meeting.nodes)
-    check_alike(ranks.gathered(itself(kind)))
+    check_alike(ranks.gathered(rank_traits(kind)))
     return ranks
 
 
@@ -177,7 +177,7 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def itself(kind: str) -> dict[str, str]:
+def rank_traits(kind: str) -> dict[str, str]:
     """Return the versions and the device in which all ranks must agree."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     name = torch.cuda.get_device_name() if kind == "cuda" else kind

@@ -50,12 +50,12 @@ def recomputed_layers(
             del layer.forward
 
 
-def layer_by_layer(model: nn.Module) -> Callable[..., Tensor]:
+def layer_caller(model: nn.Module) -> Callable[..., Tensor]:
     """Return a function that calls a layer's function: directly, or recomputed if enabled."""
-    return recomputed if _layers(model) else _plainly
+    return recomputed if _layers(model) else _call_layer
 
 
-def _plainly(layer: Callable[..., Tensor], *inputs: object) -> Tensor:
+def _call_layer(layer: Callable[..., Tensor], *inputs: object) -> Tensor:
     return layer(*inputs)
 
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from worker.policy.logprobs import TokenLogprobs, token_logprobs
 from worker.policy.packing import is_packed, packed_places
-from worker.policy.token_batch import TokenBatch, inputs_of
+from worker.policy.token_batch import TokenBatch, prediction_mask
 
 ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3MoeTopKRouter")
 """Router classes that choose by a softmax over their logits and return (logits, scores, experts)."""
@@ -127,7 +127,7 @@ def replayed_experts(batch: TokenBatch) -> Tensor | None:
 def _replay(batch: TokenBatch, *, is_packed: bool) -> Replay | None:
     if batch.routes is None:
         return None
-    input_mask = inputs_of(batch)
+    input_mask = prediction_mask(batch)
     if is_packed:
         return Replay(batch.routes[input_mask], input_mask[input_mask])
     return Replay(batch.routes.flatten(0, 1), input_mask.flatten())

@@ -65,7 +65,7 @@ class ShardedModel:
         shards = dict(self.model.named_parameters())
         for name, weight in self.whole.named_parameters():
             if weight.requires_grad:
-                shards[name].to_local().copy_(cut(weight.detach(), shards[name]))
+                shards[name].to_local().copy_(local_shard(weight.detach(), shards[name]))
 
 
 class ShardedOptimizer(PolicyOptimizer):
@@ -135,13 +135,13 @@ class ShardedOptimizer(PolicyOptimizer):
         """
         self.shards.take()
         local_tensors = {
-            key: cut(value, self.weights[key.partition("/")[2]]) if value.ndim else value
+            key: local_shard(value, self.weights[key.partition("/")[2]]) if value.ndim else value
             for key, value in tensors.items()
         }
         super().restore(values, local_tensors)
 
 
-def cut(tensor: Tensor, like: Any) -> Tensor:
+def local_shard(tensor: Tensor, like: Any) -> Tensor:
     """Return this rank's part of a whole tensor that is sharded like `like`; nothing is sent."""
     placed = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
     return placed.to_local()

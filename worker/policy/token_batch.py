@@ -75,7 +75,7 @@ def token_batch(
         ids=pad_sequence(rows, batch_first=True, padding_value=pad_id).to(device),
         prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
         lengths=lengths,
-        mask=_generated(columns < lengths[:, None], generated).to(device),
+        mask=_generated_mask(columns < lengths[:, None], generated).to(device),
         sampling_masks=tuple(sampling_masks),
         routes=pad_sequence([torch.from_numpy(row) for row in routes], batch_first=True).to(device)
         if routes
@@ -83,7 +83,7 @@ def token_batch(
     )
 
 
-def _generated(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> Tensor:
+def _generated_mask(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> Tensor:
     """Return the mask (B, T) of completion tokens, without observations."""
     for row, row_generated in enumerate(generated):
         if row_generated is not None:
@@ -91,13 +91,13 @@ def _generated(mask: Tensor, generated: Sequence[NDArray[np.bool_] | None]) -> T
     return mask
 
 
-def inputs_of(batch: TokenBatch) -> Tensor:
+def prediction_mask(batch: TokenBatch) -> Tensor:
     """Return (B, S - 1) bool: True on tokens that predict something, all except the last of each row."""
     columns = torch.arange(batch.ids.shape[1] - 1)
     return (columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]).to(batch.ids.device)
 
 
-def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
+def pad_values(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
     """Return per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
     rows = [torch.as_tensor(row, dtype=torch.float32) for row in values]
     return pad_sequence(rows, batch_first=True).to(like.ids.device)

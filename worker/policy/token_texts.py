@@ -28,18 +28,18 @@ class TokenTexts:
     def pieces(self, ids: list[int]) -> tuple[str, ...]:
         """Return one string per id."""
         if self.is_context_free:
-            pieces = tuple(self._alone(index) for index in ids)
+            pieces = tuple(self._decode_alone(index) for index in ids)
             if not any(BROKEN in piece for piece in pieces):
                 return pieces
-        return self._in_context(ids)
+        return self._decode_in_context(ids)
 
-    def _alone(self, index: int) -> str:
+    def _decode_alone(self, index: int) -> str:
         piece = self.known.get(index)
         if piece is None:
             piece = self.known[index] = self._decode([index])
         return piece
 
-    def _in_context(self, ids: list[int]) -> tuple[str, ...]:
+    def _decode_in_context(self, ids: list[int]) -> tuple[str, ...]:
         """Decode a sliding window: the text that a token adds to the whole characters before it."""
         pieces = [""] * len(ids)
         start, read = 0, 0

@@ -19,7 +19,7 @@ ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
 """Environment that limits the tokenizer to one thread: threads reserve memory, and one text needs one."""
 
 
-def _import(_request: Request) -> None:
+def _import_libraries(_request: Request) -> None:
     os.environ.update(ONE_THREAD)
     sys.modules.setdefault("torch", cast("Any", None))  # takes seconds and memory, and no tokenizer needs it
     import transformers
@@ -53,7 +53,7 @@ def _apply(request: Request) -> Any:
     return tokenizer.apply_chat_template(request["messages"], return_dict=False, **request["options"])
 
 
-def _limited(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, Any]]:
+def _with_time_limit(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, Any]]:
     """Return {"value": ...}, or {"refused": why}, because a template may raise anything about messages.
 
     The kernel ends this process after `cpu_seconds`, because nothing else stops a call inside C or Rust.
@@ -74,6 +74,6 @@ def _limited(call: Callable[[Request], Any]) -> Callable[[Request], dict[str, An
 
 
 OPERATIONS = {
-    name: Operation(_limited(call), prepare=_import, is_forked=False)
+    name: Operation(_with_time_limit(call), prepare=_import_libraries, is_forked=False)
     for name, call in {"probe": _probe, "encode": _encode, "apply": _apply}.items()
 }

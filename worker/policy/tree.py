@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from worker.policy.lean import Heads, LeanLayer, LeanModel
-from worker.policy.recompute import layer_by_layer
+from worker.policy.recompute import layer_caller
 from worker.policy.token_batch import TokenBatch
 
 
@@ -52,7 +52,7 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     """Build the tree of all prefixes that predict something: every row without its last token."""
     ids = batch.ids[:, :-1].cpu().numpy()
     lengths = (batch.prompt_lengths + batch.lengths - 1).numpy()
-    nodes = numbered(ids, lengths)
+    nodes = number_prefixes(ids, lengths)
     real = np.flatnonzero(nodes.ravel() >= 0)
     _, first_position = np.unique(nodes.ravel()[real], return_index=True)
     rows, columns = np.divmod(
@@ -61,7 +61,7 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     needed, opening = np.unique(rows, return_index=True)
     blocks, seats, taken = [], np.zeros(len(rows), dtype=np.int64), 0
     # in the order of nodes, the columns of a row ascend: the first is where the row parts from earlier ones
-    for members in alike(columns[opening], lengths[needed]):
+    for members in group_alike_paths(columns[opening], lengths[needed]):
         first, width = int(columns[opening][members].min()), int(lengths[needed][members].max())
         number = np.full(len(ids), -1)
         number[needed[members]] = np.arange(len(members))
@@ -83,7 +83,7 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     )
 
 
-def alike(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def group_alike_paths(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Group R paths into blocks of path indices, so that few scores are computed in vain.
 
     The columns from `first` (R,) on are needed of each path. A block computes a rectangle: all columns
@@ -97,8 +97,8 @@ def _split(
 ) -> list[NDArray[np.int64]]:
     saved, halves = MIN_SAVED, None
     for order in (rows[np.argsort(values[rows], kind="stable")] for values in (first, lengths)):
-        before = _scores(first[order], lengths[order])
-        after = _scores(first[order][::-1], lengths[order][::-1])[::-1]
+        before = _count_scores(first[order], lengths[order])
+        after = _count_scores(first[order][::-1], lengths[order][::-1])[::-1]
         unsplit, parts = before[-1], before[:-1] + after[1:]
         if len(parts) and unsplit - parts.min() > saved:
             at = int(parts.argmin()) + 1
@@ -108,13 +108,13 @@ def _split(
     return [block for half in halves for block in _split(half, first, lengths)]
 
 
-def _scores(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_scores(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of scores (R,) that a block of the first 1, 2, ... R paths computes."""
     widest = np.maximum.accumulate(lengths)
     return np.arange(1, len(first) + 1) * (widest - np.minimum.accumulate(first)) * widest
 
 
-def numbered(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def number_prefixes(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a number (B, S) for the prefix up to each token, equal for equal prefixes; -1 after the
     row's end.
     """
@@ -133,9 +133,11 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     lean = LeanModel(model)
     rotations = lean.rotations(tree.positions)
     groups, like = lean.heads // lean.kv_heads, lean.head.weight
-    masks = [causal(block.paths.shape[1], block.first, groups=groups, like=like) for block in tree.blocks]
+    masks = [
+        causal_mask(block.paths.shape[1], block.first, groups=groups, like=like) for block in tree.blocks
+    ]
     hidden = lean.embed(tree.tokens)
-    computed = layer_by_layer(model)
+    computed = layer_caller(model)
 
     def output(decoder_layer: Any, hidden: Tensor) -> Tensor:
         layer = LeanLayer(
@@ -148,7 +150,7 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
 
     for decoder_layer in lean.body.layers:
         hidden = computed(output, decoder_layer, hidden)
-    return lean.normed(hidden)
+    return lean.final_norm(hidden)
 
 
 def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Tensor:
@@ -172,7 +174,7 @@ def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Te
     return mixed.reshape(rows * count, -1)
 
 
-def causal(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:
+def causal_mask(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:
     """Return the causal mask added to the scores of `groups` stacked query heads, (groups * (S - first), S).
 
     The mask is -inf on later tokens; queries begin at column `first`.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.catalog.datasets.tables import table_lines
-from backend.config.columns import Columns, prompt_of
+from backend.config.columns import Columns, read_prompt
 from backend.config.hub import PARQUET_BRANCH
 from backend.config.messages import question_text
 from backend.config.problems import HubProblem
@@ -46,7 +46,7 @@ class SpooledTable:
         """Add a checked row."""
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
-        self.keys.append(question_key(question_text(prompt_of(row, self._columns))))
+        self.keys.append(question_key(question_text(read_prompt(row, self._columns))))
         self.splits.append(split)
 
     def row(self, number: int) -> dict[str, Any]:
@@ -61,11 +61,11 @@ def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) 
     """Load the problem of a hub dataset. Raises ValueError with the reason if it is unavailable."""
     if not hf_online:
         raise ValueError(offline_reason(source.dataset))
-    train = _downloaded(source.dataset, source.subset, source.split, source.revision)
+    train = _download(source.dataset, source.subset, source.split, source.revision)
     held_out = None
     if source.eval_split:
         revision = source.eval_revision if source.eval_dataset else source.revision
-        held_out = _downloaded(
+        held_out = _download(
             source.eval_dataset or source.dataset, source.subset, source.eval_split, revision
         )
     return load_folders(source, train, held_out, seed=seed, shuffled=shuffled)
@@ -95,11 +95,11 @@ def _patterns(subset: str, split: str) -> list[str]:
     return [f"{folder}{name}.{kind}" for folder in folders for name in names for kind in ("parquet", "jsonl")]
 
 
-def _downloaded(dataset: str, subset: str, split: str, revision: str) -> Path:
-    from worker.hub import fetched
+def _download(dataset: str, subset: str, split: str, revision: str) -> Path:
+    from worker.hub import fetch_files
 
     try:
-        return fetched(
+        return fetch_files(
             dataset,
             patterns=_patterns(subset, split),
             revision=revision or PARQUET_BRANCH,

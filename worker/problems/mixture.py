@@ -109,7 +109,7 @@ class Mixture:
         ingredient = self._ingredients[source]
         index = rounds * self._per_round[source] + self._before[position]
         for attempt in range(DETOURS):
-            prompt = _labelled(ingredient.problem.sample(index + attempt * DETOUR, "train"), ingredient)
+            prompt = _label_prompt(ingredient.problem.sample(index + attempt * DETOUR, "train"), ingredient)
             if prompt.task not in self._held_out:
                 return prompt
         raise ValueError(f"{ingredient.label}: training prompts are held out, e.g. number {index}")
@@ -146,11 +146,11 @@ def build_mixture(
     except (ValueError, OSError) as error:
         Mixture(ingredients).close()
         number = len(ingredients)
-        raise _at_source(problems, number, error) from error
-    return Mixture(ingredients, _selected(problems, ingredients, data, held_out, datasets_dir))
+        raise _source_error(problems, number, error) from error
+    return Mixture(ingredients, _select_rows(problems, ingredients, data, held_out, datasets_dir))
 
 
-def _selected(
+def _select_rows(
     problems: Sequence[ProblemSource],
     ingredients: Sequence[Ingredient],
     data: DataConfig,
@@ -170,25 +170,25 @@ def _selected(
         [text for problem in rows.values() for text in problem.held_out_questions()] if checks else []
     )
     held_out = [*of_sources, *of_suites]
-    measured = _measured(data, datasets_dir)
+    measured = _load_pass_rates(data, datasets_dir)
     selections = []
     for number, problem in rows.items():
         try:
             selections.append(problem.select(data, held_out, measured))
         except ValueError as error:
             Mixture(ingredients).close()
-            raise _at_source(problems, number, error) from error
+            raise _source_error(problems, number, error) from error
     return selections
 
 
-def _measured(data: DataConfig, datasets_dir: Path) -> PassRates | None:
+def _load_pass_rates(data: DataConfig, datasets_dir: Path) -> PassRates | None:
     try:
         return read_rates(datasets_dir, data.pass_rates) if data.pass_rates else None
     except ValueError as error:
         raise InvalidConfig([FieldError("data.pass_rates", str(error))]) from error
 
 
-def _at_source(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:
+def _source_error(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:
     """Return the error of one source, at the field that names the source."""
     return InvalidConfig([source_error(problems[number], f"problems.{number}", error)])
 
@@ -269,13 +269,13 @@ def held_out_prompts(ingredient: Ingredient, limit: int) -> list[Prompt]:
     for index in count():
         if len(by_task) >= limit or repeats > 50 + limit:
             return list(by_task.values())
-        prompt = _labelled(ingredient.problem.sample(index, "eval"), ingredient)
+        prompt = _label_prompt(ingredient.problem.sample(index, "eval"), ingredient)
         repeats = repeats + 1 if prompt.task in by_task else 0
         by_task.setdefault(prompt.task, prompt)
     raise AssertionError("count() never ends")
 
 
-def _labelled(prompt: Prompt, ingredient: Ingredient) -> Prompt:
+def _label_prompt(prompt: Prompt, ingredient: Ingredient) -> Prompt:
     return replace(prompt, problem=ingredient.label, domain=prompt.domain or ingredient.domain)
 
 

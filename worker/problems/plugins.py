@@ -27,15 +27,15 @@ class Plugin:
     def __init__(self, source: PluginProblem, *, seed: int) -> None:
         self.name = source.label
         point = find_plugin(PROBLEMS_GROUP, source.entry_point)
-        factory = _guarded(self.name, lambda: load_plugin(point))
-        self._problem = _guarded(self.name, lambda: factory(seed=seed, **source.params))
+        factory = _call_plugin(self.name, lambda: load_plugin(point))
+        self._problem = _call_plugin(self.name, lambda: factory(seed=seed, **source.params))
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Return the plugin's prompt.
 
         Raises PluginFailed if the plugin raises or returns no usable prompt.
         """
-        prompt = _guarded(self.name, lambda: self._problem.sample(index, split))
+        prompt = _call_plugin(self.name, lambda: self._problem.sample(index, split))
         if not isinstance(prompt, Prompt):
             raise PluginFailed(
                 f"problem plugin {self.name!r}: expected a Prompt, got {type(prompt).__name__}"
@@ -71,7 +71,7 @@ def _check_parts(prompt: Prompt) -> None:
         raise ValueError(f"columns: expected at most {MAX_LINE_BYTES:,} bytes of JSON, got {size:,}")
 
 
-def _guarded(name: str, call: Callable[[], Any]) -> Any:
+def _call_plugin(name: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Exception as error:

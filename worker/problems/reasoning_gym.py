@@ -8,7 +8,7 @@ from backend.base.sandbox.process import Sandbox
 from backend.config.problems import ReasoningGymProblem
 from backend.config.rows import question_key
 from worker.problems.base import Split
-from worker.problems.rows import with_instruction
+from worker.problems.rows import append_instruction
 from worker.prompt import Prompt
 from worker.rewards.correctness import JUDGING
 from worker.rewards.reasoning_gym.entries import CHUNK
@@ -91,25 +91,25 @@ class ReasoningGym:
     def _entry(self, position: EntryPosition) -> dict[str, str]:
         try:
             entry: dict[str, str] = self._sandbox.ask(
-                "gym_question", seconds=QUESTION_SECONDS, **self._where(position)
+                "gym_question", seconds=QUESTION_SECONDS, **self._position_arguments(position)
             )
         except (SandboxError, Unusable) as error:
             raise ValueError(f"reasoning_gym task {self._source.task}: {error}") from error
         return entry
 
-    def _where(self, position: EntryPosition) -> dict[str, Any]:
+    def _position_arguments(self, position: EntryPosition) -> dict[str, Any]:
         return {"task": self._source.task, "config": self._source.task_config, **position._asdict()}
 
     def _prompt(self, position: EntryPosition, *, index: int) -> Prompt:
         entry = self._entry(position)
         return Prompt(
             id=f"{self.name}/{question_key(entry['question']):016x}",
-            text=with_instruction(entry["question"], self._source.instruction),
+            text=append_instruction(entry["question"], self._source.instruction),
             answer=entry["answer"],
             problem=self.name,
             domain=self._source.domain,
             index=index,
-            columns={"reasoning_gym": self._where(position)},
+            columns={"reasoning_gym": self._position_arguments(position)},
         )
 
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.catalog.datasets.overlap import first_of_each, overlapping
+from backend.catalog.datasets.overlap import find_overlapping, first_occurrences
 from backend.catalog.datasets.similarity import near_duplicates
-from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of, stated_answer
+from backend.config.columns import AnswerForm, Columns, read_answer, read_prompt, stated_answer
 from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
-from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.messages import append_line, question_text, read_messages, read_tools
 from backend.config.pass_rates import PassRates
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import value_excerpt
@@ -23,8 +23,8 @@ from worker.problems.selection import (
     MAX_NAMED,
     Selection,
     difficulty,
+    is_within_limits,
     pass_rate,
-    within,
 )
 from worker.prompt import Prompt
 
@@ -74,8 +74,8 @@ class RowProblem:
         self.name = source.label
         self._table, self._source, self._seed, self._shuffled = table, source, seed, shuffled
         self._rows: dict[Split, NDArray[np.int64]] = {
-            "train": _rows_of(table, held_out, inside=False),
-            "eval": _first_of_each(table, _rows_of(table, held_out, inside=True)),
+            "train": _select_rows(table, held_out, inside=False),
+            "eval": _first_occurrences(table, _select_rows(table, held_out, inside=True)),
         }
         self._difficulty: NDArray[np.float64] | None = None
         self._order = lru_cache(maxsize=2)(self._new_order)
@@ -87,7 +87,7 @@ class RowProblem:
     def hold_out_all(self) -> None:
         """Hold out every row, because the table is a test set."""
         everything = np.arange(len(self._table.keys))
-        self._rows = {"train": everything[:0], "eval": _first_of_each(self._table, everything)}
+        self._rows = {"train": everything[:0], "eval": _first_occurrences(self._table, everything)}
         self._order.cache_clear()
 
     def select(
@@ -103,7 +103,7 @@ class RowProblem:
             dropped=[name for name in FIELDS if getattr(data, name) == "drop"],
         )
         if "duplicates" in selection.dropped or data.contamination != "ignore":
-            firsts = first_of_each(self._questions("train"))
+            firsts = first_occurrences(self._questions("train"))
             selection.duplicates = selection.rows - len(firsts)
             if "duplicates" in selection.dropped:
                 self._keep(firsts)
@@ -113,9 +113,11 @@ class RowProblem:
             if not selection.measured:
                 raise ValueError(f"holds no prompt of {measured.run_name!r}, whose pass rates were chosen")
         if data.pass_rate_field or (measured is not None and data.has_limits):
-            selection.out_of_range = self._keep(np.flatnonzero(within(self._rates(data, measured), data)))
+            selection.out_of_range = self._keep(
+                np.flatnonzero(is_within_limits(self._rates(data, measured), data))
+            )
         if data.contamination != "ignore":
-            overlaps = overlapping(self._questions("train"), held_out, data.ngram)
+            overlaps = find_overlapping(self._questions("train"), held_out, data.ngram)
             selection.contaminated = len(overlaps)
             selection.examples = [self._id("train", number) for number in sorted(overlaps)[:MAX_NAMED]]
             if "contamination" in selection.dropped:
@@ -166,7 +168,7 @@ class RowProblem:
 
     def _questions(self, split: Split) -> Iterator[str]:
         columns = self._source.columns
-        return (question_text(prompt_of(row, columns)) for row in self._read(split))
+        return (question_text(read_prompt(row, columns)) for row in self._read(split))
 
     def _id(self, split: Split, position: int) -> str:
         return self._prompt(split, position).id
@@ -206,29 +208,29 @@ def row_source(source: FileProblem | HubProblem) -> RowSource:
     )
 
 
-def _rows_of(table: Table, held_out: set[int], *, inside: bool) -> NDArray[np.int64]:
+def _select_rows(table: Table, held_out: set[int], *, inside: bool) -> NDArray[np.int64]:
     """Return the numbers of the rows whose question is, or is not, held out."""
     return np.array(
         [row for row, key in enumerate(table.keys) if (key in held_out) is inside], dtype=np.int64
     )
 
 
-def _first_of_each(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _first_occurrences(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the rows without repeated questions."""
     first = {table.keys[row]: row for row in reversed(rows.tolist())}
     return np.array(sorted(first.values()), dtype=np.int64)
 
 
 def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
-    question = prompt_of(row, source.columns)
+    question = read_prompt(row, source.columns)
     messages = read_messages(question) if isinstance(question, list) else []
-    asked = with_last_line(messages, source.instruction)
+    asked = append_line(messages, source.instruction)
     used = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
-        text=question_text(asked) if asked else with_instruction(str(question), source.instruction),
+        text=question_text(asked) if asked else append_instruction(str(question), source.instruction),
         answer=stated_answer(
-            str(answer_of(row, source.columns)), after=source.answer_after, form=source.answer_form
+            str(read_answer(row, source.columns)), after=source.answer_after, form=source.answer_form
         ),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),
@@ -239,6 +241,6 @@ def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) 
     )
 
 
-def with_instruction(question: str, instruction: str) -> str:
+def append_instruction(question: str, instruction: str) -> str:
     """Return the question, and the instruction on a separate line."""
     return f"{question.rstrip()}\n{instruction}" if instruction else question

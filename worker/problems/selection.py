@@ -69,7 +69,7 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
     rate.
     """
     value = cell(row, data.pass_rate_field)
-    rate = number_of(value)
+    rate = parse_number(value)
     if rate is not None and not 0 <= rate <= 1:
         raise ValueError(
             f"field {data.pass_rate_field!r}: expected a pass rate from 0 to 1, got {value_excerpt(value)}"
@@ -80,12 +80,12 @@ def pass_rate(row: Any, data: DataConfig) -> float | None:
 def difficulty(row: Any, rate: float | None, data: DataConfig) -> float:
     """Return a number that grows with the difficulty of a row; infinite if it is not known."""
     if data.difficulty_field:
-        value = number_of(cell(row, data.difficulty_field))
+        value = parse_number(cell(row, data.difficulty_field))
         return math.inf if value is None else value
     return math.inf if rate is None else -rate
 
 
-def number_of(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """Return a number, or the number at the end of a text; None if there is none."""
     if isinstance(value, str):
         match = LAST_NUMBER.search(value[-100:])
@@ -98,6 +98,6 @@ def number_of(value: Any) -> float | None:
         return None
 
 
-def within(rates: Sequence[float | None], data: DataConfig) -> list[bool]:
+def is_within_limits(rates: Sequence[float | None], data: DataConfig) -> list[bool]:
     """Return whether each pass rate is known and inside the limits."""
     return [rate is not None and data.min_pass_rate <= rate <= data.max_pass_rate for rate in rates]

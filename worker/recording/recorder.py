@@ -32,7 +32,7 @@ from backend.runs.events import add_event
 from backend.storage.engine import Sessions, db_now, reading
 from backend.storage.models import Run
 from backend.storage.sort_values import sort_values
-from worker.db_retry import consult, left_for_later, persist
+from worker.db_retry import left_for_later, retry_query, retry_transaction
 from worker.recording.outage_note import Backlog, Outage
 from worker.recording.records import EventRecord, LifeRecord, StepRecord, VerdictRecord
 from worker.recording.selection import recording_mode, select_groups
@@ -104,19 +104,17 @@ class Recorder:
         if kind is None:
             self._queue.flush()
 
-    # ------------------------------------------------------------ the training thread
-
     def begin(self, from_step: int) -> None:
         """Continue after `from_step` (-1: from the start); later rows of older attempts are hidden.
 
         The summary is reset to its state at that step.
         """
-        self._summary = self.read(lambda session: self._summary_at(session, from_step))
+        self._summary = self.read(lambda session: self._load_summary(session, from_step))
         self._persist(lambda session: self._begin(session, from_step))
 
     def record_step(self, record: StepRecord) -> None:
         """Queue a step. Waits only if the database has been away for very long."""
-        self._queue.put(record, _size(record.groups))
+        self._queue.put(record, _record_bytes(record.groups))
         self._steps_put += 1
 
     def event(
@@ -179,7 +177,7 @@ class Recorder:
 
     def read(self, query: Callable[[Session], Result]) -> Result:
         """Return the result of a query, however long the database takes to return."""
-        result = consult(self._sessions, query, waiting=self._outage.wait)
+        result = retry_query(self._sessions, query, waiting=self._outage.wait)
         self._outage.end()
         return result
 
@@ -188,14 +186,12 @@ class Recorder:
 
     def _persist(self, transact: Callable[[Session], None]) -> None:
         """Run a transaction, however long it takes; a long wait is recorded in the run's history."""
-        persist(self._sessions, transact, waiting=self._outage.wait)
+        retry_transaction(self._sessions, transact, waiting=self._outage.wait)
         if told := self._outage.end():
             line = EventRecord("database", "warning", f"{told}; nothing was lost", None, {})
             with left_for_later("note the wait"), self._sessions.begin() as session:
                 self._guard(session, {})
                 self._add_events(session, [line])
-
-    # ------------------------------------------------------------ the writer thread
 
     def _run(self) -> None:
         try:
@@ -222,12 +218,12 @@ class Recorder:
         verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
         for record in steps:
             self._summary.take(record.step, record.metrics)
-        chosen = [self._chosen(record) for record in steps]
+        chosen = [self._select_groups(record) for record in steps]
         points = [
-            (record.step, {**record.metrics, **_remainder(record, stored)})
+            (record.step, {**record.metrics, **_unstored_loss(record, stored)})
             for record, stored in zip(steps, chosen, strict=True)
         ]
-        groups = [self._packed(record, stored) for record, stored in zip(steps, chosen, strict=True)]
+        groups = [self._pack_groups(record, stored) for record, stored in zip(steps, chosen, strict=True)]
         progress = _progress(steps[-1].step, self._summary.document()) if steps else {}
         if not steps and any(isinstance(item, LifeRecord) for item in batch):
             progress = {"progress_at": db_now()}
@@ -245,7 +241,7 @@ class Recorder:
 
         return write
 
-    def _chosen(self, record: StepRecord) -> list[GroupRecord]:
+    def _select_groups(self, record: StepRecord) -> list[GroupRecord]:
         """Return the groups of a step that are stored."""
         chosen = select_groups(
             record.groups,
@@ -257,7 +253,7 @@ class Recorder:
         )
         return [record.groups[n] for n in chosen]
 
-    def _packed(self, record: StepRecord, stored: Sequence[GroupRecord]) -> PackedGroups:
+    def _pack_groups(self, record: StepRecord, stored: Sequence[GroupRecord]) -> PackedGroups:
         stored_ids = {id(group) for group in stored}
         return pack_groups(
             self.run_id,
@@ -289,7 +285,7 @@ class Recorder:
         if self._paid:  # the total so far: storing it twice changes nothing
             lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
-    def _summary_at(self, session: Session, step: int) -> Summary:
+    def _load_summary(self, session: Session, step: int) -> Summary:
         summary = Summary()
         for number, metrics in valid_steps(session, self.run_id, up_to=step):
             summary.take(number, metrics)
@@ -311,7 +307,7 @@ class Recorder:
         self.wish = wish
 
 
-def _remainder(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:
+def _unstored_loss(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:
     """Return loss/unstored: the part of the step's loss in groups that are not stored, if there are any."""
     if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
@@ -324,7 +320,7 @@ def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
     return {"last_step": step, "summary": summary, **sort_values(summary), "progress_at": db_now()}
 
 
-def _size(groups: Sequence[GroupRecord]) -> int:
+def _record_bytes(groups: Sequence[GroupRecord]) -> int:
     """Return the memory of a waiting step; its arrays are as wide as the longest completion."""
     completions = [completion for group in groups for completion in group.completions]
     lengths = [len(completion.token_ids) for completion in completions]

@@ -62,7 +62,7 @@ def select_groups(
         return list(range(len(groups)))
     chosen = set(train) if is_alarmed or step in (1, last_step) else None
     if chosen is None:
-        chosen = _telling(groups, train, random.Random(f"{seed}:{step}"))
+        chosen = _select_telling(groups, train, random.Random(f"{seed}:{step}"))
     return sorted(chosen | set(_probes(groups)))
 
 
@@ -77,7 +77,7 @@ def _probes(groups: Sequence[Scored]) -> list[int]:
     return probes
 
 
-def _telling(groups: Sequence[Scored], train: list[int], chance: random.Random) -> set[int]:
+def _select_telling(groups: Sequence[Scored], train: list[int], chance: random.Random) -> set[int]:
     if not train:
         return set()
     lengths = {n: groups[n].longest for n in train}

@@ -19,7 +19,14 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from worker.rewards.spelling import as_text, bare, normalised, unwrapped, visible, without_label
+from worker.rewards.spelling import (
+    normalise_formula,
+    normalise_words,
+    strip_label,
+    strip_label_and_unit,
+    unwrap,
+    visible_text,
+)
 
 MAX_ANSWER_CHARS = 2000
 """Maximum length of an answer, in characters. Longer answers are wrong; a longer expected answer matches
@@ -70,7 +77,7 @@ def asks_for_order(question: str) -> bool:
     return _ORDER.search(question) is not None
 
 
-def as_number(text: str) -> Fraction | None:
+def parse_number(text: str) -> Fraction | None:
     """Return the value of a normalized whole number, decimal, fraction or power; None for anything else."""
     if match := _NUMBER.fullmatch(text):
         below = int(match[3] or 1)
@@ -84,12 +91,14 @@ def as_number(text: str) -> Fraction | None:
     return None
 
 
-def without_units(expected: str, answer: str) -> tuple[str, str]:
+def strip_units(expected: str, answer: str) -> tuple[str, str]:
     """Return both answers without choice labels and units; if one is a number, a letter after the other
     is a unit.
     """
-    bare_expected = bare(expected)
-    return bare_expected, bare(answer, is_number=as_number(normalised(bare_expected)) is not None)
+    bare_expected = strip_label_and_unit(expected)
+    return bare_expected, strip_label_and_unit(
+        answer, is_number=parse_number(normalise_formula(bare_expected)) is not None
+    )
 
 
 def spelled_alike(answer: str) -> str | None:
@@ -101,9 +110,9 @@ def spelled_alike(answer: str) -> str | None:
     if not answer.strip() or len(answer) > MAX_ANSWER_CHARS:
         return None
     if not is_mathematical(answer):
-        return as_text(without_label(visible(answer))) or None
-    text = normalised(bare(answer))
-    number = None if _FOREIGN_DIGIT.search(answer) else as_number(text)
+        return normalise_words(strip_label(visible_text(answer))) or None
+    text = normalise_formula(strip_label_and_unit(answer))
+    number = None if _FOREIGN_DIGIT.search(answer) else parse_number(text)
     if number is None:
         return text or None
     return f"{number.numerator:x}/{number.denominator:x}"  # Python refuses to write thousands of decimals
@@ -113,7 +122,7 @@ def is_mathematical(answer: str) -> bool:
     """Return whether an expected answer needs computer algebra: it has digits, operators or only
     variables.
     """
-    text = visible(answer)
+    text = visible_text(answer)
     if _DATE.fullmatch(text):
         return False
     if _MATHEMATICAL.search(text):
@@ -130,21 +139,21 @@ def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bo
     if max(len(expected), len(answer)) > MAX_ANSWER_CHARS:
         return False
     if _UNREAD.search(answer):
-        return as_text(expected) == as_text(answer)
+        return normalise_words(expected) == normalise_words(answer)
     if expected.isdecimal() and answer.isdecimal():
         return int(expected) == int(answer)
-    for verdict_of in (_choice_verdict, _based_verdict, _bracket_verdict):
+    for verdict_of in (_choice_verdict, _base_verdict, _bracket_verdict):
         if (verdict := verdict_of(expected, answer)) is not None:
             return verdict
     if not is_mathematical(expected):
         return _text_verdict(expected, answer, is_ordered=is_ordered or has_order(expected, answer))
-    verdict = _number_verdict(*map(normalised, without_units(expected, answer)))
+    verdict = _number_verdict(*map(normalise_formula, strip_units(expected, answer)))
     return None if verdict is False and "%" in answer else verdict  # 50% is 50, and 1/2
 
 
 def list_items(answer: str) -> list[str]:
     """Return the items of a list, which may be enclosed in one pair of brackets: 1, 2 and 3."""
-    text = _MARKED_LETTER.sub(r"\1", _SIZES.sub("", unwrapped(visible(answer))))
+    text = _MARKED_LETTER.sub(r"\1", _SIZES.sub("", unwrap(visible_text(answer))))
     if bracket := outer_bracket(text):
         text = text[len(bracket) : -len(bracket)]
     if _BRACKET.search(text):
@@ -158,11 +167,12 @@ def has_order(expected: str, answer: str) -> bool:
 
 
 def _text_verdict(expected: str, answer: str, *, is_ordered: bool) -> bool | None:
-    texts = [as_text(without_label(visible(text))) for text in (expected, answer)]
+    texts = [normalise_words(strip_label(visible_text(text))) for text in (expected, answer)]
     if texts[0] == texts[1] != "":
         return True
     expected_items, answer_items = (
-        [_letter(item) or as_text(item) for item in list_items(text)] for text in (expected, answer)
+        [_choice_letter(item) or normalise_words(item) for item in list_items(text)]
+        for text in (expected, answer)
     )
     if not is_ordered and outer_bracket(expected) != "(":
         expected_items, answer_items = sorted(expected_items), sorted(answer_items)
@@ -172,7 +182,7 @@ def _text_verdict(expected: str, answer: str, *, is_ordered: bool) -> bool | Non
 def _number_verdict(left: str, right: str) -> bool | None:
     if left == right:
         return bool(left)
-    numbers = as_number(left), as_number(right)
+    numbers = parse_number(left), parse_number(right)
     if numbers[0] is None or numbers[1] is None:
         return None
     if numbers[0] == numbers[1]:
@@ -182,8 +192,8 @@ def _number_verdict(left: str, right: str) -> bool | None:
 
 def _choice_verdict(expected: str, answer: str) -> bool | None:
     """Compare only letters if the expected answer is one; final if it is marked as a choice."""
-    expected, answer = (unwrapped(visible(text)) for text in (expected, answer))
-    letter = _letter(answer)
+    expected, answer = (unwrap(visible_text(text)) for text in (expected, answer))
+    letter = _choice_letter(answer)
     if labelled_choice := _CHOICE_WITH_TEXT.fullmatch(expected):
         return letter == labelled_choice["letter"].lower() if letter else None
     choice = _CHOICE.fullmatch(expected)
@@ -195,27 +205,29 @@ def _choice_verdict(expected: str, answer: str) -> bool | None:
     return False if is_marked else None
 
 
-def _letter(text: str) -> str | None:
-    choice = _CHOICE.fullmatch(unwrapped(visible(text)))
+def _choice_letter(text: str) -> str | None:
+    choice = _CHOICE.fullmatch(unwrap(visible_text(text)))
     return choice and choice["letter"].lower()
 
 
-def _based_verdict(expected: str, answer: str) -> bool | None:
+def _base_verdict(expected: str, answer: str) -> bool | None:
     """Compare digits and base if one of the answers names a base; None if neither does."""
     expected_digits, answer_digits = _digits_and_base(expected), _digits_and_base(answer)
     if expected_digits is None:
         return (
             False
-            if answer_digits and as_number(normalised(expected)) is not None and answer_digits[1] != "10"
+            if answer_digits
+            and parse_number(normalise_formula(expected)) is not None
+            and answer_digits[1] != "10"
             else None
         )
     if answer_digits is None:
-        return normalised(answer).lstrip("0") == expected_digits[0]
+        return normalise_formula(answer).lstrip("0") == expected_digits[0]
     return answer_digits == expected_digits
 
 
 def _digits_and_base(answer: str) -> tuple[str, str] | None:
-    match = _BASED.fullmatch(normalised(answer))
+    match = _BASED.fullmatch(normalise_formula(answer))
     return (match[1].lstrip("0"), match[2]) if match and _is_in_base(match[1], int(match[2])) else None
 
 
@@ -239,7 +251,7 @@ def _bracket_verdict(expected: str, answer: str) -> bool | None:
 
 def outer_bracket(answer: str) -> str:
     """Return the bracket that closes at the end of the answer; "" if there is none."""
-    text = _SIZES.sub("", visible(answer))
+    text = _SIZES.sub("", visible_text(answer))
     first, depth = "", 0
     for bracket in _BRACKET.finditer(text):
         depth += 1 if bracket[0][-1] in "({[" else -1

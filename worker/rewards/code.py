@@ -22,7 +22,7 @@ from worker.rewards.code_tests import (
     is_same_value,
     read_tests,
 )
-from worker.rewards.programs import encoded, read_ended
+from worker.rewards.programs import encode_value, read_ended
 
 PROGRAMS = "worker.rewards.programs"
 
@@ -59,7 +59,7 @@ class CodeGrader:
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """Return one score from 0 to 1 per (prompt, completion text); None if the row has no tests."""
-        jobs = [(tuple(_tests_of(term, prompt)), last_program(text)) for prompt, text in pairs]
+        jobs = [(tuple(_load_tests(term, prompt)), last_program(text)) for prompt, text in pairs]
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in self._benches:
             free.put(bench)
@@ -109,7 +109,7 @@ class Examination:
                     output, code = read_ended(self._run("run", stdin=test.stdin))
                     return code == 0 and is_same_output(output, test.output)
                 case CallTest():
-                    outcome = self._call(test.function, [encoded(value) for value in test.arguments], {})
+                    outcome = self._call(test.function, [encode_value(value) for value in test.arguments], {})
                     return "value" in outcome and is_same_value(outcome["value"], test.value)
                 case AssertTest():
                     return self._passes_assertion(test)
@@ -160,6 +160,6 @@ def last_program(text: str) -> str:
     return blocks[-1] if blocks else answer
 
 
-def _tests_of(term: CodeReward, prompt: Prompt) -> list[Test]:
+def _load_tests(term: CodeReward, prompt: Prompt) -> list[Test]:
     tests = read_tests(prompt.columns.get(term.tests)) or read_tests(prompt.answer)
     return tests[: term.max_tests]

@@ -46,29 +46,29 @@ def read_tests(raw: Any) -> list[Test]:
     """
     if isinstance(raw, str):
         try:
-            return read_tests(json.loads(raw)) if raw.lstrip()[:1] in ("[", "{") else _assertion(raw)
+            return read_tests(json.loads(raw)) if raw.lstrip()[:1] in ("[", "{") else _parse_assertions(raw)
         except (ValueError, RecursionError):
-            return _assertion(raw)
+            return _parse_assertions(raw)
     if isinstance(raw, Mapping):
-        return _columns(raw)
+        return _parse_columns(raw)
     if isinstance(raw, Sequence) and not isinstance(raw, bytes):
-        return [test for item in raw for test in _item(item)]
+        return [test for item in raw for test in _parse_item(item)]
     return []
 
 
-def _assertion(text: str) -> list[Test]:
+def _parse_assertions(text: str) -> list[Test]:
     return [AssertTest(text)] if "assert" in text else []
 
 
-def _item(item: Any) -> list[Test]:
+def _parse_item(item: Any) -> list[Test]:
     if isinstance(item, str):
-        return _assertion(item)
+        return _parse_assertions(item)
     if isinstance(item, Mapping) and {"input", "output"} <= item.keys():
-        return _pair(str(item.get("fn_name") or ""), item["input"], item["output"])
+        return _make_pair(str(item.get("fn_name") or ""), item["input"], item["output"])
     return []
 
 
-def _columns(raw: Mapping[str, Any]) -> list[Test]:
+def _parse_columns(raw: Mapping[str, Any]) -> list[Test]:
     inputs, outputs = raw.get("inputs"), raw.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
         return []
@@ -76,19 +76,19 @@ def _columns(raw: Mapping[str, Any]) -> list[Test]:
     return [
         test
         for test_input, test_output in zip(inputs, outputs, strict=True)
-        for test in _pair(name, test_input, test_output)
+        for test in _make_pair(name, test_input, test_output)
     ]
 
 
-def _pair(name: str, test_input: Any, test_output: Any) -> list[Test]:
+def _make_pair(name: str, test_input: Any, test_output: Any) -> list[Test]:
     if name:
         return [
             CallTest(name, tuple(test_input) if isinstance(test_input, list) else (test_input,), test_output)
         ]
-    return [OutputTest(_lines(test_input), _lines(test_output))]
+    return [OutputTest(_join_lines(test_input), _join_lines(test_output))]
 
 
-def _lines(value: Any) -> str:
+def _join_lines(value: Any) -> str:
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -111,22 +111,22 @@ def _is_same_word(word: str, expected: str) -> bool:
 
 def is_same_value(value: Any, expected: Any) -> bool:
     """Return whether a function returned the value that a row's JSON expects; `value` is in the form of
-    `encoded`.
+    `encode_value`.
 
     A tuple counts as a list. Some datasets wrap each result in a list of one; both forms count. Raises
     ValueError if a value cannot be JSON: a set, bytes, a complex number. The value is never decoded here,
     because its author may have chosen its numbers and hashes.
     """
-    json_value = _as_json(value)
+    json_value = _to_json(value)
     return bool(json_value == expected) or (isinstance(expected, list) and expected == [json_value])
 
 
-def _as_json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     [(kind, items)] = value.items()
     if kind in ("list", "tuple"):
-        return [_as_json(item) for item in items]
+        return [_to_json(item) for item in items]
     if kind == "dict":
-        return {str(_as_json(key)): _as_json(item) for key, item in items}
+        return {str(_to_json(key)): _to_json(item) for key, item in items}
     raise ValueError(f"expected a value of JSON, got {kind!r:.20}")

@@ -113,11 +113,11 @@ class Grader:
     def grades(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Grade]:
         """Return one grade per (prompt, completion text)."""
         verdicts = [self._verdict_or_request(prompt, text) for prompt, text in pairs]
-        asked = _unique(verdict for verdict in verdicts if isinstance(verdict, dict))
+        asked = _unique_requests(verdict for verdict in verdicts if isinstance(verdict, dict))
         values = self._checkers.ask_all(list(asked.values()), seconds=self.term.timeout_seconds)
         checked = dict(zip(asked, values, strict=True))
         return [
-            Grade(float(checked[_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
+            Grade(float(checked[_request_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
             for verdict in verdicts
         ]
 
@@ -152,9 +152,9 @@ def _gym_request(prompt: Prompt, answer: str | None) -> float | dict[str, Any]:
     return {"op": "gym_score", "found": answer, **entry}
 
 
-def _unique(requests: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {_key(request): request for request in requests}
+def _unique_requests(requests: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {_request_key(request): request for request in requests}
 
 
-def _key(request: dict[str, Any]) -> str:
+def _request_key(request: dict[str, Any]) -> str:
     return repr(sorted(request.items(), key=lambda item: item[0]))

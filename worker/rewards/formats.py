@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from backend.config.boxed import has_braced_box, last_boxed
-from backend.rollouts.tags import CLOSE, OPEN, with_opened
+from backend.rollouts.tags import CLOSE, OPEN, restore_think_tag
 
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
@@ -30,7 +30,7 @@ def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool 
     repeated (Raschka, section 7.6). A policy that repeats empty tags forever passes too. strict: the text
     begins with <think>, has each tag exactly once, and continues after </think>.
     """
-    text = with_opened(text) if is_opened else text
+    text = restore_think_tag(text) if is_opened else text
     opened, closed = text.find(OPEN), text.find(CLOSE)
     if form == "book":
         return float(0 <= opened < closed)

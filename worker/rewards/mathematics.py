@@ -18,10 +18,10 @@ from math_verify.grader import is_relation
 from sympy import FiniteSet
 from sympy.parsing import sympy_parser
 
-from worker.rewards.answers import has_order, list_items, without_units
+from worker.rewards.answers import has_order, list_items, strip_units
 from worker.rewards.reasoning_gym.checkers import NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
-from worker.rewards.spelling import for_algebra, with_exact_decimals
+from worker.rewards.spelling import convert_decimals, for_algebra
 
 NORMALIZATION = replace(LatexExtractionConfig().normalization_config, units=False)
 """Normalization without units, which are removed before: the library's units include single letters, which
@@ -43,15 +43,15 @@ def is_equal(*, expected: str, answer: str, is_ordered: bool = False) -> bool:
     items = list_items(expected), list_items(answer)
     if len(items[0]) > 1 and (is_ordered or has_order(expected, answer)):
         pairs = zip(*items, strict=False)
-        return len(items[0]) == len(items[1]) and all(_is_equal(*without_units(*pair)) for pair in pairs)
-    return _is_equal(*without_units(expected, answer))
+        return len(items[0]) == len(items[1]) and all(_is_equal(*strip_units(*pair)) for pair in pairs)
+    return _is_equal(*strip_units(expected, answer))
 
 
 def _is_equal(expected: str, answer: str) -> bool:
     # math-verify's own limits need signals of the main thread and cannot interrupt C code: they are off
-    with without_evaluator():
-        parsed_expected = _parsed(for_algebra(expected).replace(r"\%", "").replace("%", ""))
-        parsed_answer = _parsed(with_exact_decimals(for_algebra(answer)))
+    with forbid_evaluation():
+        parsed_expected = _parse(for_algebra(expected).replace(r"\%", "").replace("%", ""))
+        parsed_answer = _parse(convert_decimals(for_algebra(answer)))
         if (
             " or " in answer
             and parsed_expected
@@ -71,12 +71,12 @@ def _solution_set(value: Any) -> Any:
     return value
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     return parse(f"\\boxed{{{text}}}", EXTRACTION, parsing_timeout=None)
 
 
 @contextmanager
-def without_evaluator() -> Iterator[None]:
+def forbid_evaluation() -> Iterator[None]:
     """Prevent the evaluation of text as code within."""
     before = [module.parse_expr for module in EVALUATING]
     try:

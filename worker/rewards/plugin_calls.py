@@ -22,7 +22,7 @@ def load_reward(name: str) -> Any:
     return load_plugin(find_plugin(REWARDS_GROUP, name))
 
 
-def kind_of(request: Request) -> Literal["single", "async", "batch"]:
+def function_kind(request: Request) -> Literal["single", "async", "batch"]:
     """Return the form of a function: for one completion, for one and async, or for a batch.
 
     A batch function is recognized, as in TRL, by a parameter named `completions`.
@@ -36,12 +36,12 @@ def kind_of(request: Request) -> Literal["single", "async", "batch"]:
 def call_single(request: Request) -> Any:
     """Return the value of one completion."""
     function = load_reward(request["entry_point"])
-    return _plain(function(Prompt(**request["prompt"]), request["text"], **request["params"]))
+    return _to_json(function(Prompt(**request["prompt"]), request["text"], **request["params"]))
 
 
 def call_async(request: Request) -> list[Any]:
     """Return {"value": ...} or {"error": "..."} for each completion, with limited concurrency."""
-    return asyncio.run(_gathered(request))
+    return asyncio.run(_gather(request))
 
 
 def call_batch(request: Request) -> Any:
@@ -60,13 +60,15 @@ def call_batch(request: Request) -> Any:
         "completions": texts,
         "completion_ids": request["completion_ids"],
     }
-    returned = function(**_accepted(function, arguments))
-    returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+    returned = function(**_accepted_arguments(function, arguments))
+    returned = asyncio.run(_await(returned)) if inspect.isawaitable(returned) else returned
     returned = returned.tolist() if hasattr(returned, "tolist") else returned
-    return [_plain(value) for value in returned] if isinstance(returned, list | tuple) else _plain(returned)
+    return (
+        [_to_json(value) for value in returned] if isinstance(returned, list | tuple) else _to_json(returned)
+    )
 
 
-async def _gathered(request: Request) -> list[Any]:
+async def _gather(request: Request) -> list[Any]:
     function = load_reward(request["entry_point"])
     free = asyncio.Semaphore(request["concurrency"])
 
@@ -74,7 +76,7 @@ async def _gathered(request: Request) -> list[Any]:
         async with free:
             try:
                 async with asyncio.timeout(request["each_seconds"]):
-                    return {"value": _plain(await function(Prompt(**prompt), text, **request["params"]))}
+                    return {"value": _to_json(await function(Prompt(**prompt), text, **request["params"]))}
             except TimeoutError:
                 return {"error": f"no answer within {request['each_seconds']:g} seconds"}
             except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means
@@ -84,7 +86,7 @@ async def _gathered(request: Request) -> list[Any]:
     return list(await asyncio.gather(*(outcome(prompt, text) for prompt, text in pairs)))
 
 
-async def _awaited(value: Any) -> Any:
+async def _await(value: Any) -> Any:
     return await value
 
 
@@ -100,7 +102,7 @@ def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _accepted(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted_arguments(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a function accepts: all of them with `**kwargs`."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -108,7 +110,7 @@ def _accepted(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name in parameters}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Convert a value to JSON types, also values of numpy and torch."""
     for name in ("tolist", "item"):
         if hasattr(value, name):
@@ -121,7 +123,7 @@ def _load(request: Request) -> None:
 
 
 OPERATIONS = {
-    "kind": Operation(kind_of, prepare=_load, is_forked=False),
+    "kind": Operation(function_kind, prepare=_load, is_forked=False),
     "single": Operation(call_single, prepare=_load),
     "async": Operation(call_async, prepare=_load),
     "batch": Operation(call_batch, prepare=_load),

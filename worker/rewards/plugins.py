@@ -55,7 +55,7 @@ class PluginTerm:
         self._sandbox = Sandbox(
             CALLS,
             permissions=settings.permissions.get(term.entry_point, Permissions()),
-            plugin=_module_of(term.entry_point),
+            plugin=_plugin_module(term.entry_point),
             settings=settings,
         )
 
@@ -110,7 +110,7 @@ class PluginTerm:
                 prompts=[asdict(prompt) for prompt, _ in pairs],
                 texts=[text for _, text in pairs],
             )
-            outcomes = _listed(reply, len(pairs))
+            outcomes = _check_list(reply, len(pairs))
         except (SandboxError, ValueError) as error:
             outcomes = [error] * len(pairs)
         for outcome in outcomes:
@@ -135,7 +135,7 @@ class PluginTerm:
                 completion_ids=[ids.tolist() for ids in token_ids],
                 messages=self.term.messages,
             )
-            values = _listed(reply, len(pairs))
+            values = _check_list(reply, len(pairs))
         except (SandboxError, ValueError) as error:
             self._take_failure(self._words(pairs[0][0], error), completions=len(pairs))
             return [None] * len(pairs)
@@ -154,14 +154,14 @@ class PluginTerm:
 
     def _number(self, returned: Any) -> float | None:
         if self.term.per == "completion" or returned is None:
-            return _number(returned)
+            return _check_number(returned)
         if not isinstance(returned, list) or not returned:
             raise ValueError(f"expected a list of numbers, one for each step, got {returned!r:.100}")
-        scores = [_number(score) for score in returned]
+        scores = [_check_number(score) for score in returned]
         numbers = [score for score in scores if score is not None]
         if len(numbers) < len(scores):
             return None
-        return _number(AGGREGATES[self.term.aggregate](numbers))
+        return _check_number(AGGREGATES[self.term.aggregate](numbers))
 
     def _take_failure(self, failure: str, *, completions: int = 1) -> None:
         self.failures += completions
@@ -174,7 +174,7 @@ class PluginTerm:
         return f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"
 
 
-def _listed(reply: Any, count: int) -> list[Any]:
+def _check_list(reply: Any, count: int) -> list[Any]:
     """Check that a reply is a list of `count` values. Raises ValueError if it is not."""
     if isinstance(reply, list) and len(reply) == count:
         return reply
@@ -182,7 +182,7 @@ def _listed(reply: Any, count: int) -> list[Any]:
     raise ValueError(f"expected a list of {count} numbers, one for each completion, got {got}")
 
 
-def _number(value: Any) -> float | None:
+def _check_number(value: Any) -> float | None:
     """Check a plugin's value. Raises ValueError if it is not a finite number."""
     if value is None:
         return None
@@ -191,7 +191,7 @@ def _number(value: Any) -> float | None:
     raise ValueError(f"expected a finite number or None, got {value!r:.100}")
 
 
-def _module_of(name: str) -> str:
+def _plugin_module(name: str) -> str:
     """Return the module of a plugin; "" if it is not installed, which its first call reports."""
     try:
         return find_plugin(REWARDS_GROUP, name).module

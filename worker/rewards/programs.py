@@ -63,13 +63,13 @@ def call_function(request: Request) -> dict[str, Any]:
     sys.stdin, sys.argv = io.StringIO(), ["program.py"]
     namespace = _execute(request["program"], "__program__")
     function = _function(namespace, request["function"])
-    arguments = [decoded(value) for value in request["arguments"]]
-    named = {name: decoded(value) for name, value in request["named"].items()}
+    arguments = [decode_value(value) for value in request["arguments"]]
+    named = {name: decode_value(value) for name, value in request["named"].items()}
     try:
         value = function(*arguments, **named)
     except Exception as error:  # noqa: BLE001 - tests may ask for it
         return {"raised": type(error).__name__}
-    return {"value": encoded(value)}
+    return {"value": encode_value(value)}
 
 
 def examine(request: Request) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def examine(request: Request) -> dict[str, Any]:
         def called(*arguments: Any, **named: Any) -> Any:
             call = {
                 "function": name,
-                "arguments": [encoded(value) for value in arguments],
-                "named": {key: encoded(value) for key, value in named.items()},
+                "arguments": [encode_value(value) for value in arguments],
+                "named": {key: encode_value(value) for key, value in named.items()},
             }
             used.append(name)
             if _key(call) not in outcomes:
@@ -130,7 +130,7 @@ def _module_of(name: str, stub: Callable[[str], Any]) -> ModuleType:
 def _outcome(outcome: Mapping[str, Any]) -> Any:
     if "raised" in outcome:
         raise _exception(str(outcome["raised"]))
-    return decoded(outcome["value"])
+    return decode_value(outcome["value"])
 
 
 def _exception(name: str) -> Exception:
@@ -157,33 +157,33 @@ def _function(namespace: Mapping[str, Any], name: str) -> Any:
 CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 
 
-def encoded(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """Convert plain data to JSON. Raises TypeError for anything else."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):
         name = next(name for kind, name in CONTAINERS.items() if isinstance(value, kind))
-        return {name: [encoded(item) for item in value]}
+        return {name: [encode_value(item) for item in value]}
     if isinstance(value, dict):
-        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+        return {"dict": [[encode_value(key), encode_value(item)] for key, item in value.items()]}
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
     for name in ("item", "tolist"):  # methods of numpy values
         if hasattr(value, name) and (name == "tolist" or getattr(value, "size", 0) == 1):
-            return encoded(getattr(value, name)())
+            return encode_value(getattr(value, name)())
     raise TypeError(f"expected plain data, got {type(value).__name__}")
 
 
-def decoded(value: Any) -> Any:
-    """Decode the data that `encoded` wrote. Raises ValueError or TypeError for anything else."""
+def decode_value(value: Any) -> Any:
+    """Decode the data that `encode_value` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(value, dict):
         return value
     [(kind, items)] = value.items()
     match kind:
         case "dict":
-            return {decoded(key): decoded(item) for key, item in items}
+            return {decode_value(key): decode_value(item) for key, item in items}
         case "bytes":
             return bytes.fromhex(items)
         case "complex":
@@ -191,7 +191,7 @@ def decoded(value: Any) -> Any:
     makes: dict[str, Any] = {name: make for make, name in CONTAINERS.items()}
     if kind not in makes:
         raise ValueError(f"no such kind of data: {kind!r:.20}")
-    return makes[kind]([decoded(item) for item in items])
+    return makes[kind]([decode_value(item) for item in items])
 
 
 def read_ended(reply: Any) -> tuple[str, int]:

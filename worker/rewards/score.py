@@ -19,7 +19,7 @@ from backend.config.rewards import (
 )
 from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 from backend.rollouts.script import script_consistent, script_share
-from backend.rollouts.tags import with_opened
+from backend.rollouts.tags import restore_think_tag
 from worker.prompt import Prompt
 from worker.rewards.answers import spelled_alike
 from worker.rewards.code import CodeGrader
@@ -71,15 +71,15 @@ class Scorer:
     @property
     def failures(self) -> int:
         """Number of completions that a failed plugin, judge or reward model left unscored so far."""
-        return sum(term.failures for term in self._calling)
+        return sum(term.failures for term in self._external_terms)
 
     @property
     def last_failure(self) -> str:
         """Error of the last failed call."""
-        return next((term.last_failure for term in self._calling if term.last_failure), "")
+        return next((term.last_failure for term in self._external_terms if term.last_failure), "")
 
     @property
-    def _calling(self) -> list[PluginTerm | ServedTerm]:
+    def _external_terms(self) -> list[PluginTerm | ServedTerm]:
         return [*self._plugins.values(), *self._served.values()]
 
     def take_metrics(self) -> dict[str, float]:
@@ -96,7 +96,7 @@ class Scorer:
         for domain in sorted({prompt.domain for prompt in prompts}):
             places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             with self._turn:
-                scored = self._scored(
+                scored = self._score_domain(
                     domain, [prompts[at] for at in places], [completions[at] for at in places]
                 )
             groups.update(zip(places, scored, strict=True))
@@ -109,25 +109,25 @@ class Scorer:
             places = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             pairs = [(prompts[at], texts[at]) for at in places]
             with self._turn:
-                domain_grades, _ = self._graded(self._of(domain), pairs)
+                domain_grades, _ = self._grade(self._domain_terms(domain), pairs)
             grades.update(zip(places, domain_grades, strict=True))
         return [_correctness(grades[index]) for index in range(len(prompts))]
 
     def votes(self, prompt: Prompt, texts: Sequence[str]) -> list[str | None]:
         """Return the answer of each text in one spelling, for majority votes; None if it gives none."""
-        extract = EXTRACTIONS[self._grader(self._of(prompt.domain)).term.extraction]
+        extract = EXTRACTIONS[self._grader(self._domain_terms(prompt.domain)).term.extraction]
         return [spelled_alike(extract(text) or "") for text in texts]
 
     def weights(self, domain: str) -> dict[str, float]:
         """Return the factor of each term, by its label, for prompts of a domain."""
-        return {term.label: term.weight for term in self._of(domain)}
+        return {term.label: term.weight for term in self._domain_terms(domain)}
 
     def flags(
         self, prompt: Prompt, completion: Completion, correctness: float | None, *, reward: float | None
     ) -> tuple[str, ...]:
         """Return the flags of a conspicuous completion: see completion_flags."""
         return completion_flags(
-            with_opened(completion.text) if self.opens_think else completion.text,
+            restore_think_tag(completion.text) if self.opens_think else completion.text,
             prompt=prompt.text,
             is_scored=reward is not None,
             is_truncated=completion.is_truncated,
@@ -142,23 +142,25 @@ class Scorer:
         for plugin in self._plugins.values():
             plugin.close()
 
-    def _of(self, domain: str) -> list[RewardTerm]:
+    def _domain_terms(self, domain: str) -> list[RewardTerm]:
         general = {term.label: term for term in self._terms if not term.domain}
         domain_terms = {term.label: term for term in self._terms if term.domain and term.domain == domain}
         return list((general | domain_terms).values())
 
-    def _scored(
+    def _score_domain(
         self, domain: str, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]
     ) -> list[Group]:
         pairs = [(p, c.text) for p, row in zip(prompts, completions, strict=True) for c in row]
-        terms = self._of(domain)
-        grades, code = self._graded(terms, pairs)
+        terms = self._domain_terms(domain)
+        grades, code = self._grade(terms, pairs)
         grades = episode_grades(terms, grades, completions)
         with ThreadPoolExecutor(max(1, len(terms))) as pool:  # most terms wait for other processes
             columns = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
             values = {term.label: column for term, column in zip(terms, columns, strict=True)}
         weights = self.weights(domain)
-        missed = _missed([values[term.label] for term in terms if _is_required(term)], count=len(pairs))
+        missed = _missed_required(
+            [values[term.label] for term in terms if _is_required(term)], count=len(pairs)
+        )
         counted = {label: _unless(missed, column) for label, column in values.items()}
         totals = weighted_sums(counted, weights, count=len(pairs))
         correct = [_correctness(grade) for grade in grades]
@@ -184,7 +186,7 @@ class Scorer:
         correctness_terms = (term for term in terms if isinstance(term, CorrectnessReward))
         return Grader(next(correctness_terms, CorrectnessReward()), self._checkers)
 
-    def _graded(self, terms: Sequence[RewardTerm], pairs: Sequence[Pair]) -> tuple[list[Grade], Values]:
+    def _grade(self, terms: Sequence[RewardTerm], pairs: Sequence[Pair]) -> tuple[list[Grade], Values]:
         """Return the grade of each completion and the score of its program; a row's tests decide both."""
         grades = self._grader(terms).grades(pairs)
         term = next((term for term in terms if isinstance(term, CodeReward)), None)
@@ -204,7 +206,7 @@ class Scorer:
     ) -> Values:
         match term:
             case CorrectnessReward():
-                return [_mapped(grade.score, term.map) for grade in grades]
+                return [_map_scale(grade.score, term.map) for grade in grades]
             case LengthReward():
                 return _length_rewards(completions, grades)
             case LanguageReward():
@@ -257,7 +259,7 @@ def _is_required(term: RewardTerm) -> bool:
     return not isinstance(term, CorrectnessReward | LengthReward) and term.required
 
 
-def _missed(required: Sequence[Values], *, count: int) -> list[bool]:
+def _missed_required(required: Sequence[Values], *, count: int) -> list[bool]:
     """Return which of `count` completions missed a required term, with a value of 0 or less."""
     return [any(value is not None and value <= 0 for value in row) for row in _rows(required, count)]
 
@@ -279,7 +281,7 @@ def _when_correct(values: Values, grades: Sequence[Grade]) -> Values:
     ]
 
 
-def _mapped(score: float | None, scale: str) -> float | None:
+def _map_scale(score: float | None, scale: str) -> float | None:
     return None if score is None else 2 * score - 1 if scale == "-1/1" else score
 
 

@@ -77,46 +77,46 @@ _NO_UNITS = re.compile(
 """Words after a number that change its value."""
 
 
-def visible(answer: str) -> str:
+def visible_text(answer: str) -> str:
     """Return the visible text of an answer, with one kind of space, minus sign and raised digits."""
     text = _COLOUR.sub("", _INVISIBLE.sub("", _SPECIAL.sub("", answer)))
-    text = _RAISED.sub(_raised, _BLANK.sub(" ", text)).translate(_SIGNS).strip().removesuffix(r"\\")
+    text = _RAISED.sub(_raise_digits, _BLANK.sub(" ", text)).translate(_SIGNS).strip().removesuffix(r"\\")
     text = _OUTER_BRACES.sub(r"\1", text) if _OUTER_BRACES.fullmatch(text) else text
     return _GROUPED.sub(lambda match: match[0].replace(" ", ""), text).strip()
 
 
-def bare(answer: str, *, is_number: bool = False) -> str:
+def strip_label_and_unit(answer: str, *, is_number: bool = False) -> str:
     """Return the visible text of an answer without choice label and units.
 
     `is_number`: it is compared with a number, so a single letter after it can only be a unit.
     """
-    text = without_label(visible(answer))
+    text = strip_label(visible_text(answer))
     for pattern in (_WRAPPED_UNIT, _UNIT_OF_NUMBER if is_number else _UNIT):
-        text = pattern.sub(_without_unit, text)
+        text = pattern.sub(_strip_unit, text)
     return text
 
 
-def without_label(text: str) -> str:
+def strip_label(text: str) -> str:
     r"""Return the visible text after the label of a choice: `12` of `\textbf{(B)} 12`."""
-    label = _LABEL.match(unwrapped(text))
-    return unwrapped(text)[label.end() :] if label else text
+    label = _LABEL.match(unwrap(text))
+    return unwrap(text)[label.end() :] if label else text
 
 
-def normalised(answer: str) -> str:
+def normalise_formula(answer: str) -> str:
     """Return one spelling for formulas that differ only in LaTeX, spaces or case."""
-    text = unwrapped(visible(answer))
+    text = unwrap(visible_text(answer))
     # a space between digits means something
     text = _SPACE.sub("", _MIXED.sub(r"(\1+\2)", _DROPPED.sub("", text)))
-    text = _REPEATING.sub(_repeating, _TIMES.sub("*", text))
+    text = _REPEATING.sub(_convert_repeating, _TIMES.sub("*", text))
     text = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", text))
     text = _ROOT.sub(r"sqrt(\1)", text).replace("^", "**")
     text = _THOUSANDS.sub("", _THOUSANDS.sub("", text.replace("{,}", ",")))
     return text.replace("{", "").replace("}", "").lower().removesuffix(".")
 
 
-def as_text(answer: str) -> str:
+def normalise_words(answer: str) -> str:
     """Return one spelling for words, which keep the spaces between them."""
-    text = _DROPPED.sub("", unwrapped(visible(answer)))
+    text = _DROPPED.sub("", unwrap(visible_text(answer)))
     text = _SPACES_OF_TEXT.sub("", " ".join(text.split()))
     return text.replace("{", "").replace("}", "").casefold().removesuffix(".")
 
@@ -125,41 +125,41 @@ def for_algebra(answer: str) -> str:
     """Return the answer in LaTeX for computer algebra, without raised digits, `1e3`, `**` or mixed
     numbers.
     """
-    text = visible(answer).translate(_SYMBOLS)
+    text = visible_text(answer).translate(_SYMBOLS)
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text.replace("**", "^"))
-    text = _REPEATING.sub(_repeating, text)
-    return _INDEXED.sub(_indexed, _MIXED.sub(r"(\1+\2)", text))
+    text = _REPEATING.sub(_convert_repeating, text)
+    return _INDEXED.sub(_convert_index, _MIXED.sub(r"(\1+\2)", text))
 
 
-def with_exact_decimals(text: str) -> str:
+def convert_decimals(text: str) -> str:
     """Convert decimals of a formula to fractions, which are compared exactly: 0.5 is 5/10."""
-    return _DECIMAL.sub(_fraction, text)
+    return _DECIMAL.sub(_convert_fraction, text)
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     r"""Return a text without `\text{}` and similar commands around words; two may be nested."""
     return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text)).strip()
 
 
-def _without_unit(match: re.Match[str]) -> str:
+def _strip_unit(match: re.Match[str]) -> str:
     return match[0] if _NO_UNITS.search(match["words"] or "") else ""
 
 
-def _raised(match: re.Match[str]) -> str:
+def _raise_digits(match: re.Match[str]) -> str:
     digits = match[0].translate(_RAISED_SIGNS)
     return f"^{digits}" if len(digits) == 1 else f"^{{{digits}}}"
 
 
-def _fraction(match: re.Match[str]) -> str:
+def _convert_fraction(match: re.Match[str]) -> str:
     fraction = f"\\frac{{{match[2]}{match[3]}}}{{1{'0' * len(match[3])}}}"
     return f"^{{{fraction}}}" if match[1] else fraction
 
 
-def _repeating(match: re.Match[str]) -> str:
+def _convert_repeating(match: re.Match[str]) -> str:
     """Convert a repeating decimal: 1.2(34 repeating) is (1234 - 12) / 990."""
     digits, period = f"{match[1]}{match[2]}", match[3]
     return f"\\frac{{{int(digits + period) - int(digits or 0)}}}{{{'9' * len(period)}{'0' * len(match[2])}}}"
 
 
-def _indexed(match: re.Match[str]) -> str:
+def _convert_index(match: re.Match[str]) -> str:
     return match[1] or f"{match[2]}_{{{match[3]}}}"

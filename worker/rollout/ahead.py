@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from worker.policy.model import Policy, frozen_copy
-from worker.rollout.collector import Collected, Collector
+from worker.rollout.collector import CollectedGroups, Collector
 from worker.rollout.engine import Engine, Interrupted
-from worker.rollout.pool import group_documents, group_tensors, groups_of
+from worker.rollout.pool import decode_groups, group_documents, group_tensors
 
 ASK_SECONDS = 0.1
 """Seconds between two checks whether the next batch is still wanted."""
@@ -40,8 +40,8 @@ class RolloutsAhead:
 
     def __init__(self, engine: Engine, collector: Collector, *, ahead: int, seed: int) -> None:
         self.engine, self.collector, self.ahead, self.seed = engine, collector, ahead, seed
-        self.waiting: deque[Collected] = deque()
-        self._held: list[Collected] | None = None
+        self.waiting: deque[CollectedGroups] = deque()
+        self._held: list[CollectedGroups] | None = None
         self._published: tuple[int, Policy] | None = None
         self._failure: Exception | None = None
         self._closing = False
@@ -65,7 +65,7 @@ class RolloutsAhead:
             self._published = version, copy
             self._changed.notify_all()
 
-    def take(self, is_unwanted: Callable[[], bool]) -> Collected:
+    def take(self, is_unwanted: Callable[[], bool]) -> CollectedGroups:
         """Return the next batch in order, once it is there; raises errors of its sampling, and
         Interrupted.
         """
@@ -124,7 +124,7 @@ class RolloutsAhead:
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {"batches": [_document(batch) for batch in self._state()]}
+        return {"batches": [_encode_batch(batch) for batch in self._state()]}
 
     def tensors(self) -> dict[str, Tensor]:
         """See Stateful."""
@@ -137,10 +137,11 @@ class RolloutsAhead:
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
         self.waiting = deque(
-            _batch(document, _below(f"{index}/", tensors)) for index, document in enumerate(values["batches"])
+            _decode_batch(document, _strip_prefix(f"{index}/", tensors))
+            for index, document in enumerate(values["batches"])
         )
 
-    def _state(self) -> list[Collected]:
+    def _state(self) -> list[CollectedGroups]:
         return list(self.waiting) if self._held is None else self._held
 
 
@@ -149,23 +150,23 @@ def batch_seed(seed: int, number: int) -> int:
     return int.from_bytes(sha256(f"{seed}/batch/{number}".encode()).digest()[:7])
 
 
-def age_metrics(collected: Collected, *, version: int) -> dict[str, float]:
+def age_metrics(collected: CollectedGroups, *, version: int) -> dict[str, float]:
     """Return sampling/staleness*: how many versions older than `version` the sampling weights were."""
     ages = [version - completion.version for group in collected.groups for completion in group.completions]
     return {"sampling/staleness": fmean(ages), "sampling/staleness_max": max(ages)} if ages else {}
 
 
-def _document(batch: Collected) -> dict[str, Any]:
-    written = {field.name: getattr(batch, field.name) for field in fields(Collected)}
+def _encode_batch(batch: CollectedGroups) -> dict[str, Any]:
+    written = {field.name: getattr(batch, field.name) for field in fields(CollectedGroups)}
     left_out = [[index, reason] for index, reason in batch.left_out.items()]
     return written | {"groups": group_documents(batch.groups), "left_out": left_out}
 
 
-def _batch(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Collected:
+def _decode_batch(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> CollectedGroups:
     left_out = {int(index): str(reason) for index, reason in document["left_out"]}
-    groups = groups_of(document["groups"], tensors)
-    return Collected(**{**document, "groups": groups, "left_out": left_out})
+    groups = decode_groups(document["groups"], tensors)
+    return CollectedGroups(**{**document, "groups": groups, "left_out": left_out})
 
 
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

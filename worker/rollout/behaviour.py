@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backend.config.sections import SamplingConfig
 from worker.policy.adapter import is_adapted, merged_copy
-from worker.policy.copies import changed_copy, copied_weights, with_weights
+from worker.policy.copies import changed_copy, copied_weights, replace_weights
 from worker.policy.int8 import int8_copy
 from worker.policy.model import Policy
 
@@ -34,7 +34,7 @@ class Behaviour:
 
     def policy(self, present: Policy) -> Policy:
         """Return the policy that samples a step begun by `present`; valid until its weights change."""
-        model = with_weights(present.model, self.past[0]) if self.past else present.model
+        model = replace_weights(present.model, self.past[0]) if self.past else present.model
         if self.precision != "policy" and is_adapted(model):
             model = merged_copy(model)  # rounded as a whole, as an engine that serves the policy does
         if self.precision == "int8":

@@ -17,11 +17,11 @@ def growing_cache(config: PretrainedConfig, *, rows: int, tokens: int) -> Dynami
     layer combines attention with a state (Falcon-H1).
     """
     cache = DynamicCache(config=config)
-    cache.layers = [_in_place(layer, rows, tokens) for layer in cache.layers]
+    cache.layers = [_replace_cache(layer, rows, tokens) for layer in cache.layers]
     return cache
 
 
-def _in_place(layer: Any, rows: int, tokens: int) -> Any:
+def _replace_cache(layer: Any, rows: int, tokens: int) -> Any:
     if type(layer) is DynamicLayer:
         return GrowingLayer(rows, tokens)
     if type(layer) is DynamicSlidingWindowLayer and layer.sliding_window > 1:
@@ -54,7 +54,7 @@ class GrowingLayer(DynamicLayer):
         if total > self._keys.shape[-2]:
             self.tokens = 2 * total
             self._keys, self._values = (
-                moved(states, self.rows, self.tokens) for states in (self.keys, self.values)
+                copy_to_buffer(states, self.rows, self.tokens) for states in (self.keys, self.values)
             )
         self._keys[: len(key_states), :, length:total] = key_states
         self._values[: len(key_states), :, length:total] = value_states
@@ -67,7 +67,7 @@ class GrowingLayer(DynamicLayer):
             return
         total = self.keys.shape[-2]
         self._keys, self._values = (
-            chosen(states, beam_idx.to(states.device), slice(0, total))
+            select_rows(states, beam_idx.to(states.device), slice(0, total))
             for states in (self._keys, self._values)
         )
         self._show(len(beam_idx), total)
@@ -128,7 +128,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         retained = self.keys.shape[-2]
         tokens = slice(self.end - retained, self.end)
         self._keys, self._values = (
-            chosen(states, beam_idx.to(states.device), tokens) for states in (self._keys, self._values)
+            select_rows(states, beam_idx.to(states.device), tokens) for states in (self._keys, self._values)
         )
         self._show(len(beam_idx), retained)
 
@@ -136,7 +136,9 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         """Put keys and values at the start of the buffers; allocate new buffers if they do not fit."""
         rows, self.end = len(keys), keys.shape[-2]
         if self.room > self._keys.shape[-2]:
-            self._keys, self._values = (moved(states, self.rows, self.room) for states in (keys, values))
+            self._keys, self._values = (
+                copy_to_buffer(states, self.rows, self.room) for states in (keys, values)
+            )
         else:
             self._keys[:rows, :, : self.end] = keys.clone()  # they may be part of the buffer itself
             self._values[:rows, :, : self.end] = values.clone()
@@ -148,7 +150,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         self.values = self._values[:rows, :, first : self.end]
 
 
-def chosen(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
+def select_rows(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
     """Return a buffer whose row i holds tokens of the former row `sources[i]`; reuses it if they fit."""
     if len(sources) > len(buffer):
         room = room_for(buffer, len(sources), buffer.shape[-2])
@@ -160,7 +162,7 @@ def chosen(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
     return buffer
 
 
-def moved(states: Tensor, rows: int, tokens: int) -> Tensor:
+def copy_to_buffer(states: Tensor, rows: int, tokens: int) -> Tensor:
     """Return a buffer that starts with the given keys or values."""
     room = room_for(states, rows, tokens)
     room[: len(states), :, : states.shape[-2]] = states

@@ -18,7 +18,7 @@ class BadExpression(Exception):
     """The text is not arithmetic, or its value is too large."""
 
 
-def calculated(expression: str) -> str:
+def calculate(expression: str) -> str:
     """Return the value of an expression: a whole number, or a decimal of 12 digits.
 
     >>> calculated("12*(3+4)"), calculated("1/3")
@@ -36,21 +36,21 @@ def calculated(expression: str) -> str:
         raise BadExpression("division by zero") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         raise BadExpression("expected numbers, + - * / // % ** and parentheses") from None
-    return _shown(value)
+    return _format_value(value)
 
 
 def _value(node: ast.expr) -> Fraction:
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return _bounded(Fraction(str(number)))
+            return _check_bounds(Fraction(str(number)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _value(operand)
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _bounded(_power(_value(left), _value(right)))
+            return _check_bounds(_power(_value(left), _value(right)))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-            return _bounded(Fraction(OPERATORS[type(op)](_value(left), _value(right))))
+            return _check_bounds(Fraction(OPERATORS[type(op)](_value(left), _value(right))))
     raise ValueError("no arithmetic")
 
 
@@ -73,7 +73,7 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     return Fraction(base**exponent.numerator)
 
 
-def _bounded(value: Fraction) -> Fraction:
+def _check_bounds(value: Fraction) -> Fraction:
     if _bits(value) > MAX_BITS:
         raise BadExpression("the value is too large")
     return value
@@ -83,7 +83,7 @@ def _bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def _shown(value: Fraction) -> str:
+def _format_value(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
     try:

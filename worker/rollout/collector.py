@@ -44,7 +44,7 @@ LENGTH_PENALTY = "length_penalty"
 
 
 @dataclass(slots=True)
-class Collected:
+class CollectedGroups:
     """Groups and counts of one step's sampling."""
 
     groups: list[Group] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Collected:
         self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
         self.trained += [len(self.groups) + at for at in informative]
 
-    def add(self, epoch: "Collected") -> None:
+    def add(self, epoch: "CollectedGroups") -> None:
         """Append the samples of an additional epoch of the same prompts."""
         self.carried += [len(self.groups) + index for index in epoch.carried]
         self.trained += [len(self.groups) + index for index in epoch.trained]
@@ -135,7 +135,7 @@ class Collector:
         self.is_shaped = has_gate or scales or not isinstance(length.penalty, NoLengthPenalty)
         self.reason = "equal" if isinstance(config.filters.groups, ZeroVarianceFilter) else "accuracy"
 
-    def collect(self, sampler: Samples, generator: torch.Generator, *, cursor: int) -> Collected:
+    def collect(self, sampler: Samples, generator: torch.Generator, *, cursor: int) -> CollectedGroups:
         """Return the groups of one step, or of one epoch if each epoch samples anew.
 
         `cursor` is the number of the first prompt. Refilling continues until prompts_per_step groups are
@@ -145,7 +145,7 @@ class Collector:
         needed = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
         waiting = list(range(len(self.pool.groups)))
-        collected = Collected(
+        collected = CollectedGroups(
             groups=list(self.pool.groups),
             carried=waiting,
             trained=list(waiting),
@@ -172,7 +172,7 @@ class Collector:
         return collected
 
     def _add_batch(
-        self, collected: Collected, sampler: Samples, generator: torch.Generator, *, size: int
+        self, collected: CollectedGroups, sampler: Samples, generator: torch.Generator, *, size: int
     ) -> None:
         sampling = self.config.sampling
         prompts = self.mixture.prompts(collected.cursor, size)
@@ -188,11 +188,11 @@ class Collector:
         collected.sample_seconds += sampled - started
         collected.greedy_tokens += sum(completion.written for [completion] in greedy)
         collected.judge(len(scored), self._informative(scored), self.reason)
-        rewards, has_reward = tensors([_without_length(group) for group in scored])
+        rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored])
         several = has_reward.sum(dim=1) > 1
         collected.compared += int(several.sum())
-        collected.equal += int((several & ~filters.group_varies(rewards, has_reward)).sum())
-        groups = shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        collected.equal += int((several & ~filters.group_variation_mask(rewards, has_reward)).sum())
+        groups = shape_rewards(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
         if baselines:
             groups = [
                 replace(group, greedy_reward=reward) for group, reward in zip(groups, baselines, strict=True)
@@ -216,7 +216,7 @@ class Collector:
             return []
         groups = self.scorer.score(prompts, greedy)
         limit = self.config.sampling.max_new_tokens
-        return [group.rewards[0] for group in shaped(groups, self.config.length, max_new_tokens=limit)]
+        return [group.rewards[0] for group in shape_rewards(groups, self.config.length, max_new_tokens=limit)]
 
     def _informative(self, groups: Sequence[Group]) -> list[int]:
         """Return the positions of the groups that pass the filter, before length changes any reward.
@@ -225,54 +225,56 @@ class Collector:
         """
         rule = self.config.filters.groups
         if isinstance(rule, ZeroVarianceFilter):
-            passes = filters.group_varies(*tensors([_without_length(group) for group in groups]))
+            passes = filters.group_variation_mask(
+                *reward_tensors([_rewards_without_length(group) for group in groups])
+            )
         elif isinstance(rule, AccuracyFilter):
-            scores, scored = tensors([group.correctness for group in groups])
-            passes = filters.accuracy_between(scores, scored, low=rule.low, high=rule.high)
+            scores, scored = reward_tensors([group.correctness for group in groups])
+            passes = filters.accuracy_band_mask(scores, scored, low=rule.low, high=rule.high)
         else:
             return list(range(len(groups)))
         return torch.nonzero(passes).flatten().tolist()
 
 
-def _without_length(group: Group) -> Sequence[float | None]:
+def _rewards_without_length(group: Group) -> Sequence[float | None]:
     if LENGTH not in group.counted:
         return group.rewards
     other_terms = {name: values for name, values in group.counted.items() if name != LENGTH}
     return weighted_sums(other_terms, group.weights, count=len(group.completions))
 
 
-def shaped(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
+def shape_rewards(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
     """Apply the length config to the rewards of groups; a penalty is also kept as a separate term."""
     truncated, penalty = length.truncated, length.penalty
     if isinstance(truncated, ScaleTruncatedReward):
-        groups = [_with_scaled(group, truncated.factor) for group in groups]
+        groups = [_scale_truncated(group, truncated.factor) for group in groups]
     if not isinstance(penalty, NoLengthPenalty):
-        groups = [_with_penalty(group, penalty, max_new_tokens=max_new_tokens) for group in groups]
+        groups = [_apply_penalty(group, penalty, max_new_tokens=max_new_tokens) for group in groups]
     return list(groups)
 
 
-def _with_scaled(group: Group, factor: float) -> Group:
-    rewards, scored = tensors([group.rewards])
+def _scale_truncated(group: Group, factor: float) -> Group:
+    rewards, scored = reward_tensors([group.rewards])
     cut = torch.tensor([[completion.is_truncated for completion in group.completions]])
-    scaled = shaping.truncated_scaled(rewards, cut, factor=factor)
+    scaled = shaping.scaled_truncated_rewards(rewards, cut, factor=factor)
     counted = {
-        name: _scaled(values, cut, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
+        name: _scale_term(values, cut, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
         for name, values in group.counted.items()
     }
-    return replace(group, rewards=_listed(scaled, scored), counted=counted)
+    return replace(group, rewards=_to_tuple(scaled, scored), counted=counted)
 
 
-def _scaled(
+def _scale_term(
     values: Sequence[float | None], cut: Tensor, factor: float, *, sign: int
 ) -> tuple[float | None, ...]:
     """Return a term as the `sign` of its weight counts it: deductions from the reward stay."""
-    term, has_value = tensors([values])
-    return _listed(sign * shaping.truncated_scaled(sign * term, cut, factor=factor), has_value)
+    term, has_value = reward_tensors([values])
+    return _to_tuple(sign * shaping.scaled_truncated_rewards(sign * term, cut, factor=factor), has_value)
 
 
-def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
+def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
     """Apply the penalty if the completion has a reward to lose; a missed required term leaves none."""
-    rewards, scored = tensors([group.rewards])
+    rewards, scored = reward_tensors([group.rewards])
     lengths = torch.tensor([[completion.written for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
     shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
@@ -282,14 +284,14 @@ def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_ne
     penalty_term = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
     return replace(
         group,
-        rewards=_listed(rewards + penalty, scored),
+        rewards=_to_tuple(rewards + penalty, scored),
         terms={**group.terms, **penalty_term},
         counted={**group.counted, **penalty_term},
         weights={**group.weights, LENGTH_PENALTY: 1.0},
     )
 
 
-def _listed(rewards: Tensor, scored: Tensor) -> tuple[float | None, ...]:
+def _to_tuple(rewards: Tensor, scored: Tensor) -> tuple[float | None, ...]:
     pairs = zip(rewards[0].tolist(), scored[0].tolist(), strict=True)
     return tuple(reward if is_scored else None for reward, is_scored in pairs)
 
@@ -302,7 +304,7 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
     scored = torch.zeros(values.shape, dtype=torch.bool)
     weights = torch.zeros(len(names), len(groups), dtype=torch.float64)
     for k, name in enumerate(names):
-        values[k], scored[k] = tensors([group.counted.get(name, nothing) for group in groups])
+        values[k], scored[k] = reward_tensors([group.counted.get(name, nothing) for group in groups])
         weights[k] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
     return RewardTerms(values, scored, weights)
 
@@ -313,7 +315,7 @@ def greedy_rewards(groups: Sequence[Group]) -> Tensor:
     return torch.tensor(rewards, dtype=torch.float64)
 
 
-def tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:
+def reward_tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:
     """Return values (P, G) in float64 with 0 for None, and a mask that is False for None."""
     values = [[0.0 if value is None else value for value in row] for row in rows]
     scored = [[value is not None for value in row] for row in rows]

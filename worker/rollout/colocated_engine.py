@@ -24,7 +24,7 @@ from typing import TypeVar
 import torch
 
 from backend.base.errors import EngineFailed
-from backend.base.redaction import learn
+from backend.base.redaction import add_secrets
 from backend.base.sandbox import bubblewrap
 from backend.base.settings import Settings
 from backend.config.engines import ColocatedEngine as ColocatedConfig
@@ -43,7 +43,8 @@ TITLE = "vLLM beside the trainer"
 
 DYING_SECONDS = 3.0
 """Seconds to wait for a server that fails to answer to end: its engine's process ends before its first
-one."""
+one.
+"""
 
 SOCKET_BYTES = 107
 """Maximum length of a unix socket's path on Linux, in bytes."""
@@ -82,7 +83,7 @@ class ColocatedEngine:
             is_unwanted=self._is_given_up,
             title=TITLE,
         )
-        learn(self.client.api_key)
+        add_secrets(self.client.api_key)
         self.server = ServerEngine(
             self.client,
             policy,
@@ -121,13 +122,17 @@ class ColocatedEngine:
         sleep = "it sleeps while the policy learns"
         if not self.can_sleep:
             sleep = "it keeps its memory while the policy learns: only vLLM on a GPU can sleep"
-        apart = "" if process.is_apart else f"; it shares processes and network: {bubblewrap.why_not_apart()}"
+        apart = (
+            ""
+            if process.is_apart
+            else f"; it shares processes and network: {bubblewrap.isolation_unavailable_reason()}"
+        )
         return f"{took}; {sleep}{apart}"
 
     def sync(self, version: int, policy: Policy) -> None:
         """See Engine."""
         self.policy, self._version = policy, version
-        self._surviving(lambda: None)
+        self._retry_after_restart(lambda: None)
 
     def sample(
         self,
@@ -145,7 +150,7 @@ class ColocatedEngine:
             generator.set_state(state)
             return self.server.sample(prompts, group_size, sampling, generator, beginnings=beginnings)
 
-        return self._surviving(draw)
+        return self._retry_after_restart(draw)
 
     def generate(
         self,
@@ -163,7 +168,7 @@ class ColocatedEngine:
             generator.set_state(state)
             return self.server.generate(encoded, group_size, sampling, generator, stops=stops)
 
-        return self._surviving(draw)
+        return self._retry_after_restart(draw)
 
     def rest(self) -> None:
         """See Engine. Lets vLLM sleep if it can; a server that has died is noticed at the next `sync`."""
@@ -226,7 +231,7 @@ class ColocatedEngine:
         self.server.order(path)
         self.sleep_seconds += time.perf_counter() - started
 
-    def _surviving(self, do: Callable[[], Result]) -> Result:
+    def _retry_after_restart(self, do: Callable[[], Result]) -> Result:
         """Return the result of `do` with the current weights; restart the server if it is dead."""
         while True:
             try:

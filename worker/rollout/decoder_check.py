@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from backend.base.errors import FieldError, InvalidConfig
 from worker.out_of_memory import is_memory_error
-from worker.policy.head import head_of
+from worker.policy.head import make_head
 from worker.policy.model import Policy
 from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.lean_decoder import LeanDecoder
@@ -66,7 +66,7 @@ def _distance(model: PreTrainedModel, text: list[int], logits: Tensor) -> float:
     size.
     """
     output = model.get_decoder()(input_ids=torch.tensor([text], device=model.device), use_cache=False)
-    real = head_of(model)(output.last_hidden_state[0, -1])
+    real = make_head(model)(output.last_hidden_state[0, -1])
     return float((logits - real).norm() / real.norm())
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from worker.policy.head import head_of
+from worker.policy.head import make_head
 from worker.policy.lean import is_lean
 from worker.rollout.cache import growing_cache
 from worker.rollout.graph_decoder import GraphDecoder, has_graphs
@@ -47,7 +47,7 @@ class GenericDecoder:
     """Decoder that uses the model's own layers, whether they cache keys and values or states."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.body, self.head = model.get_decoder(), head_of(model)
+        self.body, self.head = model.get_decoder(), make_head(model)
         self.config = model.config
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:

@@ -108,7 +108,7 @@ def encoded_prompts(
     ]
 
 
-def completion_of(
+def make_completion(
     policy: Policy, ids: NDArray[np.int64], logprobs: NDArray[np.float32], *, stopped: bool
 ) -> Completion:
     """Return a completion of these tokens; the last of them is a stop token if it `stopped`."""

@@ -99,15 +99,15 @@ class EngineClient:
             async def answer(places: list[int], request: Request) -> Any:
                 try:
                     async with free:
-                        return await self._tried(client, places, request)
+                        return await self._try_servers(client, places, request)
                 except Rejected as error:
                     if keeps_rejected:
                         return error
                     raise
 
-            return await self._watched([answer(places, request) for places, request in jobs])
+            return await self._gather([answer(places, request) for places, request in jobs])
 
-    async def _watched(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    async def _gather(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Return all results; at the first error, or once they are not wanted, cancel the others."""
         tasks = [asyncio.create_task(coroutine) for coroutine in work]
         pending = set(tasks)
@@ -126,7 +126,7 @@ class EngineClient:
             await asyncio.gather(*tasks, return_exceptions=True)
         return [task.result() for task in tasks]
 
-    async def _tried(self, client: httpx2.AsyncClient, servers: list[int], request: Request) -> Any:
+    async def _try_servers(self, client: httpx2.AsyncClient, servers: list[int], request: Request) -> Any:
         error, server = "was never asked", servers[0]
         for attempt in range(self.retries + 1):
             server, wait = servers[attempt % len(servers)], ""
@@ -134,7 +134,11 @@ class EngineClient:
                 async with asyncio.timeout(self.timeout_seconds):
                     status, headers, content = await self._send(client, server, request)
                 if status == 200:
-                    return None if request.read is None else request.read(_json(content) if content else None)
+                    return (
+                        None
+                        if request.read is None
+                        else request.read(_parse_json(content) if content else None)
+                    )
                 error = f"answered with status {status}{self._words(content)}"
                 if status < 500 and status not in RETRIED_STATUSES:
                     raise Rejected(status, self._failure_text(server, request, error))
@@ -168,7 +172,7 @@ class EngineClient:
     def _words(self, content: bytes) -> str:
         """Return a server's error message, made harmless: without the key, on one line, cut."""
         try:
-            answer = _json(content)
+            answer = _parse_json(content)
             error = answer.get("error", answer) if isinstance(answer, dict) else {}
             message = error.get("message", "") if isinstance(error, dict) else error
         except BadAnswer:
@@ -179,7 +183,7 @@ class EngineClient:
         return f" ({redact(text)[:SHOWN_CHARACTERS]})" if text else ""
 
 
-def _json(content: bytes) -> Any:
+def _parse_json(content: bytes) -> Any:
     try:
         return read_json(content)
     except ValueError:

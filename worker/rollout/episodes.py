@@ -23,7 +23,7 @@ from worker.rollout.engine import Samples, SamplingLike, encoded_prompts
 from worker.rollout.openenv.episodes import OpenEnvEpisodes
 from worker.rollout.tool_calls import FoundCall, call_form
 from worker.rollout.tools import ToolAnswer, Toolbox, tool_schema
-from worker.rollout.turns import Episode, TakesTurns, TurnTaking, decoding, given, round_generator
+from worker.rollout.turns import Episode, TakesTurns, TurnTaking, require_call, round_generator, turn_decoding
 from worker.types import Completion
 
 
@@ -78,7 +78,7 @@ class Episodes(TurnTaking):
         groups = samples.generate(
             encoded,
             group_size,
-            decoding(sampling, sampling.max_new_tokens),
+            turn_decoding(sampling, sampling.max_new_tokens),
             round_generator(seed, 0),
             stops=self.stops,
         )
@@ -94,7 +94,7 @@ class Episodes(TurnTaking):
         return [done[first : first + group_size] for first in range(0, len(done), group_size)]
 
     def _answer(self, episodes: Sequence[Episode]) -> None:
-        calls = [(episode, given(episode.call)) for episode in episodes]
+        calls = [(episode, require_call(episode.call)) for episode in episodes]
         asked = [pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0]
         jobs = [(call.call, episode.prompt) for episode, call in asked]
         answers = dict(zip([id(pair[0]) for pair in asked], self.toolbox.answer(jobs), strict=True))
@@ -104,7 +104,7 @@ class Episodes(TurnTaking):
 
     def _take_answer(self, episode: Episode, call: FoundCall, answer: ToolAnswer | None) -> None:
         """Append the whole answer, or nothing if no token would be left to continue."""
-        turn = self._turn_of(episode, call)
+        turn = self._make_turn(episode, call)
         if answer is None:
             episode.turns.append(turn)
             episode.is_over = self.form.ends_turn or episode.room <= 0
@@ -113,7 +113,7 @@ class Episodes(TurnTaking):
             episode.is_over, episode.stopped = True, False
 
 
-def episodes_of(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
+def make_episodes(config: RunConfig, policy: Policy, settings: Settings) -> TakesTurns | None:
     """Return the episodes of a run; None if a completion is a single turn."""
     match config.environment:
         case NoEnvironment():

@@ -77,7 +77,7 @@ class Recorder:
 _threads = threading.local()
 
 
-def recorder_of(device: torch.device) -> Recorder:
+def get_recorder(device: torch.device) -> Recorder:
     """Return this thread's recorder for a device."""
     if not hasattr(_threads, "recorders"):
         _threads.recorders = {}
@@ -97,7 +97,7 @@ class GraphDecoder(LeanDecoder):
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
-        self.recorder = recorder_of(model.device) if model.device.type == "cuda" else None
+        self.recorder = get_recorder(model.device) if model.device.type == "cuda" else None
         self.is_recorded = self.recorder is not None and self.recorder.works
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
@@ -108,10 +108,10 @@ class GraphDecoder(LeanDecoder):
         return super().prefill(ids, mask, max_rows=max_rows, max_new_tokens=max_new_tokens)
 
     def _room(self, tokens: int) -> int:
-        return rounded(tokens, least=MIN_PLACES)  # few sizes, because kernels are planned for each size
+        return round_up(tokens, least=MIN_PLACES)  # few sizes, because kernels are planned for each size
 
-    def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
-        cache = super()._grown(keys, values, max_rows)
+    def _grow_cache(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
+        cache = super()._grow_cache(keys, values, max_rows)
         cache[:, self.rows :] = 0  # masked positions must be finite, as 0 times NaN is NaN
         cache[:, :, :, self.length :] = 0
         return cache
@@ -139,8 +139,8 @@ class GraphDecoder(LeanDecoder):
     def step(self, tokens: Tensor) -> Tensor:
         """See Decoder. The logits are overwritten by the next step."""
         self.tokens[: len(tokens)] = tokens
-        rows = min(self.max_rows, rounded(len(tokens)))
-        span = min(self.capacity, rounded(self.length + 1, least=MIN_PLACES))
+        rows = min(self.max_rows, round_up(len(tokens)))
+        span = min(self.capacity, round_up(self.length + 1, least=MIN_PLACES))
         if self.recorder is None:
             self._token(rows, span)
         else:
@@ -157,7 +157,7 @@ class GraphDecoder(LeanDecoder):
             try:
                 with torch.cuda.stream(recorder.stream):
                     if self.is_recorded and (rows, span) in self.graphs:
-                        graph = self._recorded(recorder, rows, span)
+                        graph = self._record_graph(recorder, rows, span)
                     if graph is None:
                         self._token(rows, span)
             finally:
@@ -166,7 +166,7 @@ class GraphDecoder(LeanDecoder):
         if graph is not None:
             graph.replay()
 
-    def _recorded(self, recorder: Recorder, rows: int, span: int) -> torch.cuda.CUDAGraph | None:
+    def _record_graph(self, recorder: Recorder, rows: int, span: int) -> torch.cuda.CUDAGraph | None:
         """Return the graph of a token; None from now on if it cannot be recorded or memory runs out."""
         graph = torch.cuda.CUDAGraph()
         try:
@@ -204,7 +204,7 @@ class GraphDecoder(LeanDecoder):
         cache[1].index_copy_(2, self.place, values[:, :, None])
 
 
-def rounded(count: int, *, least: int = 1) -> int:
+def round_up(count: int, *, least: int = 1) -> int:
     """Round a count up to a multiple of `least`, and the multiple to three binary digits.
 
     >>> [rounded(count) for count in (3, 8, 9, 13, 127)]

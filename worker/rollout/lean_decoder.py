@@ -33,7 +33,7 @@ class LeanDecoder:
         self.rows, self.length = ids.shape
         self.capacity = self._room(self.length + max_new_tokens)
         self.cache = [
-            self._grown(layer.keys, layer.values, max_rows) for layer in output.past_key_values.layers
+            self._grow_cache(layer.keys, layer.values, max_rows) for layer in output.past_key_values.layers
         ]
         self._begin(mask, is_even=is_even)
         return output.logits[:, -1].float()
@@ -47,7 +47,7 @@ class LeanDecoder:
         """Return the number of cache positions allocated for `tokens` tokens."""
         return tokens
 
-    def _grown(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
+    def _grow_cache(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
         cache = keys.new_empty(2, max_rows, self.lean.kv_heads, self.capacity, self.lean.width)
         cache[0, : self.rows, :, : self.length] = keys
         cache[1, : self.rows, :, : self.length] = values
@@ -95,7 +95,7 @@ class LeanDecoder:
         for layer, cache in zip(self.lean.layers, self.cache, strict=True):
             mixed = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
             hidden = layer.finish(hidden, mixed)
-        return self.lean.scores(self.lean.normed(hidden))
+        return self.lean.scores(self.lean.final_norm(hidden))
 
     def _attend(
         self, layer: LeanLayer, cache: Tensor, hidden: Tensor, rotations: tuple[Tensor, Tensor], span: int

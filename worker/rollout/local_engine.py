@@ -54,7 +54,7 @@ class LocalEngine:
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
         """See Samples."""
-        return self._synced().sample(prompts, group_size, sampling, generator, beginnings=beginnings)
+        return self._current_sampler().sample(prompts, group_size, sampling, generator, beginnings=beginnings)
 
     def generate(
         self,
@@ -66,7 +66,7 @@ class LocalEngine:
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
         """See Samples."""
-        return self._synced().generate(encoded, group_size, sampling, generator, stops=stops)
+        return self._current_sampler().generate(encoded, group_size, sampling, generator, stops=stops)
 
     def rest(self) -> None:
         """See Engine. No memory is held between batches."""
@@ -78,7 +78,7 @@ class LocalEngine:
     def close(self) -> None:
         """See Engine."""
 
-    def _synced(self) -> Sampler:
+    def _current_sampler(self) -> Sampler:
         if self.sampler is None:
             raise RuntimeError("an engine samples only once it has weights")
         return self.sampler

@@ -13,7 +13,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 """Invisible control characters, except tab and newline."""
 
 
-class Encoded(NamedTuple):
+class EncodedObservation(NamedTuple):
     """An answer as token ids."""
 
     ids: list[int]
@@ -32,7 +32,7 @@ class ObservationEncoder:
         special_tokens = sorted(filter(None, added), key=len, reverse=True)
         self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
-    def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> Encoded:
+    def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> EncodedObservation:
         """Return the ids of an answer, at most `limit`, between those of its frame.
 
         Names of control tokens in the answer become plain letters. The frame is the trainer's text before and
@@ -44,7 +44,9 @@ class ObservationEncoder:
             [*frame, *self._pieces(plain)], add_special_tokens=False
         )
         ids = [index for piece in pieces for index in piece if index not in self.controls]
-        return Encoded([*before, *ids[:limit], *after], is_cut=len(ids) > limit or len(looked_at) < len(text))
+        return EncodedObservation(
+            [*before, *ids[:limit], *after], is_cut=len(ids) > limit or len(looked_at) < len(text)
+        )
 
     def _pieces(self, text: str) -> list[str]:
         """Cut the text after the first letter of each control token's name, so that no piece holds one."""

@@ -39,12 +39,12 @@ class Pool:
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
-        self.groups = groups_of(values["groups"], tensors)
+        self.groups = decode_groups(values["groups"], tensors)
 
 
 def group_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the part of groups that is JSON."""
-    return [_document(group) for group in groups]
+    return [_group_document(group) for group in groups]
 
 
 def group_tensors(groups: Sequence[Group]) -> dict[str, Tensor]:
@@ -53,23 +53,23 @@ def group_tensors(groups: Sequence[Group]) -> dict[str, Tensor]:
         f"{index}.{number}.{name}": torch.from_numpy(np.array(values))
         for index, group in enumerate(groups)
         for number, completion in enumerate(group.completions)
-        for name, values in _arrays(completion).items()
+        for name, values in _completion_arrays(completion).items()
     }
 
 
-def groups_of(documents: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> list[Group]:
+def decode_groups(documents: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> list[Group]:
     """Rebuild groups from their JSON and their tensors."""
     arrays: dict[tuple[int, int], dict[str, Any]] = {}
     for key, tensor in tensors.items():
         index, number, name = key.split(".", 2)
         arrays.setdefault((int(index), int(number)), {})[name] = tensor.numpy()
     return [
-        _group(document, [arrays[index, number] for number in range(len(document["completions"]))])
+        _decode_group(document, [arrays[index, number] for number in range(len(document["completions"]))])
         for index, document in enumerate(documents)
     ]
 
 
-def _arrays(completion: Completion) -> dict[str, Any]:
+def _completion_arrays(completion: Completion) -> dict[str, Any]:
     """Return the per-token numbers of a completion, by field."""
     by_field = {field.name: getattr(completion, field.name) for field in fields(completion)}
     arrays = {name: value for name, value in by_field.items() if isinstance(value, np.ndarray)}
@@ -79,10 +79,10 @@ def _arrays(completion: Completion) -> dict[str, Any]:
     return arrays
 
 
-def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
+def _decode_completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
     token_arrays = {name: value for name, value in arrays.items() if "." not in name}
-    mask, alternatives = (_below(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
-    other_fields = {name: _hashable(value) for name, value in written.items()}
+    mask, alternatives = (_strip_prefix(prefix, arrays) for prefix in (MASK, ALTERNATIVES))
+    other_fields = {name: _to_tuples(value) for name, value in written.items()}
     other_fields["turns"] = tuple(Turn(*turn) for turn in other_fields.get("turns", ()))
     if "episode" in other_fields:
         other_fields["episode"] = EpisodeResult(*other_fields["episode"])
@@ -94,11 +94,11 @@ def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Comple
     )
 
 
-def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_prefix(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
-def _document(group: Group) -> dict[str, Any]:
+def _group_document(group: Group) -> dict[str, Any]:
     """Return everything else of a group, as JSON."""
     completions = [
         {field.name: getattr(completion, field.name) for field in fields(completion)}
@@ -114,16 +114,18 @@ def _document(group: Group) -> dict[str, Any]:
     }
 
 
-def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> Group:
+def _decode_group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> Group:
     """Rebuild a group from its JSON, whose lists were tuples, and its arrays."""
     pairs = zip(document["completions"], arrays, strict=True)
-    completions = tuple(_completion(written, completion_arrays) for written, completion_arrays in pairs)
+    completions = tuple(
+        _decode_completion(written, completion_arrays) for written, completion_arrays in pairs
+    )
     other_fields = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
-    group = Group(_prompt(document["prompt"]), completions, rewards=())
-    return replace(group, **{name: _hashable(value) for name, value in other_fields.items()})
+    group = Group(_decode_prompt(document["prompt"]), completions, rewards=())
+    return replace(group, **{name: _to_tuples(value) for name, value in other_fields.items()})
 
 
-def _prompt(written: Mapping[str, Any]) -> Prompt:
+def _decode_prompt(written: Mapping[str, Any]) -> Prompt:
     """Rebuild a prompt from its JSON; before 0.3 its columns were called `data`."""
     renamed = {("columns" if name == "data" else name): value for name, value in written.items()}
     turns = {name: tuple(renamed.get(name, ())) for name in ("messages", "tools")}
@@ -134,8 +136,8 @@ def _is_json(value: Any) -> bool:
     return value is not None and not isinstance(value, np.ndarray | SamplingMask | Alternatives)
 
 
-def _hashable(value: Any) -> Any:
+def _to_tuples(value: Any) -> Any:
     """Convert JSON lists back to tuples, inside mappings too."""
     if isinstance(value, Mapping):
-        return {name: _hashable(inner) for name, inner in value.items()}
+        return {name: _to_tuples(inner) for name, inner in value.items()}
     return tuple(value) if isinstance(value, list) else value

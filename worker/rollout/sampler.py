@@ -16,8 +16,8 @@ from worker.policy.routing import RouterWatch, routers
 from worker.prompt import Prompt
 from worker.rollout.alternatives import AlternativesLog
 from worker.rollout.decoders import Decoder, decoder_for
-from worker.rollout.engine import Interrupted, SamplingLike, completion_of, encoded_prompts
-from worker.rollout.graph_decoder import MIN_PLACES, rounded
+from worker.rollout.engine import Interrupted, SamplingLike, encoded_prompts, make_completion
+from worker.rollout.graph_decoder import MIN_PLACES, round_up
 from worker.rollout.routes import RoutesLog
 from worker.rollout.row_limit import RowLimit
 from worker.rollout.sampling_log import SamplingMaskLog
@@ -34,7 +34,7 @@ class Cadence(NamedTuple):
     """Number of tokens between two checks for completions that have ended."""
 
 
-def cadence(device: torch.device) -> Cadence:
+def choose_cadence(device: torch.device) -> Cadence:
     """Return the cadence for a device. A CPU pays for every row it decodes, a GPU for every host wait."""
     return Cadence(share=True, every=1) if device.type == "cpu" else Cadence(share=False, every=16)
 
@@ -49,7 +49,7 @@ class Decoding:
     top_k: int = 0
 
 
-class Drawn(NamedTuple):
+class SampledTokens(NamedTuple):
     """Token-major results of one batch; entries after a row's end are meaningless."""
 
     ids: Tensor
@@ -60,7 +60,7 @@ class Drawn(NamedTuple):
     """Entropies in nats, (T, B) float32."""
 
     @classmethod
-    def blank(cls, tokens: int, rows: int, device: torch.device) -> "Drawn":
+    def blank(cls, tokens: int, rows: int, device: torch.device) -> "SampledTokens":
         """Return zeros to be filled in."""
         ids = torch.zeros(tokens, rows, dtype=torch.int64, device=device)
         return cls(ids, torch.zeros(ids.shape, device=device), torch.zeros(ids.shape, device=device))
@@ -153,7 +153,7 @@ class Sampler:
         uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
         longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
-        rows = self.rows_at_once or rows_that_fit(self.policy.model, sampling, tokens=longest)
+        rows = self.rows_at_once or max_rows(self.policy.model, sampling, tokens=longest)
 
         def work(first: int, last: int) -> list[Completion]:
             prompts = list(encoded[first // group_size : (last - 1) // group_size + 1])
@@ -200,16 +200,16 @@ class Sampler:
         uniforms: Tensor,
         notes: Notes,
         further: Sequence[int] = (),
-    ) -> Drawn:
+    ) -> SampledTokens:
         device, count = self.policy.model.device, uniforms.shape[1]
-        ids, mask = left_padded(encoded, self.policy.pad_id, device)
+        ids, mask = pad_left(encoded, self.policy.pad_id, device)
         logits = decoder.prefill(ids, mask, max_rows=count, max_new_tokens=sampling.max_new_tokens)
         if notes.routes is not None:
             notes.routes.prompt(mask)
-        drawn = Drawn.blank(sampling.max_new_tokens, count, device)
+        drawn = SampledTokens.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor([*self.policy.stop_ids, *further], device=device)
         unfinished = UnfinishedRows.from_prompts(count, count // len(encoded), device)
-        share, every = cadence(device)
+        share, every = choose_cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
             if notes.masks is not None:
@@ -233,11 +233,11 @@ class Sampler:
             logits = decoder.step(tokens)
             if notes.routes is not None:
                 notes.routes.token(unfinished, step=step)
-        return Drawn(*(tensor[: step + 1] for tensor in drawn))
+        return SampledTokens(*(tensor[: step + 1] for tensor in drawn))
 
     def _completions(
         self,
-        drawn: Drawn,
+        drawn: SampledTokens,
         group_size: int,
         notes: Notes,
         prompt_tokens: Sequence[int],
@@ -281,7 +281,7 @@ class Sampler:
         stopped: bool,
     ) -> Completion:
         return replace(
-            completion_of(self.policy, ids, logprobs, stopped=stopped),
+            make_completion(self.policy, ids, logprobs, stopped=stopped),
             entropies=entropies,
             version=self.version,
         )
@@ -292,11 +292,11 @@ def is_cut(sampling: SamplingLike) -> bool:
     return sampling.top_p < 1 or sampling.top_k > 0
 
 
-def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
+def max_rows(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
     """Return the number of rows of this length whose keys, values and logits fit into a GPU's free memory."""
     if model.device.type != "cuda":
         return sys.maxsize
-    tokens = rounded(tokens, least=MIN_PLACES)
+    tokens = round_up(tokens, least=MIN_PLACES)
     config: Any = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -308,7 +308,7 @@ def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int
     return max(1, int(0.8 * (free + unused)) // (cache + logits))
 
 
-def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def pad_left(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return ids and mask, both (P, S), of prompts that end at the last column."""
     length = max(map(len, encoded))
     ids = [[pad_id] * (length - len(row)) + list(row) for row in encoded]
@@ -327,11 +327,11 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
         smallest = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < smallest, -torch.inf)
     if sampling.top_p < 1:
-        logits = nucleus(logits, sampling.top_p)
+        logits = nucleus_logits(logits, sampling.top_p)
     return logits.log_softmax(dim=-1)
 
 
-def nucleus(logits: Tensor, mass: float) -> Tensor:
+def nucleus_logits(logits: Tensor, mass: float) -> Tensor:
     """Return logits (B, V) with -inf outside the smallest set of most likely tokens of probability `mass`."""
     descending, order = logits.sort(dim=-1, descending=True)
     probabilities = descending.softmax(dim=-1)
@@ -351,7 +351,13 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def draw(
-    logprobs: Tensor, unfinished: UnfinishedRows, uniforms: Tensor, drawn: Drawn, *, step: int, greedy: bool
+    logprobs: Tensor,
+    unfinished: UnfinishedRows,
+    uniforms: Tensor,
+    drawn: SampledTokens,
+    *,
+    step: int,
+    greedy: bool,
 ) -> Tensor:
     """Sample the next token (n,) of every unfinished completion from (U, V), and record it in `drawn`."""
     probabilities = logprobs.exp()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from worker.policy.model import Policy
-from worker.rollout.engine import SamplingLike, completion_of
+from worker.rollout.engine import SamplingLike, make_completion
 from worker.rollout.engine_client import BadAnswer
 from worker.types import Completion
 
@@ -23,7 +23,7 @@ class OtherWeights(Exception):
     """The server answered with weights of another version than it was given."""
 
 
-def completions_in(
+def read_completions(
     answer: Any,
     policy: Policy,
     prompt: Sequence[int],
@@ -54,7 +54,7 @@ def _completion(
     if reason not in ("stop", "length"):
         raise BadAnswer(f"a completion was ended by {str(reason)[:40]!r}")
     _check_end(ids, reason, policy, sampling)
-    completion = completion_of(
+    completion = make_completion(
         policy,
         np.array(ids, dtype=np.int64),
         np.minimum(np.array(logprobs, dtype=np.float32), 0),
@@ -99,7 +99,7 @@ def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: Sampli
         raise BadAnswer("a completion was cut before its length cap: the server's context is too short")
 
 
-def models_in(answer: Any) -> list[dict[str, Any]]:
+def read_models(answer: Any) -> list[dict[str, Any]]:
     """Return the models that a server lists."""
     try:
         return [dict(model, id=str(model["id"])) for model in answer["data"]]
@@ -107,7 +107,7 @@ def models_in(answer: Any) -> list[dict[str, Any]]:
         raise BadAnswer("it is not a list of models") from None
 
 
-def tokens_in(answer: Any) -> list[Any]:
+def read_tokens(answer: Any) -> list[Any]:
     """Return the tokens of a text."""
     try:
         return list(answer["tokens"])
@@ -121,6 +121,6 @@ def check_emptied(answer: Any) -> None:
         raise BadAnswer("it still holds keys and values of old weights: does somebody else use it?")
 
 
-def version_in(answer: Any) -> str:
+def read_version(answer: Any) -> str:
     """Return the name of the weights that a server holds; "" if it does not say."""
     return str(answer.get("weight_version", "")) if isinstance(answer, dict) else ""

@@ -28,10 +28,10 @@ from worker.rollout.engine_client import BadAnswer, EngineClient, Rejected, Requ
 from worker.rollout.server_answers import (
     OtherWeights,
     check_emptied,
-    completions_in,
-    models_in,
-    tokens_in,
-    version_in,
+    read_completions,
+    read_models,
+    read_tokens,
+    read_version,
 )
 from worker.rollout.spot_check import mismatch
 from worker.types import Completion
@@ -130,7 +130,7 @@ class ServerEngine:
         """See Engine. Checks that the servers are reachable and serve one model with the policy's
         tokenizer.
         """
-        served = self._ask_each("GET", "/v1/models", None, models_in)
+        served = self._ask_each("GET", "/v1/models", None, read_models)
         for server, models in enumerate(served):
             self._choose(server, models)
         self._check_tokenizer()
@@ -153,7 +153,9 @@ class ServerEngine:
     def _check_tokenizer(self) -> None:
         body = {"model": self.base, "prompt": PROBE, "add_special_tokens": False}
         policy_ids = self.policy.form.encode(PROBE, add_special_tokens=False)
-        for server, tokens in enumerate(self.client.ask_each(Request("POST", "/tokenize", body, tokens_in))):
+        for server, tokens in enumerate(
+            self.client.ask_each(Request("POST", "/tokenize", body, read_tokens))
+        ):
             if isinstance(tokens, Rejected) and tokens.status in MISSING:
                 continue  # the first answers will show whether it fits
             if isinstance(tokens, Rejected):
@@ -182,7 +184,7 @@ class ServerEngine:
         self.version = version
         self.sync_seconds += time.perf_counter() - started
 
-    def _named(self, version: int) -> str:
+    def _version_name(self, version: int) -> str:
         return f"grpolab-{self.name}-v{version}"
 
     def _write(self, version: int) -> None:
@@ -201,19 +203,19 @@ class ServerEngine:
     def _send(self, version: int) -> None:
         """Make the servers load the weights of a version; servers that have them already may say so."""
         if self.is_adapter:
-            body = {"lora_name": self._named(version), "lora_path": str(self._path(version))}
+            body = {"lora_name": self._version_name(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
-            served = self._ask_each("GET", "/v1/models", None, models_in) if any(answers) else answers
+            served = self._ask_each("GET", "/v1/models", None, read_models) if any(answers) else answers
             refused: list[Rejected | None] = [
                 error
                 for error, models in zip(answers, served, strict=True)
-                if error and not any(model["id"] == self._named(version) for model in models)
+                if error and not any(model["id"] == self._version_name(version) for model in models)
             ]
         else:
             path = {"weights_path": str(self._path(version))}
             refused = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
             refused += self._post("/reset_prefix_cache", None, check_emptied)
-            named = self._post("/update_weight_version", {"new_version": self._named(version)})
+            named = self._post("/update_weight_version", {"new_version": self._version_name(version)})
             self.tells_version = not any(error and error.status in MISSING for error in named)
             refused += [error for error in named if error and self.tells_version]
         if error := next(filter(None, refused), None):
@@ -235,7 +237,7 @@ class ServerEngine:
 
     def _unload(self, version: int) -> None:
         with suppress(EngineFailed):  # a failure only costs the server's memory
-            self._post("/v1/unload_lora_adapter", {"lora_name": self._named(version)})
+            self._post("/v1/unload_lora_adapter", {"lora_name": self._version_name(version)})
 
     def sample(
         self,
@@ -268,11 +270,11 @@ class ServerEngine:
             self._request(ids, group_size, sampling, seed) for ids, seed in zip(encoded, seeds, strict=True)
         ]
         try:
-            groups = self._versioned(requests)
+            groups = self._sample_version(requests)
         except OtherWeights:
             self._send(self.version)
             try:
-                groups = self._versioned(requests)
+                groups = self._sample_version(requests)
             except OtherWeights:
                 reason = "answers with other weights than it was given: does somebody else use it?"
                 raise EngineFailed(f"the engine at {self.client.title} {reason}") from None
@@ -280,7 +282,7 @@ class ServerEngine:
         return groups
 
     def _request(self, ids: list[int], group_size: int, sampling: SamplingLike, seed: int) -> Request:
-        model = self._named(self.version) if self.is_adapter else self.base
+        model = self._version_name(self.version) if self.is_adapter else self.base
         drawn = group_size if sampling.temperature else 1  # vLLM refuses to repeat a deterministic answer
         body = {
             "model": model,
@@ -303,7 +305,7 @@ class ServerEngine:
 
         def read(answer: Any) -> list[Completion]:
             try:
-                completions = completions_in(
+                completions = read_completions(
                     answer,
                     self.policy,
                     ids,
@@ -318,7 +320,7 @@ class ServerEngine:
 
         return Request("POST", "/v1/completions", body, read)
 
-    def _versioned(self, requests: Sequence[Request]) -> list[list[Completion]]:
+    def _sample_version(self, requests: Sequence[Request]) -> list[list[Completion]]:
         """Return the completions, all by the current version; raises OtherWeights."""
         try:
             self._check_version()
@@ -332,8 +334,8 @@ class ServerEngine:
 
     def _check_version(self) -> None:
         if self.tells_version:
-            told = self._ask_each("GET", "/weight_info", None, version_in)
-            if any(version != self._named(self.version) for version in told):
+            told = self._ask_each("GET", "/weight_info", None, read_version)
+            if any(version != self._version_name(self.version) for version in told):
                 raise OtherWeights
 
     def _check_logprobs(

@@ -52,14 +52,14 @@ class UnfinishedRows:
         unique, member = torch.unique(keys, return_inverse=True)
         newest = tokens.new_empty(len(unique)).index_copy_(0, member, tokens)
         sources = unique >> 32
-        places = placed(sources)
+        places = assign_places(sources)
         order = torch.argsort(places[member], stable=True)
         self._become(rows[order], places[member][order], len(places))
         by_place = torch.argsort(places)
         return sources[by_place], newest[by_place]
 
 
-def placed(sources: Tensor) -> Tensor:
+def assign_places(sources: Tensor) -> Tensor:
     """Return a place 0..U-1 for each of U new rows with ascending sources.
 
     The first row of a source keeps the source's place if that is below U. All other rows fill the remaining

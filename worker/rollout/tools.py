@@ -19,7 +19,7 @@ from backend.config.environments import ToolName, ToolUse
 from worker.prompt import Prompt
 from worker.rewards.correctness import process_count
 from worker.rewards.programs import read_ended
-from worker.rollout.calculator import BadExpression, calculated
+from worker.rollout.calculator import BadExpression, calculate
 
 PROGRAMS = "worker.rewards.programs"
 
@@ -72,14 +72,14 @@ class Toolbox:
             free: SimpleQueue[Sandbox] = SimpleQueue()
             for sandbox in self._sandboxes:
                 free.put(sandbox)
-            return list(pool.map(lambda job: self._timed(job[0], job[1], free), calls))
+            return list(pool.map(lambda job: self._answer_timed(job[0], job[1], free), calls))
 
     def close(self) -> None:
         """End all processes."""
         for sandbox in self._sandboxes:
             sandbox.close()
 
-    def _timed(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+    def _answer_timed(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
         started = time.perf_counter()
         answer = self._answer(call, prompt, free)
         return answer._replace(seconds=time.perf_counter() - started)
@@ -90,9 +90,9 @@ class Toolbox:
         tool = next((name for name in self.config.tools if name == call.tool), None)
         match tool:
             case "calculator":
-                return _calculated(call.text)
+                return _answer_calculation(call.text)
             case "lookup":
-                return _looked_up(call.text, prompt.columns.get(self.config.lookup_field))
+                return _answer_lookup(call.text, prompt.columns.get(self.config.lookup_field))
             case "python":
                 return self._run(call.text, free)
             case None:
@@ -124,17 +124,17 @@ class Toolbox:
             return ToolAnswer("error: the program was ended by the sandbox", "killed")
         finally:
             free.put(sandbox)
-        return _printed(output, code)
+        return _answer_program(output, code)
 
 
-def _calculated(expression: str) -> ToolAnswer:
+def _answer_calculation(expression: str) -> ToolAnswer:
     try:
-        return ToolAnswer(calculated(expression), "ok")
+        return ToolAnswer(calculate(expression), "ok")
     except BadExpression as error:
         return ToolAnswer(f"error: {error}", "failed")
 
 
-def _looked_up(key: str, table: Any) -> ToolAnswer:
+def _answer_lookup(key: str, table: Any) -> ToolAnswer:
     """Return the value of a key, matched exactly or ignoring case and surrounding space."""
     if not isinstance(table, dict):
         return ToolAnswer("error: there is no table for this question", "failed")
@@ -148,7 +148,7 @@ def _looked_up(key: str, table: Any) -> ToolAnswer:
     return ToolAnswer(str(entry), "ok")
 
 
-def _printed(output: str, code: int) -> ToolAnswer:
+def _answer_program(output: str, code: int) -> ToolAnswer:
     """Return a program's output; a program ended by a signal was killed at a limit or by the call filter."""
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return ToolAnswer("error: the program took too long", "timeout")

@@ -116,7 +116,7 @@ class TurnTaking:
         self.policy, self.form = policy, form
         self.max_turns, self.max_observation_tokens = max_turns, max_observation_tokens
         self.encoder = ObservationEncoder(policy)
-        self.stops = _ids_with(policy, form.marks)
+        self.stops = _marked_ids(policy, form.marks)
         self.max_rounds = 2 * max_turns + 2
         """Maximum number of rounds. After them, a policy that keeps ending calls is sampled in one go."""
 
@@ -134,7 +134,7 @@ class TurnTaking:
         groups = samples.generate(
             [episode.prompt_ids + episode.ids for episode in unfinished],
             1,
-            decoding(sampling, max(episode.room for episode in unfinished)),
+            turn_decoding(sampling, max(episode.room for episode in unfinished)),
             round_generator(seed, number),
             stops=self.stops if number < self.max_rounds else (),
         )
@@ -162,7 +162,7 @@ class TurnTaking:
             return None
         return self.form.find("".join(self._pieces(new)))
 
-    def _turn_of(self, episode: Episode, call: FoundCall) -> Turn:
+    def _make_turn(self, episode: Episode, call: FoundCall) -> Turn:
         """Return the call with its position, not yet answered."""
         pieces = self._pieces(episode.ids[episode.turn_start :])
         first, end = (episode.turn_start + at for at in _span(pieces, call))
@@ -205,14 +205,14 @@ class TurnTaking:
         return self.policy.token_texts.pieces(ids)
 
 
-def given(call: FoundCall | None) -> FoundCall:
+def require_call(call: FoundCall | None) -> FoundCall:
     """Return the call of an episode that waits for an answer."""
     if call is None:
         raise ValueError("an episode without a call waits for no answer")
     return call
 
 
-def decoding(sampling: SamplingLike, tokens: int) -> Decoding:
+def turn_decoding(sampling: SamplingLike, tokens: int) -> Decoding:
     """Return the sampling rules with a limit of `tokens` tokens."""
     return Decoding(tokens, sampling.temperature, sampling.top_p, sampling.top_k)
 
@@ -238,7 +238,7 @@ def _span(pieces: Sequence[str], call: FoundCall) -> tuple[int, int]:
     return max(0, _tokens_until(pieces, call.start + 1) - 1), _tokens_until(pieces, call.end)
 
 
-def _ids_with(policy: Policy, marks: Sequence[str]) -> list[int]:
+def _marked_ids(policy: Policy, marks: Sequence[str]) -> list[int]:
     """Return the token ids whose text holds one of the marks, all of which are ASCII."""
     vocabulary: dict[str, int] = policy.tokenizer.get_vocab()
     return sorted(index for token, index in vocabulary.items() if any(mark in token for mark in marks))

@@ -83,13 +83,13 @@ class VllmProcess:
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self.is_apart = not bubblewrap.why_not_apart()
+        self.is_apart = not bubblewrap.isolation_unavailable_reason()
         guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
         argv = list(command.argv)
         command.socket.unlink(missing_ok=True)
         try:
             self._process = subprocess.Popen(
-                bubblewrap.apart(argv) if self.is_apart else [*guarded, *argv],
+                bubblewrap.isolated_command(argv) if self.is_apart else [*guarded, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -164,7 +164,7 @@ class VllmProcess:
         is_memory = any(saying in line for saying in MEMORY for line in lines)
         hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
         code = self._process.poll()
-        ended = "" if code is None else f" ({_ended(code)})"
+        ended = "" if code is None else f" ({_exit_text(code)})"
         return f"{reason}{ended}{hint}"
 
     def kill(self) -> None:
@@ -192,7 +192,7 @@ class VllmProcess:
                     logger.info("%s", text)
 
 
-def _ended(code: int) -> str:
+def _exit_text(code: int) -> str:
     signal_number = -code if code < 0 else code - 128
     try:
         return f"ended by {signal.Signals(signal_number).name}"

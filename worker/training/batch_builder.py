@@ -12,13 +12,13 @@ from backend.config import knobs
 from backend.config.length import MaskTruncated
 from backend.config.run import RunConfig
 from worker.objective.batch import PolicyBatch
-from worker.objective.token_choice import with_token_choice
+from worker.objective.token_choice import choose_entropic_tokens
 from worker.policy.logprobs import token_energies
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.offload import visiting
 from worker.policy.routing import replayed_experts, routed_logprobs
-from worker.policy.token_batch import TokenBatch, padded, token_batch
+from worker.policy.token_batch import TokenBatch, pad_values, token_batch
 from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
@@ -73,7 +73,7 @@ class BatchBuilder:
         """
         completions = [completion for group in groups for completion in group.completions]
         mask = self._mask(tokens, completions)
-        domains = domains_of(groups)
+        domains = completion_domains(groups)
         names = tuple(sorted({*domains, *(source.domain for source in self.config.problems)}))
         batch = PolicyBatch(
             mask=mask,
@@ -84,14 +84,14 @@ class BatchBuilder:
             group_index=torch.arange(len(groups), device=mask.device).repeat_interleave(
                 len(groups[0].completions)
             ),
-            sampler_logprobs=padded(
+            sampler_logprobs=pad_values(
                 [completion.sampler_logprobs.tolist() for completion in completions], tokens
             ),
             old_experts=replayed_experts(tokens),
         )
-        batch = with_token_choice(batch, entropies(groups, tokens), self.config.objective.token_weight)
+        batch = choose_entropic_tokens(batch, entropies(groups, tokens), self.config.objective.token_weight)
         if self._needs_old(old_policy):
-            batch = self._with_old(batch, old_policy or self.policy, tokens)
+            batch = self._add_old_policy(batch, old_policy or self.policy, tokens)
         if self.reference is None:
             return batch
         started = time.perf_counter()
@@ -120,7 +120,7 @@ class BatchBuilder:
         return several or searches or old_policy is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()
-    def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
+    def _add_old_policy(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
         """Add the log-probabilities and routing under the policy that opened the step to the batch."""
 
         def look(microbatch: TokenBatch) -> Sequence[Tensor]:
@@ -163,7 +163,7 @@ class BatchBuilder:
         return values
 
 
-def domains_of(groups: Sequence[Group]) -> list[str]:
+def completion_domains(groups: Sequence[Group]) -> list[str]:
     """Return the domain of each completion's prompt, [B]."""
     return [group.prompt.domain for group in groups for _ in group.completions]
 
@@ -175,7 +175,7 @@ def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
         np.zeros(len(completion)) if completion.entropies is None else completion.entropies
         for completion in completions
     ]
-    return padded([values.tolist() for values in entropy_rows], tokens)
+    return pad_values([values.tolist() for values in entropy_rows], tokens)
 
 
 def _correct(groups: Sequence[Group]) -> Tensor:

@@ -31,9 +31,11 @@ ROUNDING = 1e-9
 """Mean rewards that differ by no more than this are treated as equal."""
 
 
-def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
+def report_numbers(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
     """Return the fields of a CheckReport that depend only on sampled groups."""
-    counts = [(len(grades), sum(value >= 1 for value in grades)) for grades in map(_graded, groups) if grades]
+    counts = [
+        (len(grades), sum(value >= 1 for value in grades)) for grades in map(_known_grades, groups) if grades
+    ]
     rates = [right / n for n, right in counts]
     rewards = [pair for group in groups for pair in zip(group.rewards, group.correctness, strict=True)]
     cut = [completion.is_truncated for group in groups for completion in group.completions]
@@ -41,15 +43,15 @@ def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
     return {
         "prompts": len(groups),
         "completions": max(len(group.completions) for group in groups),
-        "pass_rate": mean(rates),
+        "pass_rate": finite_mean(rates),
         "pass_rate_error": standard_error(rates) if rates else None,
-        "never_solved": mean(float(rate == 0) for rate in rates),
-        "always_solved": mean(float(rate == 1) for rate in rates),
-        "truncated": mean(map(float, cut)) or 0.0,
+        "never_solved": finite_mean(float(rate == 0) for rate in rates),
+        "always_solved": finite_mean(float(rate == 1) for rate in rates),
+        "truncated": finite_mean(map(float, cut)) or 0.0,
         "group_size": group_size,
         "signal": [chance for size in sizes if (chance := signal_chance(counts, size))],
-        "reward": mean(reward for reward, _ in rewards),
-        "reward_right": mean(reward for reward, right in rewards if right is not None and right >= 1),
+        "reward": finite_mean(reward for reward, _ in rewards),
+        "reward_right": finite_mean(reward for reward, right in rewards if right is not None and right >= 1),
     }
 
 
@@ -76,7 +78,7 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
     )
 
 
-def mean(values: Iterable[float | None]) -> float | None:
+def finite_mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values; None if there are none, or if the mean is not finite."""
     present = [value for value in values if value is not None]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -89,22 +91,22 @@ def standard_error(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[CheckFinding]:
+def make_findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[CheckFinding]:
     """Return the findings, worst first; `failure` says what could not be scored."""
     conclusions = [
-        *_of_references(report),
-        *_of_probes(report),
-        *_of_signal(report),
-        *_of_length(report, max_new_tokens),
-        *_of_forms(report),
-        *_of_rows(report),
+        *_reference_findings(report),
+        *_probe_findings(report),
+        *_signal_findings(report),
+        *_length_findings(report, max_new_tokens),
+        *_form_findings(report),
+        *_row_findings(report),
     ]
     if failure:
         conclusions.append(CheckFinding(level="warn", text=f"{failure}."))
     return sorted(conclusions, key=lambda finding: ("bad", "warn", "good").index(finding.level))
 
 
-def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
+def _reference_findings(report: CheckReport) -> Iterator[CheckFinding]:
     references = report.references
     if references.wrong:
         yield CheckFinding(
@@ -131,8 +133,8 @@ def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
         )
 
 
-def _of_probes(report: CheckReport) -> Iterator[CheckFinding]:
-    verdicts = [_of_probe(report, probe) for probe in report.probes]
+def _probe_findings(report: CheckReport) -> Iterator[CheckFinding]:
+    verdicts = [_probe_finding(report, probe) for probe in report.probes]
     if any(verdicts):
         yield from (verdict for verdict in verdicts if verdict)
     elif report.reward is not None:
@@ -140,7 +142,7 @@ def _of_probes(report: CheckReport) -> Iterator[CheckFinding]:
         yield CheckFinding(level="good", text=text)
 
 
-def _of_probe(report: CheckReport, probe: RewardProbe) -> CheckFinding | None:
+def _probe_finding(report: CheckReport, probe: RewardProbe) -> CheckFinding | None:
     if probe.reward is None or report.reward is None:
         return None
     earns = f"{probe.title} earns {probe.reward:.3g}"
@@ -155,7 +157,7 @@ def _of_probe(report: CheckReport, probe: RewardProbe) -> CheckFinding | None:
     return None
 
 
-def _of_signal(report: CheckReport) -> Iterator[CheckFinding]:
+def _signal_findings(report: CheckReport) -> Iterator[CheckFinding]:
     if report.pass_rate is None:
         yield CheckFinding(level="warn", text="No completion could be graded, so the pass rate is unknown.")
         return
@@ -179,7 +181,7 @@ def _of_signal(report: CheckReport) -> Iterator[CheckFinding]:
     yield CheckFinding(level=level, text=f"Only {share}: {advice}.")
 
 
-def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFinding]:
+def _length_findings(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFinding]:
     if report.truncated > OFTEN_TRUNCATED:
         cap = f"sampling.max_new_tokens = {max_new_tokens}"
         yield CheckFinding(
@@ -187,7 +189,7 @@ def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFindin
         )
 
 
-def _of_forms(report: CheckReport) -> Iterator[CheckFinding]:
+def _form_findings(report: CheckReport) -> Iterator[CheckFinding]:
     """Yield a finding if clearly more completions hold an answer in another prompt form."""
     own_share = next((form.answered for form in report.forms if form.name == "own"), None)
     other_forms = [form for form in report.forms if form.name != "own" and form.answered is not None]
@@ -201,30 +203,32 @@ def _of_forms(report: CheckReport) -> Iterator[CheckFinding]:
     )
 
 
-def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
+def _row_findings(report: CheckReport) -> Iterator[CheckFinding]:
     for source_report in report.rows:
         of = f"of {source_report.rows:,} training rows of {source_report.source}"
         if source_report.contaminated:
-            yield _droppable(
+            yield _droppable_rows_finding(
                 source_report,
                 "contamination",
                 f"{source_report.contaminated:,} {of} overlap with held-out questions",
             )
         if source_report.duplicates:
-            yield _droppable(
+            yield _droppable_rows_finding(
                 source_report, "duplicates", f"{source_report.duplicates:,} {of} repeat a question"
             )
         if source_report.near > (0 if "duplicates" in source_report.dropped else source_report.duplicates):
             like = "are near duplicates of another row or a held-out question"
-            yield _droppable(source_report, "near_duplicates", f"{source_report.near:,} {of} {like}")
+            yield _droppable_rows_finding(
+                source_report, "near_duplicates", f"{source_report.near:,} {of} {like}"
+            )
 
 
-def _droppable(rows: RowsReport, field: str, text: str) -> CheckFinding:
+def _droppable_rows_finding(rows: RowsReport, field: str, text: str) -> CheckFinding:
     if field in rows.dropped:
         return CheckFinding(level="good", text=f"{text} and are left out.")
     change = ConfigChange(path=f"data.{field}", value="drop")
     return CheckFinding(level="warn", text=f"{text}: data.{field} = drop leaves them out.", change=change)
 
 
-def _graded(group: Group) -> list[float]:
+def _known_grades(group: Group) -> list[float]:
     return [value for value in group.correctness if value is not None]

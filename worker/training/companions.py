@@ -95,7 +95,7 @@ class Companions:
         # the trainer may be about to fail on its own, and a trainer that lost its ranks is not the cause
         self._is_over.wait({EXIT_FAILED: OWN_WORD_SECONDS, EXIT_ORPHANED: 2 * LINGER_SECONDS}.get(code, 0))
         if not self._is_over.is_set():
-            _end_with(rank, code, failure)
+            _end_process(rank, code, failure)
 
     def close(self) -> None:
         """End all processes of the ranks."""
@@ -110,7 +110,7 @@ class Companions:
             watch.join()
 
 
-def _end_with(rank: int, code: int, failure: str) -> NoReturn:
+def _end_process(rank: int, code: int, failure: str) -> NoReturn:
     if code < 0:
         sys.stderr.write(f"rank {rank} was ended by {signal.Signals(-code).name}: the attempt ends with it\n")
         sys.stderr.flush()
@@ -143,7 +143,7 @@ def joined_ranks(
     if config.resources.ranks == 1:
         yield ALONE
         return
-    threads = threads_of_ranks(config, threads, gpus)
+    threads = threads_per_rank(config, threads, gpus)
     companions = Companions(argv)
     with meeting_directory() as directory:
         try:
@@ -165,7 +165,7 @@ def joined_ranks(
             leave()
 
 
-def threads_of_ranks(config: RunConfig, threads: int, gpus: Sequence[str]) -> int:
+def threads_per_rank(config: RunConfig, threads: int, gpus: Sequence[str]) -> int:
     """Return the CPU threads per rank on this node and set them in this process.
 
     Raises UnlikeRanks if the worker holds fewer GPUs than the run needs.

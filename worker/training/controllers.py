@@ -17,7 +17,7 @@ from worker.state import Stateful
 
 
 @dataclass(slots=True)
-class Seen:
+class MeasuredValues:
     """Token values measured in a step."""
 
     total: float = 0.0
@@ -45,7 +45,7 @@ class KlControl:
         self.knob = objective.kl
         self.is_sum = objective.kl_is_sum
         self.factor = 1.0
-        self.seen = Seen()
+        self.seen = MeasuredValues()
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -79,7 +79,7 @@ class KlControl:
 
         Nothing changes if there was no measurement, or if the mean is not finite.
         """
-        seen, self.seen = self.seen, Seen()
+        seen, self.seen = self.seen, MeasuredValues()
         measured = seen.mean(per_completion=self.is_sum)
         if isinstance(self.knob, knobs.NoKl) or measured is None:
             return
@@ -114,7 +114,7 @@ class EntropyControl:
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.entropy
         self.coef = self.knob.coef if isinstance(self.knob, knobs.AdaptiveEntropy) else 0.0
-        self.seen = Seen()
+        self.seen = MeasuredValues()
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -128,7 +128,7 @@ class EntropyControl:
         """
         if not isinstance(self.knob, knobs.AdaptiveEntropy):
             return None
-        mean = Seen().add(entropy, mask).mean()
+        mean = MeasuredValues().add(entropy, mask).mean()
         used = 0.0 if mean is None else entropies.used_coefficient(self.coef, mean, target=self.knob.target)
         return torch.full((len(mask),), used, dtype=torch.float64)
 
@@ -138,7 +138,7 @@ class EntropyControl:
 
     def move(self) -> None:
         """Adjust the weight by the mean entropy since the last call, if a finite one was measured."""
-        seen, self.seen = self.seen, Seen()
+        seen, self.seen = self.seen, MeasuredValues()
         mean = seen.mean()
         if isinstance(self.knob, knobs.AdaptiveEntropy) and mean is not None:
             self.coef = entropies.next_coefficient(

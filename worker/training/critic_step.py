@@ -11,8 +11,8 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.run import RunConfig
 from worker.objective.batch import PolicyBatch
-from worker.objective.estimation import estimate_token_advantages, lambda_of_policy
-from worker.objective.gae import on_last_token
+from worker.objective.estimation import estimate_token_advantages, policy_lambda
+from worker.objective.gae import last_token_rewards
 from worker.objective.value import explained_variance
 from worker.policy.critic import CriticModel, Fitted, ValueBatch
 from worker.policy.microbatches import Microbatches
@@ -72,7 +72,7 @@ class CriticStep:
         """
         values = self.critic.predict(tokens)
         mask = (batch.mask if batch.scored is None else batch.mask & batch.scored.unsqueeze(1)).cpu()
-        paid = on_last_token(rewards.flatten(), mask) - penalty.cpu().double()
+        paid = last_token_rewards(rewards.flatten(), mask) - penalty.cpu().double()
         knob = self.knob.with_(lambda_critic=1.0) if self.is_pretraining(step) else self.knob
         estimate = estimate_token_advantages(paid, values.cpu().double(), mask, knob)
         metrics = _spread(estimate.advantages[mask]) | _lambda_mean(mask, knob)
@@ -107,4 +107,4 @@ def _lambda_mean(mask: Bool[Tensor, "B T"], knob: knobs.Critic) -> dict[str, flo
     has_tokens = mask.any(dim=1)
     if not isinstance(knob.lambda_policy, knobs.LengthAdaptive) or not bool(has_tokens.any()):
         return {}
-    return {"critic/lambda_mean": float(torch.mean(lambda_of_policy(mask, knob)[has_tokens]))}
+    return {"critic/lambda_mean": float(torch.mean(policy_lambda(mask, knob)[has_tokens]))}

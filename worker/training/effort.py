@@ -44,20 +44,20 @@ def effort_auc(
     thoughts = [
         (group.prompt, parts)
         for group in groups
-        if (parts := thinking_of(group.completions[0].text)) is not None
+        if (parts := split_thinking(group.completions[0].text)) is not None
     ]
     rates = []
     for share in SHARES:
-        cuts = _cuts(policy, thoughts, share)
+        cuts = _cut_thoughts(policy, thoughts, share)
         fitting = [cut for cut in cuts if _fits(policy, cut, answer_tokens)]
         rate = _pass_rate(policy, fitting, scorer, answer_tokens=answer_tokens)
         if rate is None:
             return None
         rates.append(rate)
-    return area(rates)
+    return area_under_curve(rates)
 
 
-def thinking_of(text: str) -> tuple[str, str] | None:
+def split_thinking(text: str) -> tuple[str, str] | None:
     """Return the text before the thinking, and the thinking; None if no tag closes it.
 
     A chat template may open the thinking itself. Without an opening tag the thinking starts with the text.
@@ -70,12 +70,12 @@ def thinking_of(text: str) -> tuple[str, str] | None:
     return text[:begin], text[begin:closed]
 
 
-def area(rates: Sequence[float]) -> float:
+def area_under_curve(rates: Sequence[float]) -> float:
     """Return the area under equidistant values over 0..1, by the trapezoidal rule."""
     return fmean((left + right) / 2 for left, right in pairwise(rates))
 
 
-def _cuts(
+def _cut_thoughts(
     policy: Policy, thoughts: Sequence[tuple[Prompt, tuple[str, str]]], share: float
 ) -> list[CutThought]:
     """Return every thought, cut after this share of its characters."""

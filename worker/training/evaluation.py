@@ -30,7 +30,7 @@ from worker.rollout.turns import TakesTurns
 from worker.training.effort import effort_auc
 from worker.training.step_metrics import Metrics, evaluation_metrics
 from worker.training.step_records import evaluation_records
-from worker.training.suite_metrics import Graded, suite_metrics
+from worker.training.suite_metrics import GradedPrompt, suite_metrics
 from worker.types import Group
 
 
@@ -155,14 +155,14 @@ class Evaluator:
         cap = suite.max_new_tokens or self.config.sampling.max_new_tokens
         return Decoding(cap, temperature=suite.temperature, top_p=suite.top_p, top_k=suite.top_k)
 
-    def _graded(self, groups: Sequence[Group]) -> list[Graded]:
+    def _graded(self, groups: Sequence[Group]) -> list[GradedPrompt]:
         """Return the grades of the prompts whose answer is known."""
         graded = []
         for group in groups:
             correct = [value >= 1 for value in group.correctness if value is not None]
             if correct and len(correct) == len(group.completions):
                 texts = [completion.text for completion in group.completions]
-                graded.append(Graded(correct, self.suite_scorer.votes(group.prompt, texts)))
+                graded.append(GradedPrompt(correct, self.suite_scorer.votes(group.prompt, texts)))
         return graded
 
     def _show_life(self) -> bool:

@@ -23,13 +23,13 @@ import torch
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
 from worker.checkpoints.files import load_checkpoint
-from worker.checkpoints.store import Restored
+from worker.checkpoints.store import RestoredCheckpoint
 from worker.outcome import EXIT_FAILED, EXIT_ORPHANED
 from worker.policy.ranks import Meeting, Ranks, is_lost_peer, join
 from worker.policy.shards import ShardedOptimizer
 from worker.rollout.engine import Interrupted
 from worker.rollout.row_limit import RowLimit
-from worker.training.companions import LINGER_SECONDS, Companions, threads_of_ranks
+from worker.training.companions import LINGER_SECONDS, Companions, threads_per_rank
 from worker.training.lifeline import await_line, exit_at_end, failure_text
 from worker.training.rank_sampler import Task, sample_together
 from worker.training.replica import Replica
@@ -71,7 +71,7 @@ def follow_on_node(node: Mapping[str, Any], *, device: str, threads: int, gpus: 
     `node` holds the run's `config`, the `meeting` and this node's `rank`.
     """
     config, meeting = RunConfig.model_validate(node["config"]), Meeting(*node["meeting"])
-    threads, first = threads_of_ranks(config, threads, gpus), node["rank"] * config.resources.devices
+    threads, first = threads_per_rank(config, threads, gpus), node["rank"] * config.resources.devices
     companions = Companions()
     try:
         companions.start(config, meeting, first=first, device=device, threads=threads, gpus=gpus)
@@ -118,7 +118,7 @@ class Follower:
         """Update the state that changes once per step."""
         self.replica.learner.end_step()
 
-    def restore(self, restored: Restored) -> None:
+    def restore(self, restored: RestoredCheckpoint) -> None:
         """Load the state of a checkpoint that rank 0 has chosen and verified."""
         restored_parts = {
             name: stateful for name, stateful in self.replica.parts.items() if name in restored.parts

@@ -68,7 +68,7 @@ def _known_forms(template: str) -> Iterator[Form]:
         yield Form("chat_quiet", "Chat, thinking off", chat | quiet)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text as the report quotes it: storable and not too long."""
     text = clean_text(text)
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
@@ -94,7 +94,7 @@ def _trial(
     count = len(completions)
     return blank.model_copy(
         update={
-            "prompt": shortened(text),
+            "prompt": shorten(text),
             "answered": sum(last_boxed(completion.text) is not None for completion in completions) / count,
             "truncated": sum(completion.is_truncated for completion in completions) / count,
             "tokens": sum(len(completion.ids) for completion in completions) / count,

@@ -29,13 +29,13 @@ from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
-from worker.rollout.collector import Collected, shaped
+from worker.rollout.collector import CollectedGroups, shape_rewards
 from worker.rollout.decoder_check import check_decoder
 from worker.rollout.engine import Interrupted
-from worker.rollout.episodes import episodes_of
+from worker.rollout.episodes import make_episodes
 from worker.rollout.sampler import Sampler
-from worker.training.check_numbers import findings, mean, numbers_of
-from worker.training.form_trials import form_trials, shortened
+from worker.training.check_numbers import finite_mean, make_findings, report_numbers
+from worker.training.form_trials import form_trials, shorten
 from worker.training.step_metrics import Metrics, group_metrics
 from worker.training.step_records import step_records
 from worker.training.stop_rules import request_to_end
@@ -90,18 +90,18 @@ class LaunchCheck:
             order=config.sampling.order,
             datasets_dir=settings.datasets_dir,
             hf_online=settings.hf_online,
-            data=reporting(config.data),
+            data=with_detection(config.data),
             held_out=[question for suite in suites for question in suite.questions],
         )
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
-        self.episodes = episodes_of(config, self.policy, settings)
+        self.episodes = make_episodes(config, self.policy, settings)
 
     def check(self) -> Outcome:
         """Run the check and store its report; store nothing if the run is asked to end meanwhile."""
         try:
             self.recorder.begin(-1)
             report, groups = self._report()
-            collected = Collected(
+            collected = CollectedGroups(
                 groups=groups,
                 batches=1,
                 opens_think=self.scorer.opens_think,
@@ -129,15 +129,15 @@ class LaunchCheck:
         groups = self._sample(prompts[: evaluation.prompts])
         probes = self._probes(prompts[:MAX_PROBED])
         report = CheckReport(
-            **numbers_of(groups, group_size=self.config.sampling.group_size),
+            **report_numbers(groups, group_size=self.config.sampling.group_size),
             references=references,
             probes=probes,
             findings=[],
             forms=form_trials(self._behaviour(), self.config.policy, prompts, self._completions),
             rows=[rows_report(selection) for selection in self.mixture.selections],
         )
-        conclusions = findings(
-            report, max_new_tokens=self.config.sampling.max_new_tokens, failure=shortened(self._failure())
+        conclusions = make_findings(
+            report, max_new_tokens=self.config.sampling.max_new_tokens, failure=shorten(self._failure())
         )
         return report.model_copy(update={"findings": conclusions}), groups
 
@@ -145,13 +145,13 @@ class LaunchCheck:
         """Sample and reward groups of `evaluation.k` completions as the run would."""
         count, policy = self.config.evaluation.k, self._behaviour()
         if self.episodes is None:
-            return self._scored(prompts, self._completions(policy, prompts, count))
+            return self._score_groups(prompts, self._completions(policy, prompts, count))
         self.episodes.check()
         shown = self.episodes.shown(prompts)
         sampler = Sampler(policy, is_unwanted=self._is_unwanted)
         generator = torch.Generator().manual_seed(self.config.seed)
         completions = self.episodes.sample(sampler, shown, count, self.config.sampling, generator)
-        return self._scored(shown, completions)
+        return self._score_groups(shown, completions)
 
     def _behaviour(self) -> Policy:
         return Behaviour(self.config.sampling).policy(self.policy)
@@ -161,20 +161,24 @@ class LaunchCheck:
         generator = torch.Generator().manual_seed(self.config.seed)
         return sampler.sample(prompts, count, self.config.sampling, generator)
 
-    def _scored(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
+    def _score_groups(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]
+    ) -> list[Group]:
         if self._is_unwanted():
             raise Interrupted
         groups = self.scorer.score(prompts, completions)
-        return shaped(groups, self.config.length, max_new_tokens=self.config.sampling.max_new_tokens)
+        return shape_rewards(groups, self.config.length, max_new_tokens=self.config.sampling.max_new_tokens)
 
-    def _rewarded(self, prompts: Sequence[Prompt], write: Callable[[Prompt], str]) -> list[Group]:
+    def _reward_texts(self, prompts: Sequence[Prompt], write: Callable[[Prompt], str]) -> list[Group]:
         """Return a scored group with one written text for each prompt."""
-        return self._scored(prompts, [[as_completion(self.policy, write(prompt))] for prompt in prompts])
+        return self._score_groups(
+            prompts, [[text_completion(self.policy, write(prompt))] for prompt in prompts]
+        )
 
     def _references(self, prompts: Sequence[Prompt]) -> ReferenceCheck:
         """Grade the reference answers, in the form that the reward requires."""
         answered = [prompt for prompt in prompts if prompt.answer.strip()]
-        groups = self._rewarded(answered, lambda prompt: self._in_form(boxed(prompt.answer)))
+        groups = self._reward_texts(answered, lambda prompt: self._in_form(box_answer(prompt.answer)))
         wrong = [
             group.prompt for group in groups if group.correctness[0] is not None and group.correctness[0] < 1
         ]
@@ -184,14 +188,14 @@ class LaunchCheck:
             wrong=len(wrong),
             examples=[
                 WrongReference(
-                    id=shortened(prompt.id),
+                    id=shorten(prompt.id),
                     source=prompt.problem,
-                    prompt=shortened(prompt.text),
-                    answer=shortened(prompt.answer),
+                    prompt=shorten(prompt.text),
+                    answer=shorten(prompt.answer),
                 )
                 for prompt in wrong[:MAX_EXAMPLES]
             ],
-            reward=mean(group.rewards[0] for group in groups),
+            reward=finite_mean(group.rewards[0] for group in groups),
         )
 
     def _probes(self, prompts: Sequence[Prompt]) -> list[RewardProbe]:
@@ -199,8 +203,8 @@ class LaunchCheck:
             RewardProbe(
                 name=text.name,
                 title=text.title,
-                example=shortened(text.write(prompts[0])),
-                reward=mean(group.rewards[0] for group in self._rewarded(prompts, text.write)),
+                example=shorten(text.write(prompts[0])),
+                reward=finite_mean(group.rewards[0] for group in self._reward_texts(prompts, text.write)),
             )
             for text in self._texts_without_work(prompts)
         ]
@@ -210,11 +214,11 @@ class LaunchCheck:
         return [
             TextWithoutWork("empty", "An empty text", lambda _: ""),
             TextWithoutWork("echo", "An echo of the prompt", lambda prompt: prompt.text),
-            TextWithoutWork("format", "The format alone", lambda _: self._in_form(boxed("?"))),
+            TextWithoutWork("format", "The format alone", lambda _: self._in_form(box_answer("?"))),
             TextWithoutWork(
                 "ten_answers",
                 "Ten boxed answers, the right one first",
-                lambda prompt: self._in_form(" ".join(map(boxed, ten_answers(prompt.answer, answers)))),
+                lambda prompt: self._in_form(" ".join(map(box_answer, ten_answers(prompt.answer, answers)))),
             ),
         ]
 
@@ -233,7 +237,7 @@ class LaunchCheck:
             return f"{self.scorer.timeouts} answers took too long to check and were graded wrong"
         return ""
 
-    def _metrics(self, collected: Collected, report: CheckReport) -> Metrics:
+    def _metrics(self, collected: CollectedGroups, report: CheckReport) -> Metrics:
         useful_chances = [chance.useful for chance in report.signal if chance.group_size == report.group_size]
         useful = {"groups/expected_useful": useful_chances[0]} if useful_chances else {}
         step = group_metrics(collected)
@@ -252,7 +256,7 @@ class LaunchCheck:
         return request_to_end(self.stopping, self.recorder.wish) is not None
 
 
-def reporting(data: DataConfig) -> DataConfig:
+def with_detection(data: DataConfig) -> DataConfig:
     """Return the row selection config with overlap and near-duplicate detection enabled."""
     looked_at = [name for name in ("contamination", "near_duplicates") if getattr(data, name) == "ignore"]
     return data.with_(**dict.fromkeys(looked_at, "report"))
@@ -266,9 +270,9 @@ def rows_report(selection: Selection) -> RowsReport:
         duplicates=selection.duplicates,
         contaminated=selection.contaminated,
         out_of_range=selection.out_of_range,
-        examples=[shortened(example) for example in selection.examples],
+        examples=[shorten(example) for example in selection.examples],
         near=selection.near + selection.near_held_out,
-        twins=[shortened(twin) for twin in selection.twins],
+        twins=[shorten(twin) for twin in selection.twins],
         dropped=selection.dropped,
     )
 
@@ -284,14 +288,14 @@ def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
     return list(by_task.values())
 
 
-def as_completion(policy: Policy, text: str) -> Completion:
+def text_completion(policy: Policy, text: str) -> Completion:
     """Return a text as a completion that the policy wrote and ended."""
     ids = np.array(policy.form.encode(text, add_special_tokens=False), dtype=np.int64)
     zeros = np.zeros(len(ids), dtype=np.float32)
     return Completion(ids, text, ("",) * len(ids), "stop", sampler_logprobs=zeros, entropies=zeros)
 
 
-def boxed(answer: str) -> str:
+def box_answer(answer: str) -> str:
     """Return the answer in a LaTeX box."""
     return f"\\boxed{{{answer}}}"
 

@@ -17,7 +17,7 @@ from backend.config.run import RunConfig
 from worker.objective import filters
 from worker.objective.advantages import moving_average
 from worker.objective.aggregation import Denominators
-from worker.objective.batch import PolicyBatch, given
+from worker.objective.batch import PolicyBatch, require
 from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import (
@@ -26,29 +26,36 @@ from worker.objective.policy_loss import (
     denominators,
     kl_reward_penalty,
 )
-from worker.objective.token_choice import updates_of, with_covariance_choice
+from worker.objective.token_choice import choose_covariant_tokens, split_updates
 from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.packing import is_packed
 from worker.policy.shards import ShardedModel
 from worker.policy.token_batch import TokenBatch
-from worker.rollout.collector import Collected, greedy_rewards, reward_terms, tensors
+from worker.rollout.collector import CollectedGroups, greedy_rewards, reward_tensors, reward_terms
 from worker.state import Stateful
-from worker.training.batch_builder import BatchBuilder, domains_of, entropies
+from worker.training.batch_builder import BatchBuilder, completion_domains, entropies
 from worker.training.controllers import EntropyControl, KlControl
 from worker.training.critic_step import CriticEstimate, CriticStep
-from worker.training.passes import MicroBatch, OptimizerBatch, Seen, apart, learners, loss_passes
-from worker.training.prompt_history import PromptHistory, repeats
+from worker.training.passes import (
+    MicroBatch,
+    OptimizerBatch,
+    RecordedValues,
+    learning_rows,
+    loss_passes,
+    separate_microbatches,
+)
+from worker.training.prompt_history import PromptHistory, group_repeats
 from worker.training.rank_passes import RankPasses
-from worker.training.trust_region import metrics_of, trust_region_step
+from worker.training.trust_region import step_metrics, trust_region_step
 from worker.training.update_stats import (
     UpdateStats,
     add_tokens,
-    by_completion,
-    constants_of,
+    completion_advantages,
+    constant_values,
     lift_rows,
-    of_completions,
+    split_by_completion,
     token_use,
 )
 from worker.types import Group
@@ -138,7 +145,7 @@ class Learner:
 
     def learn(
         self,
-        collected: Collected,
+        collected: CollectedGroups,
         generator: torch.Generator,
         update_stats: UpdateStats,
         *,
@@ -160,15 +167,15 @@ class Learner:
             batch = self._updates(tokens, batch, collected, generator, per_token, update_stats)
             if update_stats.step % LIFT_EVERY == 0:
                 update_stats.sums += self._lift(tokens, batch, groups, per_token)
-            per_token |= constants_of(batch)
+            per_token |= constant_values(batch)
         if estimate is not None:
             self._fit_critic(estimate, len(groups), generator, update_stats)
             per_token |= {"advantage": estimate.advantages.cpu(), "value": estimate.values.old_values.cpu()}
         lengths = tokens.lengths.tolist()
         update_stats.token_use += token_use(per_token, batch.mask.cpu(), lengths, len(groups))
         per_token.pop("policy_gradient", None)
-        update_stats.advantages += of_completions(batch).view(len(groups), -1).tolist()
-        update_stats.arrays += by_completion(per_token, lengths, len(groups))
+        update_stats.advantages += completion_advantages(batch).view(len(groups), -1).tolist()
+        update_stats.arrays += split_by_completion(per_token, lengths, len(groups))
         update_stats.seconds += time.perf_counter() - started
 
     def end_step(self) -> None:
@@ -181,7 +188,7 @@ class Learner:
         self,
         tokens: TokenBatch,
         batch: PolicyBatch,
-        collected: Collected,
+        collected: CollectedGroups,
         generator: torch.Generator,
         per_token: dict[str, Tensor],
         update_stats: UpdateStats,
@@ -195,8 +202,8 @@ class Learner:
                 device_rows = rows.to(batch.mask.device)
                 minibatch = whiten(batch.rows(device_rows), self.config.objective.advantage, over="minibatch")
                 applied[device_rows] = minibatch.advantages
-                minibatch = with_covariance_choice(minibatch, self.config.objective.surrogate, generator)
-                for update in updates_of(minibatch, self.config.objective.token_weight):
+                minibatch = choose_covariant_tokens(minibatch, self.config.objective.surrogate, generator)
+                for update in split_updates(minibatch, self.config.objective.token_weight):
                     norm = self._update(tokens, update, rows, per_token, update_stats, shares)
                     update_stats.norms.append(norm)
         if "kl" in per_token:
@@ -225,7 +232,7 @@ class Learner:
             {f"policy/lift_{kind}": Mean(moved[span].sum(), mask[span].sum()) for kind, span in kinds.items()}
         )
 
-    def _loss_shares(self, collected: Collected) -> LossShares:
+    def _loss_shares(self, collected: CollectedGroups) -> LossShares:
         rule, trained, total = self.config.filters, len(collected.trained), len(collected.groups)
         if not isinstance(rule.refill, NoRefill):
             return LossShares()
@@ -268,10 +275,10 @@ class Learner:
         """Return the batch of the whole step with advantages, and the critic's estimate if there is a
         critic.
         """
-        batch = self._steered(
+        batch = self._set_coefficients(
             self.old_policy.batch(tokens, groups, update_stats, old_policy=old_policy), tokens, groups
         )
-        rewards, scored = tensors([group.rewards for group in groups])
+        rewards, scored = reward_tensors([group.rewards for group in groups])
         batch = replace(batch, scored=scored.flatten().to(batch.mask.device))
         penalty = kl_reward_penalty(batch, self.config.objective)
         if self.critic_step is not None:
@@ -280,12 +287,14 @@ class Learner:
         rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
         if isinstance(self.config.objective.advantage, knobs.OptimalTokenBaseline):
             return self._against_tokens(tokens, batch, rewards, scored, old_policy), None
-        return self._compared(groups, batch, rewards, scored), None
+        return self._compare_completions(groups, batch, rewards, scored), None
 
-    def _steered(self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]) -> PolicyBatch:
+    def _set_coefficients(
+        self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]
+    ) -> PolicyBatch:
         """Return the batch with the loss coefficients of this step."""
         device = batch.mask.device
-        kl_coef = self.kl.coefficients(domains_of(groups))
+        kl_coef = self.kl.coefficients(completion_domains(groups))
         entropy_coef = self.entropy.weights(entropies(groups, tokens).cpu(), batch.mask.cpu())
         return replace(
             batch,
@@ -306,7 +315,7 @@ class Learner:
         token_advantages = estimate_against_tokens(rewards, scored, batch.mask, energies)
         return replace(batch, advantages=token_advantages.float())
 
-    def _compared(
+    def _compare_completions(
         self, groups: Sequence[Group], batch: PolicyBatch, rewards: Tensor, scored: Tensor
     ) -> PolicyBatch:
         """Return the batch with one advantage for each completion, from all rewards (P, G) of the step."""
@@ -315,7 +324,9 @@ class Learner:
             raise TypeError(f"{advantage.type} judges tokens")
         self.baseline.seen.append((rewards, scored))
         if isinstance(advantage.scale, knobs.Sas):
-            advantages = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
+            advantages = self._smooth_advantages(
+                [group.prompt.id for group in groups], rewards, scored, advantage
+            )
         else:
             advantages = estimate_advantages(
                 rewards,
@@ -329,18 +340,18 @@ class Learner:
         values = advantages.flatten().float().to(batch.mask.device)
         return whiten(replace(batch, advantages=values), advantage, over="step")
 
-    def _smoothed(
+    def _smooth_advantages(
         self, prompts: Sequence[str], rewards: Tensor, scored: Tensor, advantage: knobs.RewardAdvantage
     ) -> Tensor:
         """Return advantages (P, G) based on each prompt's history; a repeated prompt has one more visit."""
         advantages = torch.zeros_like(rewards)
-        for rows in repeats(prompts):
+        for rows in group_repeats(prompts):
             ids = [prompts[row] for row in rows]
             estimate = estimate_advantages(
                 rewards[rows], scored[rows], advantage, visits=self.history.visits(ids)
             )
             advantages[rows] = estimate.advantages
-            self.history.remember(ids, given(estimate.visits, "visits"))
+            self.history.remember(ids, require(estimate.visits, "visits"))
         return advantages
 
     def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -367,9 +378,9 @@ class Learner:
         chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
         before = update_stats.sums
         added: dict[str, Tensor] = {}
-        learning = learners(batch, self.config.objective)
+        learning = learning_rows(batch, self.config.objective)
         own_rows = self.ranks.own(tokens.rows(rows), learning)
-        seen = self.ranks.begin(step_seen := Seen(per_token, added, update_stats))
+        seen = self.ranks.begin(step_seen := RecordedValues(per_token, added, update_stats))
 
         def undo() -> None:
             self.optimizer.forget_gradients()
@@ -379,7 +390,7 @@ class Learner:
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
                 return self._natural_update(chosen, parts, seen)
-            mine = apart([own_rows[indices] for indices in parts], learning)
+            mine = separate_microbatches([own_rows[indices] for indices in parts], learning)
             passes_that_learn = sum(microbatch.learns for microbatch in mine)
             missing = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
             for pass_loss in self._passes(chosen, mine, seen):
@@ -402,7 +413,7 @@ class Learner:
         return norm
 
     def _passes(
-        self, chosen: OptimizerBatch, parts: Sequence[MicroBatch], seen: Seen | None
+        self, chosen: OptimizerBatch, parts: Sequence[MicroBatch], seen: RecordedValues | None
     ) -> Iterator[PolicyLoss]:
         return loss_passes(
             self.ranks.score,
@@ -414,7 +425,7 @@ class Learner:
             silent=self.ranks.silent,
         )
 
-    def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: Seen) -> float:
+    def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: RecordedValues) -> float:
         """Take one step inside the trust region; only the first pass over the tokens is recorded."""
         record = [seen]
 
@@ -432,7 +443,7 @@ class Learner:
             trust=self.config.updates.trust,
             parts=parts,
         )
-        seen.update_stats.sums += metrics_of(step)
+        seen.update_stats.sums += step_metrics(step)
         seen.update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
         return step.grad_norm
 

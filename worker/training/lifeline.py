@@ -30,7 +30,7 @@ def exit_at_end() -> NoReturn:
     os._exit(EXIT_ORPHANED)
 
 
-def failure(error: BaseException) -> dict[str, str]:
+def failure_report(error: BaseException) -> dict[str, str]:
     """Return the reason to store: one line, and whether memory ran out."""
     text = str(error).strip().splitlines()
     name = type(error).__name__
@@ -43,4 +43,4 @@ def failure(error: BaseException) -> dict[str, str]:
 
 def failure_text(error: BaseException) -> str:
     """Return the line with which a process reports its failure."""
-    return json.dumps({"failed": failure(error)})
+    return json.dumps({"failed": failure_report(error)})

@@ -28,14 +28,14 @@ from backend.runs.workers.nodes import (
     Answer,
     Order,
     Seat,
-    difference,
+    difference_sentence,
+    load_seats,
     nonce_file,
-    say,
-    seats_of,
+    write_word,
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.live_workers import SILENT_SECONDS
-from worker.db_retry import consult, first_line, persist
+from worker.db_retry import first_line, retry_query, retry_transaction
 from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
 from worker.policy.ranks import Meeting, UnlikeRanks
 
@@ -100,7 +100,7 @@ class NodeGroup:
         deadline = time.monotonic() + self.come_seconds
         called: Sequence[str] = ()
         while missing := self._missing():
-            if reason := difference(self.seats):
+            if reason := difference_sentence(self.seats):
                 raise UnlikeRanks(reason)
             workers = [seat.worker_id for seat in self.seats]
             if workers != called:  # another worker may take a node's place until all have joined
@@ -112,7 +112,7 @@ class NodeGroup:
 
     def _missing(self) -> str:
         """Return the name of the first node that has not joined yet; raises UnlikeRanks if a node refuses."""
-        self.seats = consult(self.sessions, lambda session: seats_of(session, self.node["group"]))
+        self.seats = retry_query(self.sessions, lambda session: load_seats(session, self.node["group"]))
         seat_by_rank = {seat.rank: seat for seat in self.seats}
         late = ""
         for rank in range(1, self.node["nodes"]):
@@ -127,12 +127,12 @@ class NodeGroup:
         return late
 
     def _publish(self, order: Order) -> None:
-        persist(self.sessions, lambda session: self._say(session, order))
+        retry_transaction(self.sessions, lambda session: self._say(session, order))
 
     def _say(self, session: Session, order: Order | None) -> None:
         if order is not None:
             fence(session, self.run_id, self.attempt)
-        say(session, self.node["group"], 0, self.node["worker_id"], order)
+        write_word(session, self.node["group"], 0, self.node["worker_id"], order)
 
     def _watch(self) -> None:
         """End the attempt as soon as a node reports that its part has ended, or falls silent."""
@@ -140,7 +140,7 @@ class NodeGroup:
         while not self._is_over.wait(LOOK_SECONDS):
             try:
                 with reading(self.sessions) as session:
-                    seat_by_rank = {seat.rank: seat for seat in seats_of(session, self.node["group"])}
+                    seat_by_rank = {seat.rank: seat for seat in load_seats(session, self.node["group"])}
             except SQLAlchemyError as error:
                 logger.warning("cannot see the other nodes: %s", first_line(error))
                 seen.clear()  # the nodes cannot write to the database either

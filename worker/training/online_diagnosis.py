@@ -14,7 +14,7 @@ from backend.runs.checkpoints import KeptFor
 from worker.outcome import Outcome
 from worker.recording.recorder import Recorder
 from worker.recording.records import VerdictRecord
-from worker.training.stop_rules import reason_by_diagnosis
+from worker.training.stop_rules import apply_rules
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +69,11 @@ class OnlineDiagnosis:
         except Exception:
             logger.exception("the diagnosis of step %d cannot be told", step)
             return
-        self._recorder.verdict(VerdictRecord(columns_of(now, step), _onsets(told, now)))
+        self._recorder.verdict(VerdictRecord(columns_of(now, step), _new_onsets(told, now)))
         for change in told:
             self._recorder.event("diagnosis", change.level, change.message, change.data, step=step)
         if is_told:
-            self._outcome = reason_by_diagnosis(self._rules, self._last, now)
+            self._outcome = apply_rules(self._rules, self._last, now)
             self._last = now
         self._judged_step = step
 
@@ -85,7 +85,7 @@ class OnlineDiagnosis:
             return None
 
 
-def _onsets(told: list[News], now: Diagnosis) -> dict[KeptFor, Interval]:
+def _new_onsets(told: list[News], now: Diagnosis) -> dict[KeptFor, Interval]:
     """Return the onset of a new verdict, and the earliest onset of all warnings if there is a new one."""
     onsets: dict[KeptFor, Interval] = {
         change.kind: change.onset for change in told if change.kind == "verdict" and change.onset is not None

@@ -11,14 +11,14 @@ from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import PolicyLoss, has_gradient, policy_loss
-from worker.objective.router import router_metrics, with_router_shift
+from worker.objective.router import add_router_shift, router_metrics
 from worker.policy.logprobs import TokenLogprobs
 from worker.policy.routing import Routed
 from worker.policy.token_batch import TokenBatch
-from worker.training.update_stats import UpdateStats, choices_of, keep_tokens
+from worker.training.update_stats import UpdateStats, choice_values, keep_tokens
 
 
-class Seen(NamedTuple):
+class RecordedValues(NamedTuple):
     """Values recorded by the passes of an update."""
 
     per_token: dict[str, Tensor]
@@ -37,7 +37,7 @@ class MicroBatch(NamedTuple):
     """Whether the loss has a gradient; otherwise only statistics are recorded."""
 
 
-def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
+def learning_rows(batch: PolicyBatch, objective: Objective) -> Tensor:
     """Return the rows that go through a backward pass, (B,) bool, on the CPU.
 
     All rows of a group learn together, because they share prefixes. If no group learns, all rows go through a
@@ -48,7 +48,7 @@ def learners(batch: PolicyBatch, objective: Objective) -> Tensor:
     return torch.isin(batch.group_index, groups).cpu()
 
 
-def apart(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
+def separate_microbatches(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
     """Separate the micro-batches in which no row learns from those in which all rows learn."""
     split = [
         MicroBatch(indices[learning[indices] == learns], learns)
@@ -81,7 +81,7 @@ def loss_passes(
     objective: Objective,
     *,
     temperature: float,
-    seen: Seen | None = None,
+    seen: RecordedValues | None = None,
     silent: Score | None = None,
 ) -> Iterator[PolicyLoss]:
     """Yield the loss of each micro-batch under the current weights, and record statistics in `seen` if given.
@@ -96,7 +96,7 @@ def loss_passes(
                 temperature=temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
-            inputs = with_router_shift(
+            inputs = add_router_shift(
                 of.batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
             )
             pass_loss = policy_loss(
@@ -112,7 +112,9 @@ def loss_passes(
             seen.update_stats.sums += router_metrics(inputs, experts)
             if of.tokens.sampling_masks:
                 seen.update_stats.sums += _kept_mass(scored, of.batch.mask[chosen])
-            values = pass_loss.per_token | choices_of(inputs) | {"policy_logprob": scored.logprobs.detach()}
+            values = (
+                pass_loss.per_token | choice_values(inputs) | {"policy_logprob": scored.logprobs.detach()}
+            )
             if objective.entropy.type != "none":
                 values["policy_entropy"] = scored.entropy.detach()
             keep_tokens(seen.per_token, values, of.rows[rows], of.tokens.mask.shape)

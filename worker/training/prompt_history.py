@@ -45,7 +45,7 @@ class PromptHistory:
         self._entries = dict(zip(values["prompts"], map(tuple, rows), strict=True))
 
 
-def repeats(prompts: Sequence[str]) -> list[list[int]]:
+def group_repeats(prompts: Sequence[str]) -> list[list[int]]:
     """Return the positions of prompts that appear for the first time, for the second time, and so on.
 
     Example: repeats(["a", "b", "a"]) -> [[0, 1], [2]]

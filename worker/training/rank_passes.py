@@ -12,7 +12,7 @@ from worker.policy.ranks import ALONE, Ranks
 from worker.policy.routing import routed_logprobs
 from worker.policy.shards import ShardedModel
 from worker.policy.token_batch import TokenBatch
-from worker.training.passes import Score, Seen
+from worker.training.passes import RecordedValues, Score
 from worker.training.update_stats import UpdateStats, keep_tokens
 
 
@@ -53,11 +53,18 @@ class RankPasses:
             (scored.logprobs.sum() * 0).backward()
             take()
 
-    def begin(self, seen: Seen) -> Seen:
+    def begin(self, seen: RecordedValues) -> RecordedValues:
         """Return the record for the passes of this rank."""
-        return seen if self.ranks.is_alone else Seen({}, {}, UpdateStats())
+        return seen if self.ranks.is_alone else RecordedValues({}, {}, UpdateStats())
 
-    def join(self, mine: Seen, rows: Tensor, seen: Seen, shape: torch.Size, device: torch.device) -> None:
+    def join(
+        self,
+        mine: RecordedValues,
+        rows: Tensor,
+        seen: RecordedValues,
+        shape: torch.Size,
+        device: torch.device,
+    ) -> None:
         """Merge the records of all ranks; `rows` are the rows of the step that this rank computed."""
         if self.ranks.is_alone:
             return

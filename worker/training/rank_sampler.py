@@ -90,7 +90,7 @@ class RankSampler(Sampler):
         )
 
 
-def sampler_of_ranks(replica: Replica) -> Callable[..., Sampler]:
+def sampler_factory(replica: Replica) -> Callable[..., Sampler]:
     """Return a function that creates the samplers of a run on several ranks.
 
     Only the current weights exist on all ranks, so a sampler of older weights works alone.
@@ -106,12 +106,14 @@ def sampler_of_ranks(replica: Replica) -> Callable[..., Sampler]:
     return make
 
 
-def store_of_ranks() -> Any:
+def rank_store() -> Any:
     """Return the store through which the ranks have met."""
     return dist.distributed_c10d._get_default_store()  # noqa: SLF001 - torch has no public name for it
 
 
-def told_to_all(store: Any, ranks: Ranks, number: int, is_unwanted: Callable[[], bool]) -> Callable[[], bool]:
+def shared_cancellation(
+    store: Any, ranks: Ranks, number: int, is_unwanted: Callable[[], bool]
+) -> Callable[[], bool]:
     """Return a function that says whether a call is cancelled: rank 0 decides and notes it for the others."""
     note = f"unwanted/{number}"
 
@@ -142,7 +144,7 @@ def sample_together(
     prompts = len(task.prompts)
     first, last = (prompts * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     is_over = (
-        is_unwanted if ranks.is_alone else told_to_all(store_of_ranks(), ranks, task.number, is_unwanted)
+        is_unwanted if ranks.is_alone else shared_cancellation(rank_store(), ranks, task.number, is_unwanted)
     )
     sampler = ShareSampler(policy, limit=limit, is_unwanted=is_over, **task.knobs)
     sampler.rows_of_call, sampler.first_row = prompts * task.group_size, first * task.group_size

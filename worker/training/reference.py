@@ -11,7 +11,7 @@ from backend.base.errors import Conflict
 from backend.config import knobs
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
-from worker.policy.adapter import digest, without_adapter
+from worker.policy.adapter import base_model, digest_weights
 from worker.policy.model import Policy, frozen_copy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.state import Stateful
@@ -41,7 +41,7 @@ def reference_for(policy: Policy, config: RunConfig) -> Policy | None:
         return None
     is_fixed = isinstance(config.objective.reference, knobs.FixedReference)
     if is_fixed and isinstance(config.policy.adapter, LoraAdapter):
-        return replace(policy, model=without_adapter(policy.model).eval())
+        return replace(policy, model=base_model(policy.model).eval())
     return frozen_copy(policy)
 
 
@@ -61,7 +61,7 @@ class ReferenceUpdates:
         self.follows = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         """Names of the weights in which policy and reference may differ."""
         # with an adapter, only the base is checked; the reference's adapter is stored
-        self.loaded = policy.base_sha256 or ("" if reference is None else digest(self._weights()))
+        self.loaded = policy.base_sha256 or ("" if reference is None else digest_weights(self._weights()))
         self.best = -1.0
         self.last = -1.0
         self.waited = 0
@@ -71,7 +71,7 @@ class ReferenceUpdates:
         """Return this object under its name if there is a reference, else nothing."""
         return {} if self.reference is None else {PART: self}
 
-    def saw(self, accuracy: float | None) -> None:
+    def record_accuracy(self, accuracy: float | None) -> None:
         """Record the accuracy of an evaluation."""
         if accuracy is None:
             return
@@ -86,15 +86,15 @@ class ReferenceUpdates:
             case knobs.FixedReference():
                 return ""
             case knobs.EveryN(n=n, reset_optimizer=reset):
-                return self._replaced(reset=reset) if step % n == 0 else ""
+                return self._replace(reset=reset) if step % n == 0 else ""
             case knobs.OnStagnation(patience=patience, reset_optimizer=reset):
-                return self._replaced(reset=reset) if self.waited >= patience else ""
+                return self._replace(reset=reset) if self.waited >= patience else ""
             case knobs.EmaReference(alpha=alpha, n=n):
                 return self._drawn_nearer(alpha) if step % n == 0 else ""
             case _:
                 assert_never(self.knob)
 
-    def _replaced(self, *, reset: bool) -> str:
+    def _replace(self, *, reset: bool) -> str:
         waited, best = self.waited, self.best
         self.waited, self.best = 0, self.last
         self._write(dict(self.policy.model.named_parameters()))

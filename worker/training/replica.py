@@ -6,7 +6,7 @@ from typing import Any
 
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from worker.checkpoints.store import Restored
+from worker.checkpoints.store import RestoredCheckpoint
 from worker.policy.logprobs import compute_by_rows
 from worker.policy.model import load_policy
 from worker.policy.optimizer import PolicyOptimizer
@@ -83,7 +83,7 @@ class Replica:
         if not self.ranks.is_alone:
             self.ranks.order({"what": order_name, **knobs})
 
-    def settle(self, restored: Restored) -> None:
+    def settle(self, restored: RestoredCheckpoint) -> None:
         """Update the shards after weights were restored without the optimizer's state."""
         if isinstance(self.optimizer, ShardedOptimizer) and "optimizer" not in restored.parts:
             self.optimizer.restore({}, {})

@@ -3,12 +3,12 @@
 from collections import Counter
 
 from backend.config.signal_budget import PARTS, Part, budget_metric
-from worker.rollout.collector import Collected
+from worker.rollout.collector import CollectedGroups
 from worker.training.update_stats import UpdateStats
 from worker.types import Group
 
 
-def signal_budget(collected: Collected, update_stats: UpdateStats, seconds: float) -> dict[str, float]:
+def signal_budget(collected: CollectedGroups, update_stats: UpdateStats, seconds: float) -> dict[str, float]:
     """Return signal/* and time/signal/*: shares of completions, tokens and `seconds`; empty without any.
 
     The time of sampling and scoring is divided among the tokens of the groups that this step sampled. All

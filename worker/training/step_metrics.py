@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 from worker.rewards.score import weighted_sums
-from worker.rollout.collector import LENGTH_PENALTY, Collected
+from worker.rollout.collector import LENGTH_PENALTY, CollectedGroups
 from worker.training.text_metrics import text_metrics
 from worker.training.tool_metrics import tool_metrics
 from worker.types import Completion, Group
@@ -19,7 +19,7 @@ REFLECTION = re.compile(
 Metrics = dict[str, float]
 
 
-def group_metrics(collected: Collected) -> Metrics:
+def group_metrics(collected: CollectedGroups) -> Metrics:
     """Return reward/*, groups/*, length/*, sampling/* and tokens/generated of all samples of a step.
 
     The sampler's own probabilities are not included, because it may have cut its distribution.
@@ -40,7 +40,7 @@ def group_metrics(collected: Collected) -> Metrics:
     }
 
 
-def _carried_metrics(collected: Collected) -> Metrics:
+def _carried_metrics(collected: CollectedGroups) -> Metrics:
     """Return the share of training groups that were carried over from the previous step."""
     if not collected.may_carry:
         return {}
@@ -83,7 +83,7 @@ def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
     return {"reward/raw_mean": fmean(values), "reward/raw_std": stdev(values) if len(values) > 1 else 0.0}
 
 
-def _variety_metrics(collected: Collected) -> Metrics:
+def _variety_metrics(collected: CollectedGroups) -> Metrics:
     metrics: Metrics = {}
     if collected.compared:
         metrics["groups/zero_variance_frac"] = collected.equal / collected.compared

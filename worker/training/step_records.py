@@ -11,12 +11,14 @@ from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.token_values import alternative_names
 from backend.rollouts.turns import MAX_NAME
 from worker.rewards.score import Scorer
-from worker.rollout.collector import Collected
+from worker.rollout.collector import CollectedGroups
 from worker.training.update_stats import CONTRIBUTIONS, Arrays, UpdateStats
 from worker.types import Completion, Group
 
 
-def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer) -> tuple[GroupRecord, ...]:
+def step_records(
+    collected: CollectedGroups, update_stats: UpdateStats, scorer: Scorer
+) -> tuple[GroupRecord, ...]:
     """Return a record of every group of a step; training groups have advantages and per-token values."""
     positions = {index: position for position, index in enumerate(collected.trained)}
     return tuple(
@@ -70,7 +72,7 @@ def _group_record(
     )
 
 
-def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
+def _divide_loss(arrays: Arrays, loss_count: float) -> Arrays:
     """Divide contributions to the loss by `loss_count`, because the logged loss is a mean over batches."""
     return {
         name: values / np.float32(loss_count) if name in CONTRIBUTIONS else values
@@ -78,7 +80,7 @@ def _shared_out(arrays: Arrays, loss_count: float) -> Arrays:
     }
 
 
-def _alternatives(completion: Completion) -> Arrays:
+def _alternative_arrays(completion: Completion) -> Arrays:
     """Return ids and log-probabilities of the most likely tokens, one array per rank; empty if not
     recorded.
     """
@@ -117,13 +119,13 @@ def _completion_record(
 ) -> CompletionRecord:
     completion = group.completions[position]
     correctness = group.correctness[position] if group.correctness else None
-    arrays = {"logprob": completion.sampler_logprobs} | _alternatives(completion)
+    arrays = {"logprob": completion.sampler_logprobs} | _alternative_arrays(completion)
     if completion.entropies is not None:
         arrays["entropy"] = completion.entropies
     advantage = None
     if trained_as is not None:
         advantage = update_stats.advantages[trained_as][position]
-        arrays |= _shared_out(update_stats.arrays[trained_as][position], update_stats.loss_count)
+        arrays |= _divide_loss(update_stats.arrays[trained_as][position], update_stats.loss_count)
     return CompletionRecord(
         text=completion.text,
         token_strings=completion.token_strings,

@@ -38,34 +38,34 @@ def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Met
     return None
 
 
-def reason_by_diagnosis(
-    rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now: Diagnosis
-) -> Outcome | None:
+def apply_rules(rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now: Diagnosis) -> Outcome | None:
     """Return the outcome of the first rule that holds now and did not hold at the previous diagnosis.
 
     A run that was paused by a rule therefore continues when it is resumed.
     """
     for rule in rules:
-        ground = _ground(rule, now)
-        if ground and not (before and _ground(rule, before)):
+        ground = _rule_reason(rule, now)
+        if ground and not (before and _rule_reason(rule, before)):
             return Outcome(
                 "paused" if rule.action == "pause" else "stopped", f"stop rule diagnosis: {ground}"
             )
     return None
 
 
-def _ground(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
+def _rule_reason(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
     """Return verdict, cause and onset for which the rule holds; "" if it does not hold."""
     fallen = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
     unexplained = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
-    match = next((finding for finding in unexplained if _is_meant(rule, finding)), None)
+    match = next((finding for finding in unexplained if _matches_finding(rule, finding)), None)
     if diagnosis.outcome.verdict in fallen and (match or not rule.causes):
         return summary_of(diagnosis)
     if rule.severity != "warning":
         return ""
-    match = match or next((warning for warning in diagnosis.warnings if _is_meant(rule, warning)), None)
+    match = match or next(
+        (warning for warning in diagnosis.warnings if _matches_finding(rule, warning)), None
+    )
     return f"warning: {match.title}, {between(match.onset)}" if match else ""
 
 
-def _is_meant(rule: StopOnDiagnosis, finding: Finding) -> bool:
+def _matches_finding(rule: StopOnDiagnosis, finding: Finding) -> bool:
     return not rule.causes or finding.cause in rule.causes

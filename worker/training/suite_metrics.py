@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.config.metrics import interval_of
+from backend.config.metrics import interval_names
 from backend.metrics.student import critical
 from worker.training.step_metrics import Metrics, pass_at_k
 
@@ -24,7 +24,7 @@ SUBSETS = 256
 Floats = NDArray[np.float64]
 
 
-class Graded(NamedTuple):
+class GradedPrompt(NamedTuple):
     """Grades and votes of the completions of one prompt."""
 
     correct: Sequence[bool]
@@ -33,7 +33,7 @@ class Graded(NamedTuple):
     """Answer that each completion votes for, [n]; None if it gives no answer."""
 
 
-def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
+def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
     """Return accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, with `_low` and `_high`.
 
     The result is empty without prompts. The same seed gives the same subsets.
@@ -53,7 +53,7 @@ def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
     metrics: Metrics = {"prompts": len(graded), "n": n}
     for name, mean, interval in zip(values, rows.mean(axis=1), ends, strict=True):
         metrics[name] = float(mean)
-        metrics |= zip(interval_of(name), map(float, interval), strict=True)
+        metrics |= zip(interval_names(name), map(float, interval), strict=True)
     return metrics
 
 
@@ -67,7 +67,7 @@ def chosen_ks(n: int) -> list[int]:
     return sorted({2**power for power in range(1, n.bit_length())} | {n}) if n > 1 else []
 
 
-def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
+def maj_at_k(prompt: GradedPrompt, k: int, generator: np.random.Generator) -> float:
     """Return the probability that the majority among k of a prompt's completions is correct.
 
     Completions without an answer do not vote. If no completion votes, the majority is incorrect. In a tie of
@@ -81,12 +81,12 @@ def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
     labels = np.array([len(answers) if vote is None else answers[vote] for vote in prompt.votes])
     right = _share_right(labels, np.array(prompt.correct, dtype=float), len(answers))
     if k >= n:
-        return float(_majorities(np.bincount(labels, minlength=len(answers) + 1)[None, :-1], right)[0])
+        return float(_majority_means(np.bincount(labels, minlength=len(answers) + 1)[None, :-1], right)[0])
     drawn = labels[np.argsort(generator.random((SUBSETS, n)), axis=1)[:, :k]]
     width = len(answers) + 1
     places = drawn + width * np.arange(SUBSETS)[:, None]
     tallies = np.bincount(places.ravel(), minlength=SUBSETS * width).reshape(SUBSETS, width)
-    return float(_majorities(tallies[:, :-1], right).mean())
+    return float(_majority_means(tallies[:, :-1], right).mean())
 
 
 def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Floats:
@@ -95,7 +95,7 @@ def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Fl
     return np.bincount(labels, weights=correct, minlength=answers + 1)[:-1] / totals
 
 
-def _majorities(tallies: NDArray[np.int64], right: Floats) -> Floats:
+def _majority_means(tallies: NDArray[np.int64], right: Floats) -> Floats:
     """Return the mean of `right` over the answers with the most votes, [S], for tallies (S, answers)."""
     largest_tally = tallies.max(axis=1, keepdims=True)
     wins = (tallies == largest_tally) & (largest_tally > 0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backend.rollouts.text_metrics import Written
+from backend.rollouts.text_metrics import WrittenCompletion
 from backend.rollouts.text_metrics import text_metrics as metrics_of
 from worker.types import Group
 
@@ -11,7 +11,7 @@ def text_metrics(groups: Sequence[Group], *, opens_think: bool = False) -> dict[
     """Return text/* over all completions of a step; `opens_think`: every prompt ends with <think>."""
     return metrics_of(
         [
-            Written(group.prompt.text, completion.own_text, completion.is_truncated, opens_think)
+            WrittenCompletion(group.prompt.text, completion.own_text, completion.is_truncated, opens_think)
             for group in groups
             for completion in group.completions
         ]

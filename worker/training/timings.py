@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from backend.runs.workers.load import MachineLoad
 from worker.policy.flops import ModelFlops, peak_flops
-from worker.rollout.collector import Collected
+from worker.rollout.collector import CollectedGroups
 from worker.training.step_metrics import Metrics
 from worker.training.update_stats import UpdateStats
 
@@ -17,7 +17,7 @@ READING_SECONDS = 1.0
 """Minimum time between two readings of the machine's load, in seconds."""
 
 
-def timings(collected: Collected, update_stats: UpdateStats, seconds: float) -> Metrics:
+def timing_metrics(collected: CollectedGroups, update_stats: UpdateStats, seconds: float) -> Metrics:
     """Return time/* and throughput/* of a step that took `seconds` in total."""
     totals = {
         "time/step_seconds": seconds,
@@ -48,7 +48,7 @@ class Hardware:
         self._load = MachineLoad(state, gpu)
         self._read_at = time.monotonic()
 
-    def utilization(self, collected: Collected, seconds: float) -> Metrics:
+    def utilization(self, collected: CollectedGroups, seconds: float) -> Metrics:
         """Return throughput/model_flops and throughput/mfu of sampling and learning, without reference and
         critic.
         """

@@ -36,24 +36,24 @@ from worker.recording.records import StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.ahead import RolloutsAhead, age_metrics
 from worker.rollout.behaviour import Behaviour
-from worker.rollout.collector import Collected, Collector
+from worker.rollout.collector import CollectedGroups, Collector
 from worker.rollout.engine import Engine, Interrupted
 from worker.rollout.engines import engine_for
-from worker.rollout.episodes import episodes_of
+from worker.rollout.episodes import make_episodes
 from worker.rollout.local_engine import LocalEngine
 from worker.rollout.row_limit import RowLimit
 from worker.state import Parts
 from worker.training.evaluation import Evaluator
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness, seed_generators
-from worker.training.rank_sampler import sampler_of_ranks
+from worker.training.rank_sampler import sampler_factory
 from worker.training.replica import Replica
 from worker.training.run_counters import RunCounters
 from worker.training.signal_budget import signal_budget
 from worker.training.step_metrics import Metrics, group_metrics
 from worker.training.step_records import step_records
 from worker.training.stop_rules import reason_to_end, request_to_end
-from worker.training.timings import Hardware, peak_bytes, timings
+from worker.training.timings import Hardware, peak_bytes, timing_metrics
 from worker.training.update_stats import UpdateStats
 
 SLOW_SAVE_SECONDS = 20.0
@@ -102,7 +102,7 @@ class Trainer:
         self.mixture.hold_out(prompt for suite in suites for prompt in suite.prompts)
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
         self.row_limit = RowLimit()
-        self.episodes = episodes_of(config, self.policy, settings)
+        self.episodes = make_episodes(config, self.policy, settings)
         self.evaluator = Evaluator(
             config,
             self.policy,
@@ -125,7 +125,7 @@ class Trainer:
             attempt=checkpoints.attempt,
         )
         if not ranks.is_alone and isinstance(self.engine, LocalEngine):
-            self.engine.make_sampler = sampler_of_ranks(self.replica)
+            self.engine.make_sampler = sampler_factory(self.replica)
         ahead = config.sampling.ahead
         self.ahead = (
             RolloutsAhead(self.engine, self.collector, ahead=ahead, seed=config.seed) if ahead else None
@@ -173,7 +173,7 @@ class Trainer:
                 self.episodes.close()
             self.mixture.close()
             self.hardware.close()
-            self._judged()  # judge costs of an unfinished step
+            self._judge_metrics()  # judge costs of an unfinished step
 
     def _engine_outcome(self) -> Outcome | None:
         """Prepare the engine, and return an outcome if the run is asked to end meanwhile."""
@@ -215,7 +215,7 @@ class Trainer:
         self.diagnosis.begin(restored or 0)
         if restored is None and self.evaluator.is_due(0):
             metrics, groups = self._evaluate()
-            metrics |= self._judged() | self._clocks()
+            metrics |= self._judge_metrics() | self._clocks()
             self.recorder.record_step(StepRecord(0, metrics, groups))
             self.diagnosis.take(0, metrics)
         if self.ahead is not None and self.config.steps:
@@ -266,7 +266,9 @@ class Trainer:
         seconds = time.perf_counter() - started
         self._advance(collected, update_stats)
         metrics = (
-            group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
+            group_metrics(collected)
+            | update_stats.metrics()
+            | timing_metrics(collected, update_stats, seconds)
         )
         metrics |= self.engine.take_metrics() | staleness
         metrics |= {"optim/update_norm": weights.moved()}
@@ -276,7 +278,7 @@ class Trainer:
         if self.evaluator.is_due(self.counters.step):
             evaluated, held_out = self._evaluate()
             metrics, groups = metrics | evaluated, groups + held_out
-        metrics |= self._judged()
+        metrics |= self._judge_metrics()
         if change := self.reference.after_step(self.counters.step):
             self._event("reference", "info", change)
         metrics |= self._clocks()
@@ -287,18 +289,18 @@ class Trainer:
         if self._is_due(self.config.checkpointing.every):
             self._save()
 
-    def _collect(self) -> Collected:
+    def _collect(self) -> CollectedGroups:
         """Sample the completions of a step with the current weights."""
         self.engine.is_unwanted = self._is_unwanted
         self.engine.sync(self.counters.step, self.policy)
-        collected = self._sampled()
+        collected = self._sample_step()
         self.engine.rest()
         return collected
 
-    def _sampled(self) -> Collected:
+    def _sample_step(self) -> CollectedGroups:
         return self.collector.collect(self.engine, self.generator, cursor=self.counters.cursor)
 
-    def _learn(self, collected: Collected) -> UpdateStats:
+    def _learn(self, collected: CollectedGroups) -> UpdateStats:
         """Train on the collected groups. If each epoch samples anew, add the rollouts of later epochs."""
         updates, update_stats = self.config.updates, UpdateStats(self.counters.step)
         if not updates.resample_each_epoch:
@@ -314,14 +316,14 @@ class Trainer:
         self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            again = self._sampled()
+            again = self._sample_step()
             self.learner.learn(again, self.generator, update_stats, old_policy=old_policy)
             collected.add(again)
         self.learner.end_step()
         self.behaviour.remember(old_policy)
         return update_stats
 
-    def _advance(self, collected: Collected, update_stats: UpdateStats) -> None:
+    def _advance(self, collected: CollectedGroups, update_stats: UpdateStats) -> None:
         """Update the run's state, and report steps that carried too little signal."""
         counters, needed = self.counters, self.config.sampling.prompts_per_step
         counters.cursor = collected.cursor
@@ -372,10 +374,10 @@ class Trainer:
         """Run the evaluations that are due after this step."""
         evaluation = self.evaluator.evaluate(self.counters.step)
         self.counters.accuracy = evaluation.score
-        self.reference.saw(evaluation.accuracy)
+        self.reference.record_accuracy(evaluation.accuracy)
         return evaluation.metrics, evaluation.groups
 
-    def _judged(self) -> Metrics:
+    def _judge_metrics(self) -> Metrics:
         """Return judge/* since the last call, and add its cost to the attempt even if the step is
         unfinished.
         """

@@ -15,7 +15,7 @@ from worker.policy.natural_gradient import Parts, TrustStep, natural_step
 from worker.policy.token_batch import TokenBatch
 
 
-class Before(NamedTuple):
+class DistributionsBefore(NamedTuple):
     """Next-token distributions of a micro-batch before the step."""
 
     rows: Tensor
@@ -49,7 +49,8 @@ def trust_region_step(
     with sdpa_kernel(SDPBackend.MATH):
         with torch.no_grad():
             distributions = [
-                Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature)) for rows in parts
+                DistributionsBefore(rows, next_tokens(model, tokens.rows(rows), temperature=temperature))
+                for rows in parts
             ]
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         return natural_step(weights, surrogate, divergence, trust, lean=len(parts) > 1)
@@ -62,7 +63,7 @@ def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:
     return (divergences.index_select(0, before.of_token) * mask[rows, columns]).sum()
 
 
-def metrics_of(step: TrustStep) -> MetricSums:
+def step_metrics(step: TrustStep) -> MetricSums:
     """Return trust/* of a step."""
     values = {
         "trust/kl_after": step.kl,

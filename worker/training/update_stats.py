@@ -115,38 +115,38 @@ def add_tokens(per_token: dict[str, Tensor], values: Mapping[str, Tensor], shape
         per_token[name] = per_token.get(name, torch.zeros(shape)) + value
 
 
-def constants_of(batch: PolicyBatch) -> dict[str, Tensor]:
+def constant_values(batch: PolicyBatch) -> dict[str, Tensor]:
     """Return per-token values (B, T) that no update changes, from which the loss can be recomputed."""
     constants = {
         "old_logprob": batch.old_logprobs,
         "reference_logprob": batch.reference_logprobs,
         "uncertain": batch.uncertain,
-        "kl_coef": _spread(batch.kl_coef, batch),
-        "entropy_coef": _spread(batch.entropy_coef, batch),
+        "kl_coef": _repeat_per_token(batch.kl_coef, batch),
+        "entropy_coef": _repeat_per_token(batch.entropy_coef, batch),
         "advantage": batch.advantages if batch.advantages.ndim == 2 else None,
-        "mask": None if _is_whole(batch.mask) else batch.mask,
+        "mask": None if _is_unmasked(batch.mask) else batch.mask,
     }
     return {name: value.detach().float().cpu() for name, value in constants.items() if value is not None}
 
 
-def _is_whole(mask: Tensor) -> bool:
+def _is_unmasked(mask: Tensor) -> bool:
     """Return whether all tokens count: no row is masked, and no observation within a row."""
     begins = mask.long().cummin(dim=1).values.bool()
     return bool(mask.any(dim=1).all()) and bool((begins == mask).all())
 
 
-def choices_of(batch: PolicyBatch) -> dict[str, Tensor]:
+def choice_values(batch: PolicyBatch) -> dict[str, Tensor]:
     """Return per-token values (B, T) of one update: selected tokens, and the shift of the routers."""
     choices = {"covariant": batch.covariant, "router_shift": batch.router_shift}
     return {name: value.detach() for name, value in choices.items() if value is not None}
 
 
-def _spread(values: Tensor | None, batch: PolicyBatch) -> Tensor | None:
+def _repeat_per_token(values: Tensor | None, batch: PolicyBatch) -> Tensor | None:
     """Repeat a value per completion for each of its tokens."""
     return None if values is None else values.unsqueeze(1).expand(batch.mask.shape)
 
 
-def of_completions(batch: PolicyBatch) -> Tensor:
+def completion_advantages(batch: PolicyBatch) -> Tensor:
     """Return the advantage (B,) of each completion: the mean over its tokens if they differ."""
     values = batch.advantages
     if values.ndim == 1:
@@ -190,7 +190,9 @@ def token_use(
     return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
-def by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:
+def split_by_completion(
+    per_token: dict[str, Tensor], lengths: Sequence[int], groups: int
+) -> list[list[Arrays]]:
     """Return the per-token values of each completion, cut to its length, [P][G]."""
     arrays = {name: value.numpy() for name, value in per_token.items()}
     rows = [

@@ -30,12 +30,12 @@ from worker.objective.policy_loss import (
     kl_reward_penalty,
     policy_loss,
 )
-from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
+from worker.objective.token_choice import choose_covariant_tokens, choose_entropic_tokens, split_updates
 
 Values = dict[str, Tensor]
 
 
-def answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
+def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     """Return the numbers of one objective, or why they cannot be computed: schemas.WhatIfVariant."""
     objective = Objective.model_validate(request["objective"])
     run_objective = Objective.model_validate(request["own"])
@@ -142,8 +142,8 @@ def _batch(
         sampler_logprobs=values.get("logprob"),
         reference_logprobs=values.get("reference_logprob"),
         scored=torch.tensor([reward is not None for reward in request["rewards"]]),
-        kl_coef=_first(values.get("kl_coef")) if objective.kl == run_objective.kl else None,
-        entropy_coef=_first(values.get("entropy_coef"))
+        kl_coef=_first_value(values.get("kl_coef")) if objective.kl == run_objective.kl else None,
+        entropy_coef=_first_value(values.get("entropy_coef"))
         if objective.entropy == run_objective.entropy
         else None,
         correct=torch.tensor(request["correct"]),
@@ -153,23 +153,23 @@ def _batch(
         recorded = values.get("advantage", torch.tensor(request["advantages"], dtype=torch.float32))
         batch = replace(batch, advantages=recorded)
     else:
-        batch = _estimated(objective, batch, request)
+        batch = _estimate_advantages(objective, batch, request)
     if isinstance(objective.token_weight, knobs.TopEntropy):
         if is_own and "uncertain" in values:
             batch = replace(batch, uncertain=values["uncertain"] > 0)
         elif "entropy" in values:
-            batch = with_token_choice(batch, values["entropy"], objective.token_weight)
+            batch = choose_entropic_tokens(batch, values["entropy"], objective.token_weight)
         else:
             raise ValueError("needs the entropy of each token, which is not stored")
     if is_own and "covariant" in values:
         return replace(batch, covariant=values["covariant"] > 0)
-    return with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
+    return choose_covariant_tokens(batch, objective.surrogate, torch.Generator().manual_seed(0))
 
 
-def _estimated(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) -> PolicyBatch:
+def _estimate_advantages(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) -> PolicyBatch:
     """Return the batch with advantages estimated from the stored rewards."""
     advantage = objective.advantage
-    if missing := _missing(advantage):
+    if missing := _missing_inputs(advantage):
         raise ValueError(f"needs {missing}")
     if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
         raise TypeError(f"{advantage.type} judges tokens")
@@ -185,7 +185,7 @@ def _estimated(objective: Objective, batch: PolicyBatch, request: dict[str, Any]
     return batch
 
 
-def _missing(advantage: knobs.Advantage) -> str:
+def _missing_inputs(advantage: knobs.Advantage) -> str:
     """Return the unstored inputs, besides rewards, from which an advantage is estimated."""
     match advantage:
         case knobs.Critic():
@@ -211,7 +211,7 @@ def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], val
     entropy = values.get("policy_entropy", values.get("entropy"))
     first, *later_losses = [
         policy_loss(policy, update, objective, weights, entropy=entropy)
-        for update in updates_of(batch, objective.token_weight)
+        for update in split_updates(batch, objective.token_weight)
     ]
     for later in later_losses:
         added = {name: first.contributions[name] + value for name, value in later.contributions.items()}
@@ -232,7 +232,7 @@ def _weights(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) 
     )
 
 
-def _first(values: Tensor | None) -> Tensor | None:
+def _first_value(values: Tensor | None) -> Tensor | None:
     return None if values is None else values[:, 0]
 
 
@@ -245,7 +245,7 @@ def main() -> None:
     request = json.loads(str(arrays["request"]))
     values = {name: torch.from_numpy(arrays[name]) for name in arrays.files if name != "request"}
     for objective in request.pop("objectives"):
-        numbers = answer(request | {"objective": objective}, values)
+        numbers = compute_answer(request | {"objective": objective}, values)
         sys.stdout.write(json.dumps(spell_all(numbers)) + "\n")
 
 

@@ -29,9 +29,9 @@ def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -
     total, lines = numbers[0], []
     for number in numbers[1:]:
         forgets = random.random() < care.forgets_carries
-        result = without_carries(total, number) if forgets else total + number
+        result = sum_without_carries(total, number) if forgets else total + number
         if random.random() < care.wrong_digit:
-            result = with_wrong_digit(result, random)
+            result = replace_digit(result, random)
         lines.append(f"{total}+{number}={result}")
         total = result
     final = str(total) if random.random() < care.unboxed else f"\\boxed{{{total}}}"
@@ -39,7 +39,7 @@ def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -
     return f"{opening}{','.join(lines)}</think>{final}"
 
 
-def without_carries(left: int, right: int) -> int:
+def sum_without_carries(left: int, right: int) -> int:
     """Return the sum column by column, in which a carry survives only if it opens a new column.
 
     >>> without_carries(85, 88), without_carries(85, 60)
@@ -54,7 +54,7 @@ def without_carries(left: int, right: int) -> int:
     return result
 
 
-def with_wrong_digit(number: int, random: Random) -> int:
+def replace_digit(number: int, random: Random) -> int:
     """Return the number with one digit replaced by another one (never by a leading zero)."""
     digits = list(str(number))
     position = random.randrange(len(digits))

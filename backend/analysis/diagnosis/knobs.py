@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from backend.config import knobs
-from backend.config.merge import merge, nested, usual_config
+from backend.config.merge import merge, nest_paths, usual_config
 from backend.config.rewards import LengthReward
 from backend.config.run import RunConfig
 
@@ -48,7 +48,7 @@ def is_another(fields: Mapping[str, Any], changes: Changes) -> bool:
     """Return whether a run can be started with these changes, and does something else then."""
     try:
         config = RunConfig.model_validate(fields)
-        return RunConfig.model_validate(merge(config.model_dump(mode="json"), nested(changes))) != config
+        return RunConfig.model_validate(merge(config.model_dump(mode="json"), nest_paths(changes))) != config
     except ValidationError:
         return False
 

@@ -14,11 +14,11 @@ from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.log import Log, Series, is_read
 from backend.analysis.diagnosis.news import News, first_cause, verdict_news
 from backend.base.errors import RunNotFound
-from backend.metrics.lineage import lineages
+from backend.metrics.lineage import load_lineages
 from backend.metrics.reading import read_curves
-from backend.metrics.windows import names_of_metrics
+from backend.metrics.windows import load_metric_names
 from backend.runs.events import add_event
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Run
 
@@ -40,7 +40,7 @@ def log_of(session: Session, run_id: str) -> Log:
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
     series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
-    config = run.config if is_ours(run) else {}  # another trainer's fields mean other things
+    config = run.config if has_run_config(run) else {}  # another trainer's fields mean other things
     return Log(series, config, run.status, run.reason, run.origin, parent_config_of(session, run_id))
 
 
@@ -48,13 +48,13 @@ def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
     """Return the config of the run that a fork continued; empty if there is none any more."""
     run = session.get(Run, run_id)
     parent = session.get(Run, run.parent_run) if run is not None and run.parent_run else None
-    return parent.config if parent is not None and is_ours(parent) else {}
+    return parent.config if parent is not None and has_run_config(parent) else {}
 
 
 def series_of(session: Session, run_id: str) -> dict[str, Series]:
     """Return the recorded points of every metric that a detector reads."""
-    runs = [stretch.run for stretch in lineages(session, [run_id])[run_id]]
-    metrics = [metric for metric in names_of_metrics(session, runs) if is_read(metric)]
+    runs = [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+    metrics = [metric for metric in load_metric_names(session, runs) if is_read(metric)]
     curves = read_curves(session, [run_id], metrics, "step")
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from backend.analysis.evaluations.results import evaluations_of
+from backend.analysis.evaluations.results import load_evaluations
 from backend.analysis.evaluations.schemas import EvaluationPage
 from backend.base.errors import FieldError, InvalidRequest
 from backend.config.suite_recipes import SUITE_RECIPES
@@ -12,7 +12,7 @@ from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.responses import Json, Page
 from backend.http.routing import Router
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 router = Router(prefix="/api/v1", tags=["evaluations"])
 
@@ -46,5 +46,5 @@ def evaluations(
         reason = f"holds {len(run_ids)} runs; expected 1 to {MAX_RUNS}"
         raise InvalidRequest([FieldError("runs", reason)])
     for run_id in run_ids:
-        must_exist(session, run_id)
-    return Json(evaluations_of(session, run_ids).model_dump(mode="json"))
+        require_run(session, run_id)
+    return Json(load_evaluations(session, run_ids).model_dump(mode="json"))

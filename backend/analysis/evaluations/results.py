@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from backend.analysis.evaluations.schemas import EvaluationItem, EvaluationPage
 from backend.config.evaluation import RESERVED
-from backend.config.metrics import has_interval, interval_of
+from backend.config.metrics import has_interval, interval_names
 from backend.metrics.reading import read_points
 from backend.metrics.series import Points
 from backend.storage.models import Checkpoint, Run
@@ -21,7 +21,7 @@ MAX_STEPS = 100
 """Maximum number of steps of one suite of one run, besides the first and the best step."""
 
 MAX_CHILDREN = 1_000
-"""Evaluations of checkpoints that are looked at."""
+"""Maximum number of evaluations of checkpoints that are read."""
 
 HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
 """Metrics of the held-out set, beside those of pass@k."""
@@ -36,18 +36,20 @@ class EvaluatedStep(NamedTuple):
     source_step: int
 
 
-def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
-    """Everything that runs were evaluated on, in the order of the ids; of a step the latest result."""
-    children = _children(session, run_ids)
+def load_evaluations(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
+    """Return the results of all evaluations of runs, in the order of the ids; only the latest result of
+    each step.
+    """
+    children = _load_children(session, run_ids)
     later = {child: (parent, step) for child, parent, step in children}
     sources = [*run_ids, *later]
-    names = _names(session, sources)
+    names = _load_names(session, sources)
     points = read_points(
         session, sources, sorted({name for names_of_run in names.values() for name in names_of_run})
     )
     by_suite: dict[tuple[str, str], dict[int, tuple[EvaluatedStep, dict[str, float]]]] = defaultdict(dict)
     for source in sources:  # evaluations of checkpoints come last, the newest of them at the end
-        for (suite, step), values in _by_suite(points, source, names[source]).items():
+        for (suite, step), values in _values_by_suite(points, source, names[source]).items():
             run, of_step = later.get(source, (source, step))
             by_suite[run, suite][of_step] = EvaluatedStep(run, of_step, source, step), values
     saved = _checkpoint_steps(session, run_ids)
@@ -66,7 +68,7 @@ def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
     return EvaluationPage(items=items, left_out=left_out)
 
 
-def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, int]]:
+def _load_children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, int]]:
     """Return the newest evaluations of the runs' checkpoints, oldest first."""
     query = select(Run.id, Run.parent_run, Run.fork_step).where(
         Run.parent_run.in_(run_ids),
@@ -80,20 +82,20 @@ def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, 
     return [(row.id, row.parent_run or "", row.fork_step or 0) for row in reversed(newest)]
 
 
-def _names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]]:
+def _load_names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the metrics of evaluations that each run has recorded."""
     query = select(Run.id, Run.summary).where(Run.id.in_(list(run_ids)))
     last = {row.id: (row.summary or {}).get("last", {}) for row in session.execute(query)}
-    shown = {run: [name for name in last.get(run, {}) if _place_of(name)] for run in run_ids}
+    shown = {run: [name for name in last.get(run, {}) if _parse_metric(name)] for run in run_ids}
     return {run: [*names, *_ends(names)] for run, names in shown.items()}
 
 
 def _ends(names: Sequence[str]) -> list[str]:
-    return [end for name in names if has_interval(name) for end in interval_of(name)]
+    return [end for name in names if has_interval(name) for end in interval_names(name)]
 
 
-def _place_of(name: str) -> tuple[str, str] | None:
-    """Suite and name within it of a metric; None for one that the table does not show."""
+def _parse_metric(name: str) -> tuple[str, str] | None:
+    """Return the suite and the short name of a metric; None for a metric that the table does not show."""
     parts = name.removeprefix(PREFIX).split("/") if name.startswith(PREFIX) else []
     if len(parts) == 2 and parts[0] not in RESERVED:
         return parts[0], parts[1]
@@ -101,13 +103,13 @@ def _place_of(name: str) -> tuple[str, str] | None:
     return ("", parts[0]) if is_shown else None
 
 
-def _by_suite(
+def _values_by_suite(
     points: Mapping[tuple[str, str], Points], source: str, names: Sequence[str]
 ) -> dict[tuple[str, int], dict[str, float]]:
     """Return the values of each suite at each step."""
     values_by_suite: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for name in names:
-        suite, metric = _place_of(name) or ("", "")
+        suite, metric = _parse_metric(name) or ("", "")
         if (stored := points.get((source, name))) is not None:
             for step, value in zip(stored.steps.tolist(), stored.values.tolist(), strict=True):
                 values_by_suite[suite, step][metric] = value
@@ -130,7 +132,7 @@ def _accuracy(values: Mapping[str, float]) -> float:
 def _item(
     suite: str, evaluated: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
 ) -> EvaluationItem:
-    ends = {name: interval_of(name) for name in values}
+    ends = {name: interval_names(name) for name in values}
     intervals = {
         name: [spell(values[low]), spell(values[high])]
         for name, (low, high) in ends.items()

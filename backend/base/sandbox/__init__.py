@@ -1,1 +1,1 @@
-"""The sandbox: processes that read text nobody vouches for, confined as far as the machine allows."""
+"""The sandbox: processes that handle untrusted text, confined as far as the machine allows."""

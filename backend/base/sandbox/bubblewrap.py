@@ -1,6 +1,5 @@
-"""Bubblewrap's command line: own namespaces, no network, and a read-only view of chosen paths.
-
-A second one gives a program of the operator's own processes and network, and leaves it every file and device.
+"""Bubblewrap's command line: separate namespaces, no network, and a read-only view of chosen paths.
+`isolated_command` separates processes and network only; the program sees every file and device.
 """
 
 import shutil
@@ -37,7 +36,7 @@ APART = (
     "/",
     "--proc",
     "/proc",
-    "--tmpfs",  # what a killed program leaves in shared memory goes with it
+    "--tmpfs",  # shared memory of a killed program is removed with the namespace
     "/dev/shm",  # noqa: S108
 )
 
@@ -50,7 +49,7 @@ SCRATCH_BYTES = 64 * 2**20
 PROBE_SECONDS = 10.0
 
 
-def wrapped(
+def sandbox_command(
     argv: Sequence[str],
     environment: Mapping[str, str],
     *,
@@ -75,8 +74,8 @@ def wrapped(
 
 @cache
 def find_bubblewrap() -> str:
-    """Return the machine's own bubblewrap, which distributions permit more than others, or the package's; ""
-    if none.
+    """Return the path of the system's bubblewrap, else that of the Python package; "" without either.
+    Distributions grant more permissions to their own.
     """
     if sys.platform != "linux":
         return ""
@@ -90,7 +89,7 @@ def find_bubblewrap() -> str:
         return ""
 
 
-def apart(argv: Sequence[str]) -> list[str]:
+def isolated_command(argv: Sequence[str]) -> list[str]:
     """Return the command that runs `argv` with a loopback interface of its own as its only network.
 
     All its processes end with the first, and that one with the thread that started it.
@@ -99,18 +98,18 @@ def apart(argv: Sequence[str]) -> list[str]:
 
 
 @cache
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Return the reason why namespaces are not available here; "" if they are."""
-    return _why_not([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
+    return _failure_reason([*ISOLATION, "--unshare-net", "--ro-bind", "/", "/"])
 
 
 @cache
-def why_not_apart() -> str:
-    """Return the reason why no program can run apart here; "" if it can."""
-    return _why_not(APART)
+def isolation_unavailable_reason() -> str:
+    """Return the reason why programs cannot be isolated on this machine; "" if they can."""
+    return _failure_reason(APART)
 
 
-def _why_not(options: Sequence[str]) -> str:
+def _failure_reason(options: Sequence[str]) -> str:
     if not (program := find_bubblewrap()):
         return "bubblewrap is not installed"
     argv = [program, *options, "--", sys.executable, "-c", ""]

@@ -1,4 +1,6 @@
-"""Forks of the warm parent: each works on one answer, confined further, and is killed at its limits."""
+"""Forks of the warm parent. Each computes one answer under stricter limits, and is killed when it exceeds
+them.
+"""
 
 import contextlib
 import ctypes
@@ -21,7 +23,7 @@ from backend.base.sandbox.operation import Operation, Request
 GRACE_SECONDS = 2.0
 MAX_REPLY_BYTES = 4_000_000
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Standard output of a program that is kept; one that prints more is killed."""
+"""Maximum size of a program's standard output, in bytes; a program that prints more is killed."""
 
 FILES = 256
 WRITTEN_BYTES = 64 * 2**20
@@ -29,7 +31,9 @@ PR_SET_PDEATHSIG = 1
 """Option of prctl(2), from <linux/prctl.h>."""
 
 OWNER = 0
-"""File descriptor of whoever asks: nothing comes there while answers are worked on, only its end."""
+"""File descriptor of the client. While requests are answered, it only becomes readable when the client has
+exited.
+"""
 
 Reply = Mapping[str, Any]
 
@@ -38,16 +42,16 @@ class Rules(NamedTuple):
     """The rules for every fork of one warm parent."""
 
     strict: Any
-    """Filter of system calls; None: this machine has none."""
+    """Filter of system calls; None if this machine does not support one."""
     writes: bool
-    """Whether it may write to a directory of its own below `scratch`."""
+    """Whether each fork may write to its own directory below `scratch`."""
     scratch: Path
     ends_all: bool
-    """Whether a fork may start processes, which end with it: then only one works at a time."""
+    """Whether a fork may start processes, which are killed with it; then only one fork runs at a time."""
 
 
 class Fork:
-    """One fork, as the warm parent sees it."""
+    """The parent's view of one fork."""
 
     def __init__(self, at: int, operation: Operation, request: Request, rules: Rules) -> None:
         self.at = at
@@ -60,7 +64,7 @@ class Fork:
         self.deadline = time.monotonic() + request["seconds"]
         self._pid = os.fork()
         if self._pid == 0:
-            _be_the_fork(operation, request, rules, pipe=write, stdin=theirs, directory=self._directory)
+            _run_fork(operation, request, rules, pipe=write, stdin=theirs, directory=self._directory)
         os.close(write)
         if self.is_program:
             os.close(theirs)
@@ -88,15 +92,19 @@ class Fork:
             return None if block else self._end_program()
         if block and not self._output.endswith(b"\n"):
             return None
-        return self.end(_checked(self._output) if block else None)
+        return self.end(_validate_reply(self._output) if block else None)
 
     def end(self, reply: Reply | None) -> Reply:
-        """Kill the fork and its children, and remove its files; without a reply, return how it ended."""
+        """Kill the fork and its children, and remove its files. Without a reply, return one that says how it
+        ended.
+        """
         code = os.waitstatus_to_exitcode(self._kill())
         return reply or {"died": f"the process that worked on it ended with code {code}"}
 
     def _end_program(self) -> Reply:
-        """Output and exit code of a program whose output has ended; it may continue until its deadline."""
+        """Return the output and exit code of a program that closed its output; wait for it until its
+        deadline.
+        """
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
@@ -145,16 +153,16 @@ class Forks:
             while waiting and len(working) < maximum:
                 at, request = waiting.pop()
                 working.append(Fork(at, operation, request, self._rules))
-            ended = self._ended(working)
+            ended = self._collect_replies(working)
             working = [fork for fork in working if fork not in ended]
             if not working:
                 self._clear()
             yield from ((fork.at, reply) for fork, reply in ended.items())
 
-    def _ended(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
-        """Forks that have answered or run out of time; waits until something happens.
+    def _collect_replies(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
+        """Wait until forks have answered or run out of time, and return them with their replies.
 
-        Ends this process when whoever asks has gone meanwhile, and the forks end with it.
+        Exits this process, and with it all forks, when the client has exited.
         """
         with selectors.DefaultSelector() as selector:
             selector.register(OWNER, selectors.EVENT_READ)
@@ -179,15 +187,15 @@ class Forks:
         return ended
 
     def _clear(self) -> None:
-        """End what a fork has left running, and remove what it left behind."""
+        """Kill processes that a fork left running, and remove its files."""
         if self._rules.ends_all:
             with contextlib.suppress(ProcessLookupError):  # all but the first process and this
                 os.kill(-1, signal.SIGKILL)
         if self._rules.writes:
-            _empty(self._rules.scratch)
+            _empty_directory(self._rules.scratch)
 
 
-def _be_the_fork(
+def _run_fork(
     operation: Operation, request: Request, rules: Rules, *, pipe: int, stdin: int, directory: Path | None
 ) -> None:
     """Answer one request and exit; never returns."""
@@ -205,10 +213,12 @@ def _be_the_fork(
             os.close(0)
         if directory is not None:
             os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = str(directory)
-        limit(resource.RLIMIT_CPU, request.get("cpu_seconds", int(request["seconds"] + GRACE_SECONDS) + 1))
-        limit(resource.RLIMIT_FSIZE, WRITTEN_BYTES if rules.writes else 0)
+        lower_limit(
+            resource.RLIMIT_CPU, request.get("cpu_seconds", int(request["seconds"] + GRACE_SECONDS) + 1)
+        )
+        lower_limit(resource.RLIMIT_FSIZE, WRITTEN_BYTES if rules.writes else 0)
         if "memory_bytes" in request:
-            limit(resource.RLIMIT_AS, request["memory_bytes"])
+            lower_limit(resource.RLIMIT_AS, request["memory_bytes"])
         if rules.strict is not None:
             rules.strict.load()
         if operation.is_program:
@@ -228,7 +238,7 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-def limit(kind: int, value: int) -> None:
+def lower_limit(kind: int, value: int) -> None:
     """Lower a limit of this process permanently."""
     _, hard = resource.getrlimit(kind)
     maximum = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -239,21 +249,21 @@ def limit(kind: int, value: int) -> None:
 
 
 def answer(operation: Operation, request: Request) -> bytes:
-    """Return the value of a request, or what went wrong: anything can, when text is hostile or code a user's
-    own.
+    """Return the encoded value of a request, or its error: hostile text or a user's code may raise any
+    exception.
     """
     try:
-        return as_line({"value": operation.answer(request)})
+        return encode_reply({"value": operation.answer(request)})
     except Exception as error:  # noqa: BLE001 - see above; the trainer decides what an error means
-        return as_line({"error": words_of(error)})
+        return encode_reply({"error": error_text(error)})
 
 
-def as_line(reply: Reply) -> bytes:
+def encode_reply(reply: Reply) -> bytes:
     """Return a reply as one line of JSON."""
     return json.dumps(reply).encode() + b"\n"
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return an error's class and message."""
     try:
         text = str(error)
@@ -262,8 +272,10 @@ def words_of(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"[:2000]
 
 
-def _checked(reply_bytes: bytes) -> Reply:
-    """Return a fork's value or error and nothing else of its words: what it read may have taken it over."""
+def _validate_reply(reply_bytes: bytes) -> Reply:
+    """Return only the value or error of a fork's reply, because hostile text may have compromised the
+    fork.
+    """
     try:
         reply = json.loads(reply_bytes)
     except (ValueError, RecursionError):
@@ -273,8 +285,8 @@ def _checked(reply_bytes: bytes) -> Reply:
     return {"died": "it answered nonsense"}
 
 
-def _empty(directory: Path) -> None:
-    """Remove what a call left behind; what cannot be removed ends this process, and a fresh one follows."""
+def _empty_directory(directory: Path) -> None:
+    """Remove all files of a call. Exits this process if that fails; the client then starts a new one."""
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

@@ -12,7 +12,7 @@ def restrict(
     network: bool,
     scratch: Path,
 ) -> None:
-    """Confine this process and all that it will start; the kernel's newest rules that it has are used."""
+    """Confine this process and all that it will start, by the newest rules that the kernel supports."""
     from py_landlock import AccessFs, Landlock, Scope
 
     rules = Landlock(strict=False)

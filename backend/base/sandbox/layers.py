@@ -1,4 +1,4 @@
-"""Layers of the sandbox: what each keeps out, and whether this machine has it."""
+"""Layers of the sandbox: what each one prevents, and whether this machine supports it."""
 
 import sys
 from functools import cache
@@ -17,11 +17,11 @@ class Layer(NamedTuple):
     name: str
     keeps_out: str
     missing: str
-    """The reason why this machine lacks it, with a remedy; "" when it has it."""
+    """The reason why this machine lacks the layer, with a remedy; "" if it does not."""
 
 
 class SandboxIncomplete(GrpoLabError):
-    """A layer is missing that the settings require, or without which no program may run."""
+    """This machine lacks a layer that the settings require, or that programs require."""
 
     status = 503
     title = "Sandbox incomplete"
@@ -47,7 +47,7 @@ def missing_layers() -> list[Layer]:
 
 
 def layer_names() -> dict[str, list[str]]:
-    """{"on": names, "missing": names}: what a run or a worker reports."""
+    """Return the names of available and missing layers, as runs and workers report them."""
     return {
         "on": [layer.name for layer in layers() if not layer.missing],
         "missing": [layer.name for layer in missing_layers()],
@@ -82,7 +82,7 @@ def check_programs(settings: Settings) -> None:
 
 
 def _no_namespaces() -> str:
-    reason = bubblewrap.why_not()
+    reason = bubblewrap.unavailable_reason()
     return reason and f"{reason}; install bubblewrap and allow unprivileged user namespaces"
 
 

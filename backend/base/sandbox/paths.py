@@ -20,7 +20,7 @@ SYSTEM = (
     "/usr/local/lib",
     "/usr/share/zoneinfo",
     "/etc/ld.so.cache",
-    "/sbin/ldconfig",  # ctypes asks it where a library lies
+    "/sbin/ldconfig",  # ctypes runs it to find libraries
     "/nix/store",
 )
 """Directories and files in which the loader finds shared libraries."""
@@ -39,36 +39,38 @@ PROGRAMS = ("/bin", "/usr/bin", "/usr/local/bin")
 
 
 def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
-    """Existing files and directories with code; `module` is a plugin's, which may lie anywhere.
+    """Return the existing files and directories with code, and those of the plugin `module`.
 
-    A directory that holds the home directory, the state or the datasets is not among them, whatever the
-    import path says.
+    Directories that contain the home directory, the state or the datasets are left out, even if they are on
+    the import path.
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
     checkout = CODE_ROOT if FILES_ROOT == CODE_ROOT else None  # which holds more than code, whatever its name
     imported = (path for path in map(Path, sys.path) if path.resolve() != checkout)
-    candidates = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_places_of(module)]
-    return _existing(path for path in candidates if not any(_holds(path, secret) for secret in private))
+    candidates = [*interpreter, *(CODE_ROOT / name for name in OWN_CODE), *imported, *_module_paths(module)]
+    return _outermost_paths(
+        path for path in candidates if not any(_contains(path, secret) for secret in private)
+    )
 
 
-def existing(names: Iterable[str]) -> list[Path]:
+def existing_paths(names: Iterable[str]) -> list[Path]:
     """Return the paths that this machine has."""
-    return _existing(map(Path, names))
+    return _outermost_paths(map(Path, names))
 
 
-def _existing(paths: Iterable[Path]) -> list[Path]:
-    """Return each absolute path that exists, once, and not what lies below another one."""
+def _outermost_paths(paths: Iterable[Path]) -> list[Path]:
+    """Return the existing absolute paths without duplicates and without paths inside another one."""
     present = sorted({path for path in paths if path.is_absolute() and path.exists()})
     return [path for path in present if not any(parent in present for parent in path.parents)]
 
 
-def _holds(directory: Path, secret: Path) -> bool:
+def _contains(directory: Path, secret: Path) -> bool:
     return any(path == secret or path in secret.parents for path in (directory, directory.resolve()))
 
 
-def _places_of(module: str) -> Iterator[Path]:
-    """Yield the paths of a module's top package, which need not be a directory of the import path."""
+def _module_paths(module: str) -> Iterator[Path]:
+    """Yield the paths of a module's top-level package."""
     spec = importlib.util.find_spec(module.partition(".")[0]) if module else None
     if spec is None:
         return

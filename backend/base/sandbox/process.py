@@ -1,8 +1,8 @@
-"""A sandboxed process as its owner sees it: started when it is needed, asked, killed at its limits.
+"""The client of a sandboxed process: starts it when needed, sends requests, and kills it at its limits.
 
 Model text is hostile: a completion such as 9^(9^(9^9)) hangs a computer algebra system inside one C call,
 which no thread or signal handler can interrupt, and one that reaches an evaluator can do what the process may
-do. So such work is done in a process that can be killed and may do next to nothing: see layers.py.
+do. Such work is therefore done in a process that can be killed and has almost no permissions: see layers.py.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from backend.base.sandbox import bubblewrap
 from backend.base.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, excerpt
 from backend.base.sandbox.forks import GRACE_SECONDS
 from backend.base.sandbox.layers import check_programs, check_sandbox, layer_names
-from backend.base.sandbox.paths import NETWORK, PROGRAMS, code_paths, existing
+from backend.base.sandbox.paths import NETWORK, PROGRAMS, code_paths, existing_paths
 from backend.base.sandbox.server import PREPARE_SECONDS, Orders
 from backend.base.settings import Settings
 from backend.base.text import read_json
@@ -35,7 +35,7 @@ MAX_LINE_BYTES = 2_000_000
 REMOVING_SECONDS = 60.0
 
 ENVIRONMENT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""Variables that every sandboxed process gets; none of them holds a secret."""
+"""Environment variables that every sandboxed process inherits; none of them holds a secret."""
 
 NOTHING = Permissions(memory_gb=4)
 
@@ -76,7 +76,7 @@ class Sandbox:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the outermost process; None while none runs."""
+        """Id of the outermost process; None while no process runs."""
         return self._process.pid if self._process else None
 
     def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
@@ -125,11 +125,11 @@ class Sandbox:
             if type(at) is not int or at not in missing:
                 self.close()
                 raise Died("the sandboxed process sent an invalid message")
-            return {at: self._judged(reply, seconds)}
+            return {at: self._value_or_error(reply, seconds)}
         except SandboxError as error:
             return dict.fromkeys(missing, error)
 
-    def _judged(self, reply: dict[str, Any], seconds: float) -> Any:
+    def _value_or_error(self, reply: dict[str, Any], seconds: float) -> Any:
         match reply:
             case {"value": value}:
                 return value
@@ -149,7 +149,7 @@ class Sandbox:
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # what bubblewrap started is in its group
+            os.killpg(process.pid, signal.SIGKILL)  # bubblewrap's children are in its process group
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
@@ -166,7 +166,9 @@ class Sandbox:
         self.close()
 
     def _prepare(self, request: dict[str, Any]) -> None:
-        """Start, hand over the request, and wait until its imports are done; that has a limit of its own."""
+        """Start the process, send the request, and wait until its imports are done, within a separate time
+        limit.
+        """
         try:
             if self._process is None:
                 self._start()
@@ -190,10 +192,10 @@ class Sandbox:
             *code_paths(self._settings, module=self._plugin),
             *self._permissions.directories,
             *self._further,
-            *(existing(NETWORK) if self._permissions.network else []),
-            *(existing(PROGRAMS) if self._permissions.processes else []),
+            *(existing_paths(NETWORK) if self._permissions.network else []),
+            *(existing_paths(PROGRAMS) if self._permissions.processes else []),
         ]
-        is_namespaced = not bubblewrap.why_not()
+        is_namespaced = not bubblewrap.unavailable_reason()
         if not is_namespaced:
             self._scratch = tempfile.TemporaryDirectory(prefix="grpolab-sandbox-")
         scratch = self._scratch.name if self._scratch else bubblewrap.SCRATCH
@@ -201,7 +203,7 @@ class Sandbox:
         argv = [sys.executable, "-W", "ignore", "-m", "backend.base.sandbox.server", orders]
         environment = self._environment(scratch)
         if is_namespaced:
-            argv = bubblewrap.wrapped(
+            argv = bubblewrap.sandbox_command(
                 argv,
                 environment,
                 visible=visible,
@@ -223,8 +225,8 @@ class Sandbox:
             operations=self._operations,
             layers=layer_names()["on"],
             readable=list(map(str, visible)),
-            executable=list(map(str, [*existing(PROGRAMS), *visible])) if may.processes else [],
-            devices=list(map(str, existing(bubblewrap.DEVICES))),
+            executable=list(map(str, [*existing_paths(PROGRAMS), *visible])) if may.processes else [],
+            devices=list(map(str, existing_paths(bubblewrap.DEVICES))),
             memory_bytes=int(may.memory_gb * 2**30),
             network=may.network,
             processes=may.processes,
@@ -234,7 +236,7 @@ class Sandbox:
         )
 
     def _environment(self, scratch: str) -> dict[str, str]:
-        """Return a named list of variables, with the project importable."""
+        """Return the process's environment variables, with the project on the import path."""
         names = [*ENVIRONMENT, *self._permissions.variables]
         granted = {name: os.environ[name] for name in names if name in os.environ}
         path = os.pathsep.join(filter(None, [str(CODE_ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -270,7 +272,8 @@ class Sandbox:
         except (OSError, ValueError) as error:
             self.close()
             raise Died(f"the sandboxed process failed: {error}") from error
-        except BaseException:  # whatever it is, or the next request would get the reply to this one
+        # after any exception, because the next request would read the reply to this one
+        except BaseException:
             self.close()
             raise
         if not isinstance(reply, dict):
@@ -300,7 +303,7 @@ class Sandbox:
 
 
 def _remove(scratch: "tempfile.TemporaryDirectory[str]") -> None:
-    """Whatever a plugin left there: directories too deep for Python's own way of removing them, for one."""
+    """Remove a plugin's files, including directories that are nested too deep for `shutil.rmtree`."""
     try:
         scratch.cleanup()
     except (OSError, RecursionError):

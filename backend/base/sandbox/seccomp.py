@@ -1,4 +1,4 @@
-"""System calls that sandboxed processes may make: lists of what computing needs, by libseccomp."""
+"""System calls that sandboxed processes may make, as allow-lists for libseccomp."""
 
 import errno
 import os
@@ -22,10 +22,12 @@ COMPUTING = [
     "set_tid_address", "setitimer", "sigaltstack", "stat", "statfs", "statx", "sysinfo", "time",
     "timerfd_create", "timerfd_settime", "times", "uname", "write", "writev",
 ]
-"""Reading, memory, time, and what a process asks about itself; `_allowing` adds calls with conditions."""
+"""Calls for reading, memory, time and information about the process itself; `_allow_only` adds calls with
+conditions.
+"""
 
 LIMITING = ["prctl", "seccomp", "setrlimit"]
-"""Confining itself further."""
+"""Calls with which a process restricts itself further."""
 
 PROCESSES = [
     "clone", "execve", "execveat", "fork", "kill", "setpgid", "setsid", "tgkill", "tkill", "vfork", "wait4",
@@ -38,8 +40,7 @@ WRITING = [
 ]
 
 CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
-"""Calls that Landlock does not confine: only where no file of others can be seen, or it would reach them
-all.
+"""Calls that Landlock does not restrict; allowed only where the process sees no files of others.
 """
 
 AWAITING = ["recvfrom", "sendto"]
@@ -58,26 +59,26 @@ SOCKET_TYPE = 0xF
 ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def warm_parent(*, network: bool) -> Any:
-    """Return the filter of the process that forks: all that its forks may do, and starting and ending
+def parent_filter(*, network: bool) -> Any:
+    """Return the filter of the warm parent, which allows what its forks may do, and starting and killing
     them.
     """
-    return _allowing(
+    return _allow_only(
         [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *AWAITING, *(NETWORK * network)],
         opens_for_writing=True,
         has_event_loop=True,
     )
 
 
-def answering(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
-    """Return the filter of a fork that works on one answer."""
+def fork_filter(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
+    """Return the filter of a fork, which computes one answer."""
     further = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
     further += CHANGING_MODES * (writes and sees_own_files_only)
     further += AWAITING * writes
-    return _allowing([*COMPUTING, *further], opens_for_writing=writes, has_event_loop=writes)
+    return _allow_only([*COMPUTING, *further], opens_for_writing=writes, has_event_loop=writes)
 
 
-def _allowing(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:
+def _allow_only(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:
     """Return a filter that permits these calls; every other one fails with EPERM."""
     import pyseccomp as libseccomp
 
@@ -93,7 +94,8 @@ def _allowing(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: 
         local = libseccomp.Arg(0, libseccomp.EQ, socket.AF_UNIX)
         stream = libseccomp.Arg(1, libseccomp.MASKED_EQ, SOCKET_TYPE, socket.SOCK_STREAM)
         _add(rules, libseccomp.ALLOW, "socketpair", local, stream)
-    _add(rules, libseccomp.ALLOW, "prlimit64", libseccomp.Arg(0, libseccomp.EQ, 0))  # its own limits
+    # only the limits of the process itself
+    _add(rules, libseccomp.ALLOW, "prlimit64", libseccomp.Arg(0, libseccomp.EQ, 0))
     for name, flags in (("open", 1), ("openat", 2)):
         reading = libseccomp.Arg(flags, libseccomp.MASKED_EQ, ANY_WRITE, os.O_RDONLY)
         _add(rules, libseccomp.ALLOW, name, *([] if opens_for_writing else [reading]))
@@ -101,7 +103,7 @@ def _allowing(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: 
 
 
 def _add(rules: Any, action: int, name: str, *arguments: Any) -> None:
-    """Add a rule, unless this kind of processor has no such call."""
+    """Add a rule, unless the processor's architecture lacks the call."""
     try:
         rules.add_rule(action, name, *arguments)
     except (OSError, ValueError) as error:

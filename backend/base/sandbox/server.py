@@ -1,9 +1,9 @@
 """The sandboxed process, `python -m backend.base.sandbox.server ORDERS`: confines itself, then answers.
 
-It is a warm parent: it imports what operations need and never works on hostile text itself. Each such request
-is answered by a fork, which is confined further and killed afterwards, so that nothing of it meets the next.
-Both pipes carry JSON, an object a line. A request asks for one or several answers; `at_a_time` of them are
-worked on at once, and each is sent as soon as it is there, with its place in the request:
+It is a warm parent: it imports what operations need, and never reads hostile text. A fork with stricter
+limits answers each request that holds such text, and is killed afterwards, so that it cannot affect the next
+request. Both pipes carry JSON, one object per line. A request asks for one or several answers; `at_a_time` of
+them are computed concurrently, and each is sent as soon as it is available, with its index in the request:
 
     stdin   {"op": "equal", "seconds": 2.0, "at_a_time": 1, "each": [{"expected": "1/2", "found": "0.5"}]}
     stdout  {"prepared": true}, then {"at": 0, "value": true}
@@ -29,10 +29,10 @@ from backend.base.sandbox.forks import (
     Forks,
     Rules,
     answer,
-    as_line,
     die_with_parent,
-    limit,
-    words_of,
+    encode_reply,
+    error_text,
+    lower_limit,
 )
 from backend.base.sandbox.operation import Operation, Request
 
@@ -46,7 +46,7 @@ class Orders(NamedTuple):
     operations: str
     """Name of the module with `OPERATIONS`."""
     layers: list[str]
-    """Layers that this machine has: the process fails when it cannot apply one of them."""
+    """Layers that this machine supports; the process fails if it cannot apply one of them."""
     readable: list[str]
     executable: list[str]
     devices: list[str]
@@ -54,7 +54,7 @@ class Orders(NamedTuple):
     network: bool
     processes: bool
     scratch: str
-    """Directory that libraries may write to while they are imported, and nothing else."""
+    """The only directory that libraries may write to while they are imported."""
     is_plugin: bool
     """Whether it is a user's own code, which may print and write to `scratch`, emptied after each call."""
     forgets: bool
@@ -65,24 +65,24 @@ def main() -> None:
     """Confine this process, then answer requests until standard input ends."""
     orders = Orders(**json.loads(sys.argv[1]))
     replies = os.dup(1)
-    os.dup2(2, 1)  # whatever the libraries print must not reach the answers
+    os.dup2(2, 1)  # keeps the output of libraries out of the answers
     try:
         server = _confined_server(orders, replies)
     except Exception as error:  # noqa: BLE001 - whatever it is, whoever asks must hear of it
-        os.write(replies, as_line({"unusable": words_of(error)}))
+        os.write(replies, encode_reply({"unusable": error_text(error)}))
         return
     server.say({"ready": True})
     if orders.forgets:
-        while _served_by_a_fork(server):
+        while _serve_in_fork(server):
             pass
     else:
         for line in sys.stdin:
             server.serve(json.loads(line))
-    os._exit(0)  # a thread that a plugin started while it was imported would be waited for
+    os._exit(0)  # does not wait for threads that a plugin started during its import
 
 
-def _served_by_a_fork(server: "Server") -> bool:
-    """Serve one request in a fork of its own; whether there may be another."""
+def _serve_in_fork(server: "Server") -> bool:
+    """Serve one request in a separate fork; return whether to expect another request."""
     select.select([OWNER], [], [])
     pid = os.fork()
     if pid == 0:
@@ -110,24 +110,24 @@ def _confined_server(orders: Orders, replies: int) -> "Server":
 
 
 def confine(orders: Orders) -> Any:
-    """Apply every layer that is asked for to this process; the filter that its forks load further."""
+    """Apply every requested layer to this process, and return the filter that its forks load in addition."""
     filters: list[Any] = []
     if "seccomp" in orders.layers:
         filters = [
-            seccomp.warm_parent(network=orders.network),
-            seccomp.answering(
+            seccomp.parent_filter(network=orders.network),
+            seccomp.fork_filter(
                 processes=orders.processes,
                 writes=orders.is_plugin,
                 network=orders.network,
                 sees_own_files_only="namespaces" in orders.layers,
             ),
         ]
-    limit(resource.RLIMIT_AS, orders.memory_bytes)
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_FSIZE, forks.WRITTEN_BYTES)
-    limit(resource.RLIMIT_NOFILE, forks.FILES)
+    lower_limit(resource.RLIMIT_AS, orders.memory_bytes)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_FSIZE, forks.WRITTEN_BYTES)
+    lower_limit(resource.RLIMIT_NOFILE, forks.FILES)
     if "namespaces" in orders.layers:  # the kernel counts processes by user namespace
-        limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
+        lower_limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
     if "landlock" in orders.layers:
         landlock.restrict(
             map(Path, orders.readable),
@@ -159,13 +159,13 @@ class Server:
         )
 
     def say(self, reply: Mapping[str, Any]) -> None:
-        """Write one line to whoever asks."""
-        line = as_line(reply)
+        """Write one line to the client."""
+        line = encode_reply(reply)
         while line:
             line = line[os.write(self._replies, line) :]
 
     def serve(self, request: Request) -> None:
-        """Prepare a request, say so, and give its answers."""
+        """Prepare a request, report that, and send its answers."""
         # if the trainer is killed while this process hangs in C code, the default action of SIGALRM ends it
         signal.setitimer(signal.ITIMER_REAL, PREPARE_SECONDS)
         operation = self._operations[request["op"]]
@@ -173,19 +173,19 @@ class Server:
         try:
             operation.prepare(parts[0])
         except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means
-            self.say({"unusable": words_of(error)})
+            self.say({"unusable": error_text(error)})
             return
         self.say({"prepared": True})
-        self._rearm(request)
+        self._arm_timer(request)
         if not operation.is_forked:
             self.say({"at": 0, **json.loads(answer(operation, parts[0]))})
         else:
             for at, reply in self._forks.replies(operation, parts, at_a_time=request["at_a_time"]):
                 self.say({"at": at, **reply})
-                self._rearm(request)
+                self._arm_timer(request)
         signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def _rearm(self, request: Request) -> None:
+    def _arm_timer(self, request: Request) -> None:
         signal.setitimer(signal.ITIMER_REAL, request["seconds"] + 2 * GRACE_SECONDS)
 
 

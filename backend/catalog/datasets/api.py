@@ -16,13 +16,13 @@ from backend.base.settings import Settings
 from backend.catalog.datasets.checking import place_upload, preview_upload
 from backend.catalog.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
 from backend.catalog.datasets.guess import MAX_NAME, Mapped
-from backend.catalog.datasets.kinds import kind_of
+from backend.catalog.datasets.kinds import file_kind
 from backend.catalog.datasets.preview import DatasetPreview
-from backend.catalog.datasets.repeats import Repeats, repeats_of
-from backend.catalog.datasets.users import runs_that_need
+from backend.catalog.datasets.repeats import Repeats, find_repeats
+from backend.catalog.datasets.users import runs_using
 from backend.config.columns import AnswerForm
 from backend.http.dependencies import SettingsOf, WriteSession
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.http.responses import Json
 from backend.http.routing import Router
 from backend.http.timeout import take_time
@@ -45,13 +45,13 @@ Name = Annotated[
 Column = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME)]
 
 
-def _named(
+def _named_fields(
     prompt_field: Column = None,
     answer_field: Column = None,
     answer_after: Annotated[str | None, Query(max_length=32)] = None,
     answer_form: AnswerForm | None = None,
 ) -> dict[str, str]:
-    """Return the fields that the request names; the others are recognised."""
+    """Return the fields that the request names; the other ones are guessed."""
     named = {
         "prompt_field": prompt_field,
         "answer_field": answer_field,
@@ -61,7 +61,7 @@ def _named(
     return {name: value for name, value in named.items() if value is not None}
 
 
-Named = Annotated[dict[str, str], Depends(_named)]
+Named = Annotated[dict[str, str], Depends(_named_fields)]
 
 
 class DatasetItem(Documented):
@@ -91,7 +91,7 @@ class DatasetPage(Documented):
 
 @router.get("", response_model=DatasetPage)
 def list_all(settings: SettingsOf) -> Json:
-    """Uploads, newest first, then the files of DATASETS_DIR by name."""
+    """List uploads, newest first, then the files of DATASETS_DIR by name."""
     uploads = [upload_json(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
     files = own_files(settings.datasets_dir, limit=MAX_LISTED)
     items = [*uploads, *map(_file_json, files)]
@@ -115,8 +115,8 @@ async def upload(
 
     Parquet and CSV are stored as JSONL. Columns that are not named are recognised.
     """
-    kind = kind_of(name)
-    async with _received(request, settings) as (uploads, packed):
+    kind = file_kind(name)
+    async with _receive_draft(request, settings) as (uploads, packed):
         store = partial(place_upload, name=name, kind=kind, named=named, max_bytes=settings.upload_bytes)
         stored, is_new = await run_in_threadpool(store, uploads, packed)
     return Json(upload_json(stored) | _mapping_json(stored.mapping), 201 if is_new else 200)
@@ -136,15 +136,15 @@ async def preview(
     cut: Annotated[bool, Query(description="The body is the beginning of a file, cut anywhere.")] = False,
 ) -> Json:
     """Three rows of a file as a problem would use them, by the columns recognised; keeps nothing."""
-    kind = kind_of(name)
-    async with _received(request, settings) as (_, packed):
+    kind = file_kind(name)
+    async with _receive_draft(request, settings) as (_, packed):
         look = partial(preview_upload, name=name, kind=kind, named=named, is_cut=cut)
         rows_shown = await run_in_threadpool(look, packed)
     return Json(rows_shown.model_dump(mode="json"))
 
 
 @asynccontextmanager
-async def _received(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
+async def _receive_draft(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
     """Keep the body in a draft while it is checked."""
     check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
     uploads = Uploads(settings.datasets_dir)
@@ -164,10 +164,10 @@ async def _received(request: Request, settings: Settings) -> AsyncGenerator[tupl
 def repeats(sha256: str, settings: SettingsOf) -> Json:
     """Count rows of an upload that repeat one another, or what the file holds out; takes up to minutes."""
     uploads = Uploads(settings.datasets_dir)
-    dataset = _existing(uploads, sha256)
+    dataset = _find_upload(uploads, sha256)
     take_time(CHECK_SECONDS)
     return Json(
-        repeats_of(dataset, settings.datasets_dir.expanduser().absolute() / dataset.path).model_dump()
+        find_repeats(dataset, settings.datasets_dir.expanduser().absolute() / dataset.path).model_dump()
     )
 
 
@@ -175,14 +175,14 @@ def repeats(sha256: str, settings: SettingsOf) -> Json:
 def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
     """Remove an upload, unless a run that is not finished trains on it."""
     uploads = Uploads(settings.datasets_dir)
-    dataset = _existing(uploads, sha256)
-    if users := runs_that_need(session, dataset.sha256):
+    dataset = _find_upload(uploads, sha256)
+    if users := runs_using(session, dataset.sha256):
         raise Conflict(f"{dataset.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
     uploads.remove(dataset.sha256)
     return Json(upload_json(dataset))
 
 
-def _existing(uploads: Uploads, sha256: str) -> Upload:
+def _find_upload(uploads: Uploads, sha256: str) -> Upload:
     dataset = uploads.find(sha256) if SHA256.fullmatch(sha256) else None
     if dataset is None:
         raise NotFound(f"there is no uploaded dataset {sha256!r}")
@@ -195,7 +195,7 @@ def upload_json(upload: Upload) -> dict[str, Any]:
         "path": upload.path,
         "name": upload.name,
         "bytes": upload.bytes,
-        "changed_at": iso(upload.uploaded_at),
+        "changed_at": iso_time(upload.uploaded_at),
         "sha256": upload.sha256,
         "rows": upload.rows,
         **_mapping_json(upload.mapping),
@@ -207,5 +207,10 @@ def _mapping_json(mapping: Mapped | None) -> dict[str, Any]:
 
 
 def _file_json(file: OwnFile) -> dict[str, Any]:
-    shown = {"path": file.path, "name": file.path, "bytes": file.bytes, "changed_at": iso(file.changed_at)}
+    shown = {
+        "path": file.path,
+        "name": file.path,
+        "bytes": file.bytes,
+        "changed_at": iso_time(file.changed_at),
+    }
     return shown | {"sha256": None, "rows": None, "mapping": None}

@@ -11,7 +11,7 @@ COLUMNS = {
 
 
 def add_arguments(upload: argparse.ArgumentParser) -> None:
-    """Add them to the parser."""
+    """Add the arguments of `upload` to its parser."""
     upload.add_argument("file", help="a .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .csv file")
     upload.add_argument("--dry-run", action="store_true", help="show the first rows, store nothing")
     for name, meaning in COLUMNS.items():

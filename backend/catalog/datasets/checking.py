@@ -1,4 +1,4 @@
-"""Checks of an upload, from its bytes to a dataset in its place."""
+"""Checks of an upload before it becomes a dataset."""
 
 import threading
 import time
@@ -7,15 +7,15 @@ from hashlib import sha256
 
 from backend.base.errors import FieldError, InvalidRequest
 from backend.catalog.datasets.files import Draft, Upload, Uploads
-from backend.catalog.datasets.guess import Mapped, guessed
-from backend.catalog.datasets.preview import DatasetPreview, beginning, parsed, preview_of
+from backend.catalog.datasets.guess import Mapped, guess_mapping
+from backend.catalog.datasets.preview import DatasetPreview, make_preview, parse_rows, read_first_lines
 from backend.catalog.datasets.tables import KINDS as TABLES
 from backend.catalog.datasets.tables import table_lines
-from backend.catalog.datasets.unpacking import BadFile, unpacked
+from backend.catalog.datasets.unpacking import BadFile, decompress
 from backend.config.rows import LineError, LineSplitter, RowCheck
 
 MAX_PREVIEWED = 1 << 40
-"""Bytes of a file of which only the beginning is read."""
+"""Size limit of a previewed file, in bytes; only its beginning is read."""
 
 _one_at_a_time = threading.Lock()
 """Lock for a check, which takes a whole processor; a second upload waits."""
@@ -24,16 +24,16 @@ _one_at_a_time = threading.Lock()
 def place_upload(
     uploads: Uploads, packed: Draft, *, name: str, kind: str, named: Mapping[str, str], max_bytes: int
 ) -> tuple[Upload, bool]:
-    """Unpack, check, hash and keep; (the dataset, whether it is new). InvalidRequest names the lines.
+    """Unpack, check, hash and store an upload; return the dataset and whether it is new.
 
-    The columns are those that are named, and the most likely others.
+    Columns that are not named are guessed. Raises InvalidRequest with the lines that are not valid.
     """
     with _one_at_a_time, uploads.draft() as content:
         mapping = Mapped()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            first, pieces = beginning(_pieces(packed, kind, max_bytes))
-            mapping = guessed(parsed(first), named) or mapping
+            first, pieces = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
+            mapping = guess_mapping(parse_rows(first), named) or mapping
             check = RowCheck(mapping.columns)
             for piece in pieces:
                 digest.update(piece)
@@ -66,17 +66,17 @@ def preview_upload(
 ) -> DatasetPreview:
     """Return the first rows of a file, which may be cut after them. Raises InvalidRequest if it has none."""
     try:
-        lines, _ = beginning(_pieces(packed, kind, MAX_PREVIEWED), is_cut=is_cut)
-        return preview_of(lines, named)
+        lines, _ = read_first_lines(_read_as_jsonl(packed, kind, MAX_PREVIEWED), is_cut=is_cut)
+        return make_preview(lines, named)
     except BadFile as error:
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
 
 
-def _pieces(packed: Draft, kind: str, max_bytes: int) -> Iterator[bytes]:
+def _read_as_jsonl(packed: Draft, kind: str, max_bytes: int) -> Iterator[bytes]:
     """Return the content as JSONL."""
     packed.file.seek(0)
     if kind not in TABLES:
-        return unpacked(packed.file, kind, max_bytes=max_bytes)
+        return decompress(packed.file, kind, max_bytes=max_bytes)
     if packed.file.writable():
         packed.file.flush()
     return table_lines(packed.path, kind, max_bytes=max_bytes)

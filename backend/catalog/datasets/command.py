@@ -1,4 +1,4 @@
-"""The command `upload`: a file of this machine becomes a dataset of DATASETS_DIR."""
+"""The command `upload`: stores a local file as a dataset in DATASETS_DIR."""
 
 import json
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from backend.base.text import clean_text
 from backend.catalog.datasets.checking import place_upload, preview_upload
 from backend.catalog.datasets.files import Draft, Upload, Uploads
 from backend.catalog.datasets.guess import Mapped
-from backend.catalog.datasets.kinds import kind_of
+from backend.catalog.datasets.kinds import file_kind
 from backend.catalog.datasets.preview import DatasetPreview
 
 
 def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[str, str]) -> Iterator[str]:
-    """Keep the file, each row checked; yields its first rows and the problem that names it.
+    """Check and store a file; yield its first rows and the config of a problem that uses it.
 
-    Raises InvalidRequest where it cannot be read or kept.
+    Raises InvalidRequest if the file cannot be read or stored.
     """
-    _check(columns)
+    _check_columns(columns)
     name = clean_text(path.name)[:200]
-    kind = kind_of(name)
+    kind = file_kind(name)
     uploads = Uploads(settings.datasets_dir)
     try:
         uploads.sweep()
@@ -44,7 +44,7 @@ def upload_file(settings: Settings, path: Path, *, dry_run: bool, columns: dict[
     yield f"  problem: {json.dumps(_problem(dataset))}"
 
 
-def _check(columns: dict[str, str]) -> None:
+def _check_columns(columns: dict[str, str]) -> None:
     try:
         Mapped.model_validate(columns)
     except ValidationError as error:
@@ -65,6 +65,6 @@ def _preview_lines(preview: DatasetPreview) -> Iterator[str]:
 
 
 def _problem(upload: Upload) -> dict[str, str]:
-    """Return the file problem, without fields that have their usual value."""
+    """Return the config of the file problem, without fields that have their default value."""
     mapping = upload.mapping or Mapped()
     return {"name": "file", "path": upload.path, **mapping.model_dump(exclude_defaults=True)}

@@ -31,7 +31,7 @@ class Upload(BaseModel):
 
     sha256: str
     name: str
-    """The user's label."""
+    """Label that the user gave the upload."""
     rows: int
     bytes: int
     uploaded_at: float
@@ -54,7 +54,7 @@ class OwnFile(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A file that is not yet what it is to be."""
+    """An incomplete file that is still being written."""
 
     path: Path
     file: IO[bytes]
@@ -68,11 +68,11 @@ class Uploads:
 
     @contextmanager
     def draft(self) -> Iterator[Draft]:
-        """Yield a file to write to that is gone afterwards unless it was kept; also when this process is
-        gone.
+        """Yield a file to write to, which is removed afterwards unless it was kept, even if this process is
+        killed.
         """
         make_directory(self._directory, mode=0o750)
-        with self._locked():
+        with self._hold_lock():
             draft = self._new_draft()
         try:
             with draft.file:
@@ -81,15 +81,17 @@ class Uploads:
             draft.path.unlink(missing_ok=True)
 
     def keep(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
-        """Give a checked draft its place; (what is there now, whether it is new).
+        """Store a checked draft; return the upload and whether it is new.
 
-        Of content that is there already, the label stays, and the columns returned are those of this draft.
+        If the same content exists already, its label stays, and the upload is returned with the draft's
+        columns.
         """
         draft.file.flush()
         os.fsync(draft.file.fileno())
-        with self._locked():
+        with self._hold_lock():
             if (existing := self.find(upload.sha256)) is not None:
-                sync(self._directory)  # whoever gave it its place may have died before this
+                # the process that stored the file may have died before it wrote the label
+                sync(self._directory)
                 return existing.model_copy(update={"mapping": upload.mapping}), False
             label = self._new_draft()
             try:
@@ -126,16 +128,16 @@ class Uploads:
 
     def remove(self, sha256: str) -> None:
         """Remove an upload; a missing upload is not an error."""
-        with self._locked():
+        with self._hold_lock():
             self._label(sha256).unlink(missing_ok=True)
             self._file(sha256).unlink(missing_ok=True)
             sync(self._directory)
 
     def sweep(self) -> None:
-        """Remove what dead processes have left: drafts, files without a label, labels without a file."""
+        """Remove the remains of dead processes: drafts, files without a label, labels without a file."""
         if not self._directory.is_dir():
             return
-        with self._locked():
+        with self._hold_lock():
             for path in self._directory.glob(f"{DRAFT}*"):
                 _remove_if_free(path)
             for path in (*self._directory.glob("*.jsonl"), *self._directory.glob("*.json")):
@@ -149,7 +151,7 @@ class Uploads:
         return self._directory / f"{sha256}.json"
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the lock of one process at a time, also on another machine that shares the directory."""
         with (self._directory / LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The guess about which columns of a dataset hold question and answer, by their names and their values."""
+"""Guesses which columns of a dataset hold the question and the answer, by their names and values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -7,17 +7,17 @@ from pydantic import Field
 
 from backend.config.base import Frozen
 from backend.config.boxed import last_boxed
-from backend.config.columns import AnswerForm, Columns, answer_of, prompt_of
+from backend.config.columns import AnswerForm, Columns, read_answer, read_prompt
 from backend.config.rows import check_row
 
 MAX_COLUMNS = 200
-"""Columns that are offered."""
+"""Maximum number of columns that are offered."""
 
 MAX_NAME = 128
-"""Characters of a name that a problem can hold."""
+"""Longest column name that a problem accepts, in characters."""
 
 MAX_IN_OBJECT = 20
-"""Fields of an object that are offered as `a.b`."""
+"""Maximum number of an object's fields that are offered as `a.b`."""
 
 PROMPTS = (
     "prompt", "problem", "question", "instruction", "query", "messages", "conversations", "conversation",
@@ -27,10 +27,11 @@ ANSWERS = (
     "answer", "ground_truth", "expected_answer", "final_answer", "reward_model.ground_truth", "target",
     "solution", "output", "response", "completion", "label", "gold", "assistant", "chosen",
 )  # fmt: skip
-"""The most likely first: a short answer before a solution that ends with it."""
+"""Names of answer columns, the most likely first; a short answer comes before a solution that ends with it.
+"""
 
 MARKS = ("####",)
-"""Signs before the last line of a solution, as GSM8K has them."""
+"""Marks before the final answer of a solution, as in GSM8K."""
 
 BESIDE = ("input", "context", "passage")
 """Columns that often belong to the question."""
@@ -46,10 +47,10 @@ class Mapped(Frozen):
     """Column of the answer; that of the question for conversations that end with it."""
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
-    """Keep what follows this mark."""
+    """The answer is the text after this mark."""
 
     answer_form: AnswerForm = "text"
-    """boxed: keep the last box."""
+    """`boxed`: the answer is the content of the last box."""
 
     @property
     def columns(self) -> Columns:
@@ -57,8 +58,8 @@ class Mapped(Frozen):
         return Columns(self.prompt_field, self.answer_field)
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names that a problem can hold, as they first appear; those inside of objects as `a.b`."""
+def column_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of columns in the order of their first appearance; fields of objects as `a.b`."""
     names: dict[str, None] = {}
     for row in rows:
         for name in _names(row):
@@ -76,12 +77,11 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{name}.{inner}" for inner in list(value)[:MAX_IN_OBJECT])
 
 
-def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
-    """Return the fields that are named, and the most likely others.
-
-    None if no column is named and no two of them make prompts with answers of most rows.
+def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapped | None:
+    """Return the named fields and guesses for the others. None if no column is named and no two columns give
+    most rows a question and an answer.
     """
-    columns = _columns(rows, named)
+    columns = _guess_columns(rows, named)
     if columns is None:
         return Mapped().with_(**named) if named else None
     texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
@@ -96,10 +96,10 @@ def guessed(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Mapp
     return Mapped().with_(**fields | dict(named))
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
-    names = {name.casefold(): name for name in reversed(columns_of(rows))}
-    prompts = [named["prompt_field"]] if "prompt_field" in named else _names_of(PROMPTS, names)
-    answers = [named["answer_field"]] if "answer_field" in named else _names_of(ANSWERS, names)
+def _guess_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
+    names = {name.casefold(): name for name in reversed(column_names(rows))}
+    prompts = [named["prompt_field"]] if "prompt_field" in named else _matching_names(PROMPTS, names)
+    answers = [named["answer_field"]] if "answer_field" in named else _matching_names(ANSWERS, names)
     pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
     if "answer_field" not in named:
         pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
@@ -108,12 +108,12 @@ def _columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Col
     return next(pair for share, pair in fits if share == best) if best >= 1 / 2 else None
 
 
-def _names_of(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def _matching_names(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
     return [names[name] for name in usual if name in names]
 
 
 def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:
-    """Share of the rows with a question and an answer in these columns."""
+    """Return the share of rows that have a question and an answer in these columns."""
     good = 0
     for row in rows:
         try:
@@ -126,13 +126,13 @@ def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:
 
 def _answer(row: Mapping[str, Any], columns: Columns) -> Any:
     try:
-        return answer_of(row, columns)
+        return read_answer(row, columns)
     except ValueError:
         return None
 
 
-def notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
-    """Sentences about columns that somebody may expect to be used."""
+def unused_column_notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
+    """Return sentences about unused columns that a user may expect to be used."""
     sentences = []
     for name in BESIDE:
         filled = sum(isinstance(text := row.get(name), str) and bool(text.strip()) for row in rows)
@@ -147,6 +147,6 @@ def notes(rows: Sequence[Mapping[str, Any]], columns: Columns) -> list[str]:
 
 def _prompt(row: Mapping[str, Any], columns: Columns) -> Any:
     try:
-        return prompt_of(row, columns)
+        return read_prompt(row, columns)
     except ValueError:
         return None

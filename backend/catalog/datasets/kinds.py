@@ -9,7 +9,7 @@ from backend.catalog.datasets.unpacking import KINDS as LINES
 KINDS = (*LINES, *TABLES)
 
 
-def kind_of(name: str) -> str:
+def file_kind(name: str) -> str:
     """Return the extension that says how a file is read; InvalidRequest for other names."""
     refuse_secrets(name, "name")
     if name != clean_text(name):

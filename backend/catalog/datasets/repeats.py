@@ -1,4 +1,4 @@
-"""Rows of an upload that repeat one another, or what the file itself holds out."""
+"""Rows of an upload that repeat other rows, or the file's own held-out rows."""
 
 import threading
 from pathlib import Path
@@ -16,7 +16,7 @@ OPERATIONS = "backend.catalog.datasets.repeats_operations"
 SECONDS = 300.0
 
 _one_at_a_time = threading.Lock()
-"""Comparing takes a whole processor."""
+"""Lock for a comparison, which takes a whole processor core."""
 
 
 class Twin(Documented):
@@ -25,7 +25,7 @@ class Twin(Documented):
     line: int
     """Line of the file, starting at 1."""
     other: int
-    """Line of the earlier one, or of the held-out one."""
+    """Line of the earlier or held-out row that it resembles."""
     similarity: float
 
 
@@ -37,17 +37,16 @@ class Repeats(Documented):
     duplicates: int
     """Number of rows whose question occurs in an earlier row."""
     near: int
-    """Rows much like an earlier one or a held-out one, exact repetitions included."""
+    """Number of rows that are similar to an earlier or held-out row, exact repetitions included."""
     contaminated: int
     """Rows that share 13 words in a row with a held-out one."""
     twins: list[Twin]
     """The first ten of `near`."""
 
 
-def repeats_of(upload: Upload, path: Path) -> Repeats:
-    """Compare the rows of an upload in a separate process.
-
-    Raises Conflict where that is not possible, or Unavailable where no sandbox can be started.
+def find_repeats(upload: Upload, path: Path) -> Repeats:
+    """Compare the rows of an upload in a sandboxed process. Raises Conflict if the rows cannot be compared,
+    and Unavailable if no sandbox can be started.
     """
     columns = (upload.mapping or Mapped()).columns
     try:

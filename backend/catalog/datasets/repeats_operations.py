@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.sandbox.operation import Operation, Request
-from backend.config.columns import Columns, prompt_of
+from backend.config.columns import Columns, read_prompt
 from backend.config.messages import question_text
 from backend.config.rows import EVAL, parse_line, split_mark
 
@@ -14,14 +14,14 @@ NGRAM, SIMILARITY = 13, 0.7
 MAX_NAMED = 10
 
 
-def _import(_request: Request) -> None:
+def _import_comparison(_request: Request) -> None:
     import backend.catalog.datasets.overlap
     import backend.catalog.datasets.similarity  # noqa: F401 - so that forks have it
 
 
 def repeats(request: Request) -> dict[str, Any]:
-    """Counts and the first examples; lines are counted from 1."""
-    from backend.catalog.datasets.overlap import first_of_each, overlapping
+    """Return counts and the first examples; line numbers start at 1."""
+    from backend.catalog.datasets.overlap import find_overlapping, first_occurrences
     from backend.catalog.datasets.similarity import near_duplicates
 
     columns = Columns(request["prompt_field"], request["answer_field"])
@@ -33,13 +33,13 @@ def repeats(request: Request) -> dict[str, Any]:
                 row = parse_line(line.rstrip(b"\n"))
                 is_held_out = split_mark(row) == EVAL
                 lines[is_held_out].append(number)
-                questions[is_held_out].append(question_text(prompt_of(row, columns)))
+                questions[is_held_out].append(question_text(read_prompt(row, columns)))
     train, held_out = questions[False], questions[True]
     twins = near_duplicates(train, held_out, SIMILARITY)
     return {
         "rows": len(train),
-        "duplicates": len(train) - len(first_of_each(train)),
-        "contaminated": len(overlapping(train, held_out, NGRAM)),
+        "duplicates": len(train) - len(first_occurrences(train)),
+        "contaminated": len(find_overlapping(train, held_out, NGRAM)),
         "near": len(twins),
         "twins": [
             [
@@ -52,4 +52,4 @@ def repeats(request: Request) -> dict[str, Any]:
     }
 
 
-OPERATIONS = {"repeats": Operation(repeats, _import)}
+OPERATIONS = {"repeats": Operation(repeats, _import_comparison)}

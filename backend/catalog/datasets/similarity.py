@@ -17,23 +17,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.catalog.datasets.words import WORD, normalised
+from backend.catalog.datasets.words import WORD, normalise
 
 RUN = 3
-"""Words and signs of a run."""
+"""Number of words and signs in a run."""
 
 MAX_RUNS = 2_000
-"""Runs of a question that count; what follows them in a longer one does not."""
+"""Maximum number of runs of a question; the rest of a longer question is ignored."""
 
 MAX_QUESTIONS = 200_000
 MAX_WORDS = 40_000_000
-"""Questions of a source that are compared, and their words together, which take 20 bytes each meanwhile."""
+"""Maximum total number of words of the compared questions; each word takes 20 bytes of memory."""
 
 MAX_SHARED = 500
-"""Questions that are compared because of one run: in more of them it is a common phrase."""
+"""Maximum number of questions that are compared because of one run; a more frequent run is a common phrase.
+"""
 
 MAX_CANDIDATES = 200
-"""Questions that one is compared with, those first that share most of its rarest runs."""
+"""Maximum number of comparisons per question; those that share most of its rarest runs come first."""
 
 MAX_KNOWN_WORDS = 1_000_000
 ROUNDING = 1e-9
@@ -93,7 +94,7 @@ class _Index:
         """[questions] how many of their shared runs are among the rarest."""
 
     def add(self, number: int) -> None:
-        """Let later questions be compared with this one."""
+        """Add a question that later questions are compared with."""
         for run in self._rarest(number):
             if len(self._by_run[run]) < MAX_SHARED:
                 self._by_run[run].append(number)
@@ -106,7 +107,7 @@ class _Index:
         candidates, hits = np.unique(np.concatenate(lists), return_counts=True)
         if len(candidates) > MAX_CANDIDATES:
             candidates = np.sort(candidates[np.argsort(-hits, kind="stable")[:MAX_CANDIDATES]])
-        shared = self._shared(number, candidates)
+        shared = self._count_shared_runs(number, candidates)
         sizes = self._runs.sizes
         similarity = shared / (sizes[number] + sizes[candidates] - shared)
         best = int(np.argmax(similarity))
@@ -117,7 +118,7 @@ class _Index:
         rarest: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
         return rarest
 
-    def _shared(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _count_shared_runs(self, number: int, candidates: NDArray[np.int32]) -> NDArray[np.int64]:
         """[candidates] how many runs each of them shares with a question."""
         ranks, starts = self._runs.ranks, self._runs.starts
         own_ranks = ranks[starts[number] : starts[number + 1]]
@@ -145,7 +146,7 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
     """Return the different runs of one text after the other as hashes, and how many each text has."""
     runs, sizes, words_read, hashes = [], [], 0, _WordHashes()
     for text in texts:
-        words = WORD.findall(normalised(text))[: MAX_RUNS + RUN - 1]
+        words = WORD.findall(normalise(text))[: MAX_RUNS + RUN - 1]
         words_read += len(words)
         if words_read > MAX_WORDS:
             break
@@ -153,14 +154,14 @@ def _hashed_runs(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
         own_hashes = np.fromiter(map(hashes.__getitem__, words), dtype=np.uint64, count=len(words))
         numbers = np.uint64(hashes[" ".join(NUMBER.findall(text))])
         own_hashes = np.unique(
-            _mixed(_mixed(_mixed(own_hashes[:-2]) + own_hashes[1:-1]) + own_hashes[2:]) ^ numbers
+            _scramble(_scramble(_scramble(own_hashes[:-2]) + own_hashes[1:-1]) + own_hashes[2:]) ^ numbers
         )
         runs.append(own_hashes)
         sizes.append(len(own_hashes))
     return np.concatenate(runs) if runs else np.zeros(0, np.uint64), np.array(sizes, dtype=np.int64)
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return each value scrambled. Source: splitmix64, Steele et al., OOPSLA 2014."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

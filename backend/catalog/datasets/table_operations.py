@@ -1,4 +1,4 @@
-"""Operations of the sandbox that turn rows of a Parquet or CSV file at a path into lines of JSON."""
+"""Operations of the sandbox that convert the rows of a Parquet or CSV file to lines of JSON."""
 
 import csv
 import json
@@ -20,29 +20,30 @@ MAX_ROW_BYTES = 400_000
 
 MAX_COLUMNS = 2_000
 MAX_NAMES = 20_000
-"""Characters of all names together."""
+"""Maximum number of characters of all column names together."""
 
 BATCH_ROWS = 256
 ABSENT_IF_EMPTY = ("id", "split", "domain", "tools")
-"""Fields that a row need not have: a table has them in every row, empty if they say nothing."""
+"""Optional fields, which are dropped if empty, because a table has every column in every row."""
 
 
-def _import(_request: Request) -> None:
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than the limit of memory
+def _import_readers(_request: Request) -> None:
+    # the other allocators reserve more memory than the limit allows
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     import pyarrow.parquet
 
     pyarrow.set_cpu_count(1)
 
 
 def parquet_rows(request: Request) -> dict[str, Any]:
-    """Rows of a Parquet file from one on, unchanged; `next` is None behind the last one."""
+    """Return rows of a Parquet file, starting at one row; `next` is None after the last one."""
     import pyarrow.parquet
 
     row = int(request["at"])
     with pyarrow.parquet.ParquetFile(request["path"], pre_buffer=False) as file:
         _check_schema(list(file.schema_arrow))
         lines = Lines()
-        for batch in _batches(file, row):
+        for batch in _read_batches(file, row):
             for table_row in batch.to_pylist():
                 if not lines.add(table_row):
                     return lines.answer(row)
@@ -73,8 +74,8 @@ def _holds_bytes(kind: Any) -> bool:
     return any(_holds_bytes(kind.field(at).type) for at in range(kind.num_fields))
 
 
-def _batches(file: Any, row: int) -> Iterator[Any]:
-    """Rows from one on; row groups before it are not read."""
+def _read_batches(file: Any, row: int) -> Iterator[Any]:
+    """Yield batches of rows, starting at one row; earlier row groups are not read."""
     first = 0
     for group in range(file.num_row_groups):
         rows = file.metadata.row_group(group).num_rows
@@ -88,7 +89,7 @@ def _batches(file: Any, row: int) -> Iterator[Any]:
 
 
 def csv_rows(request: Request) -> dict[str, Any]:
-    """Rows of a CSV file from a byte on, every value as text; `names` of the first line are given back."""
+    """Return rows of a CSV file, starting at a byte offset, with all values as text, and the column names."""
     csv.field_size_limit(MAX_ROW_BYTES)
     number, names = int(request["row"]), list(request["names"])
     with Path(request["path"]).open("rb") as file:
@@ -118,7 +119,7 @@ def csv_rows(request: Request) -> dict[str, Any]:
 
 
 class Texts:
-    """The lines of a file as text, and the place behind the last one that was read."""
+    """The lines of a file as text, and the offset after the last line read."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -167,7 +168,7 @@ class Lines:
         told = {
             key: value for key, value in row.items() if value not in (None, "") or key not in ABSENT_IF_EMPTY
         }
-        line = json.dumps(_without_nan(told), ensure_ascii=False, default=_as_json).encode(
+        line = json.dumps(_replace_nan(told), ensure_ascii=False, default=_to_json).encode(
             "utf-8", "surrogatepass"
         )
         line = line[:MAX_ROW_BYTES]
@@ -183,20 +184,20 @@ class Lines:
         return {"next": next_, "lines": b64encode(text).decode()}
 
 
-def _without_nan(value: Any) -> Any:
-    """pandas writes NaN if there is no number: null in JSON."""
+def _replace_nan(value: Any) -> Any:
+    """Replace NaN, which pandas writes for missing numbers, by None."""
     if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
+        return {key: _replace_nan(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(inner) for inner in value]
+        return [_replace_nan(inner) for inner in value]
     return None if isinstance(value, float) and value != value else value  # noqa: PLR0124 - NaN alone differs
 
 
-def _as_json(value: Any) -> Any:
-    """Return the values of Parquet that JSON lacks."""
+def _to_json(value: Any) -> Any:
+    """Convert types that JSON lacks, such as dates and bytes."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date | datetime | time) else str(value)
 
 
-OPERATIONS = {"parquet": Operation(parquet_rows, _import), "csv": Operation(csv_rows)}
+OPERATIONS = {"parquet": Operation(parquet_rows, _import_readers), "csv": Operation(csv_rows)}

@@ -19,7 +19,7 @@ ALL_SECONDS = 600.0
 
 
 def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
-    """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or out of proportion.
+    """Yield the rows in pieces of whole lines; raises BadFile if the file is damaged or expands too much.
 
     Raises Unavailable where no sandbox can be started.
     """
@@ -44,7 +44,7 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
 def _ask(
     sandbox: Sandbox, kind: str, request: dict[str, Any], seconds: float
 ) -> tuple[bytes, dict[str, Any]]:
-    """Lines, and the changes of the request for the next ones."""
+    """Return lines of JSON, and the changes of the request that continue after them."""
     try:
         answer = sandbox.ask(kind.removeprefix("."), seconds=seconds, **request)
     except Refused as error:
@@ -57,21 +57,23 @@ def _ask(
         raise Unavailable(
             f"Parquet and CSV are read in the sandbox, which does not start here: {error}"
         ) from None
-    return _checked(answer, request)
+    return _validate_answer(answer, request)
 
 
-def _checked(answer: Any, request: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """Return an answer's lines and the next position; a process that was taken over may say anything."""
+def _validate_answer(answer: Any, request: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """Validate an answer, which a compromised process may have sent; return its lines and the next
+    position.
+    """
     try:
         lines = b64decode(answer["lines"], validate=True)
         at, names = answer["next"], answer.get("names", [])
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise _no_sense() from None
+        raise _invalid_answer() from None
     is_forward = at is None or (isinstance(at, int) and at > request["at"] and lines)
     if not is_forward or not isinstance(names, list):
-        raise _no_sense()
+        raise _invalid_answer()
     return lines, {"at": at, "names": names}
 
 
-def _no_sense() -> BadFile:
+def _invalid_answer() -> BadFile:
     return BadFile("cannot be read: the sandbox sent an invalid answer")

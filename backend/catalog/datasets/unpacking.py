@@ -13,21 +13,23 @@ import zstandard
 KINDS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 PIECE_BYTES = 1 << 20
 ZSTD_PIECE_BYTES = 512
-"""Zstandard may make a block of 128 kB of 4 bytes: what these can become fits into 16 MB of memory."""
+"""Bytes that are decompressed at a time. Four bytes can become a block of 128 kB, so the result fits in 16
+MB.
+"""
 
 WINDOW_BYTES = 1 << 25
-"""Memory that a zstd frame may ask for; levels up to 19 ask for a quarter of it."""
+"""Largest window of a zstd frame, in bytes; levels up to 19 need a quarter of it."""
 
 MAX_RATIO = 250
 RATIO_FREE_BYTES = 1_000_000
-"""Text that is packed better than 1 to 250, beyond the first MB, was made to fill a disk."""
+"""Bytes of output before the compression ratio is checked; higher ratios are decompression bombs."""
 
 
 class BadFile(ValueError):
-    """A file that cannot be unpacked, or should not be."""
+    """A file that is damaged, or expands more than allowed."""
 
 
-def unpacked(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]:
+def decompress(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]:
     """Yield the content in pieces. Raises BadFile if it is damaged or expands beyond MAX_RATIO."""
     size = 0
     try:
@@ -44,18 +46,18 @@ def unpacked(file: IO[bytes], kind: str, *, max_bytes: int) -> Iterator[bytes]:
         raise BadFile(f"ends in the middle of what {kind} stands for") from None
 
 
-def _plain(file: IO[bytes]) -> Iterator[bytes]:
+def _read_plain(file: IO[bytes]) -> Iterator[bytes]:
     while piece := file.read(PIECE_BYTES):
         yield piece
 
 
-def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
+def _read_gzip(file: IO[bytes]) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=file) as content:
         while piece := content.read1(PIECE_BYTES):  # of a file that is cut, what comes before
             yield piece
 
 
-def _unzstd(file: IO[bytes]) -> Iterator[bytes]:
+def _read_zstd(file: IO[bytes]) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
     frame = decompressor.decompressobj()
     while piece := file.read(ZSTD_PIECE_BYTES):
@@ -68,4 +70,4 @@ def _unzstd(file: IO[bytes]) -> Iterator[bytes]:
         raise EOFError
 
 
-_READERS = {".jsonl": _plain, ".jsonl.gz": _gunzipped, ".jsonl.zst": _unzstd}
+_READERS = {".jsonl": _read_plain, ".jsonl.gz": _read_gzip, ".jsonl.zst": _read_zstd}

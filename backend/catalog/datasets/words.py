@@ -1,4 +1,4 @@
-"""Words of a question, without what makes no difference."""
+"""Normalisation of questions before they are compared."""
 
 import re
 import unicodedata
@@ -6,6 +6,6 @@ import unicodedata
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def normalised(question: str) -> str:
-    """Return a question without what makes no difference: case, white space, forms of a character."""
+def normalise(question: str) -> str:
+    """Return a question in lower case, with Unicode and white space normalised."""
     return " ".join(unicodedata.normalize("NFKC", question).casefold().split())

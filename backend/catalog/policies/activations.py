@@ -51,7 +51,7 @@ class KeptBytes(NamedTuple):
         """Return the bytes kept when the backward pass begins."""
         return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 
-    def again(self, *, recomputed: bool) -> float:
+    def recomputed_bytes(self, *, recomputed: bool) -> float:
         """Return the bytes that the backward pass adds: passing gradients, and the largest layer computed
         again.
         """
@@ -59,17 +59,17 @@ class KeptBytes(NamedTuple):
 
 
 def kept_bytes(shape: ModelShape, run: Pass) -> KeptBytes:
-    """Bytes that the model's body keeps; the output layer's part is `logits_bytes`."""
+    """Return the bytes that the model's body keeps; those of the output layer are `logits_bytes`."""
     if uses_tree(shape, run):
         return KeptBytes(*tree_layer(shape, run))
-    layers = [_layer(shape, run, number, weights) for number, weights in shape.layers.items()]
+    layers = [_layer_bytes(shape, run, number, weights) for number, weights in shape.layers.items()]
     if not run.trains_base:  # what comes before the first adapted weight needs no gradient
-        layers[0] -= run.tokens * _first_norm(shape)
-    final = run.tokens * (_norm(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
+        layers[0] -= run.tokens * _first_norm_bytes(shape)
+    final = run.tokens * (_norm_bytes(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
     inputs = run.tokens * shape.hidden * run.value_bytes
-    passing = 4.0 * run.tokens * (2 * shape.hidden + _widest(shape))
+    passing = 4.0 * run.tokens * (2 * shape.hidden + _mlp_width(shape))
     if run.adapts_experts:  # the gradient of one layer's gate and up projections, two thirds of its experts
-        passing += max(map(_summed_experts, shape.weights)) * run.value_bytes * 2 / 3
+        passing += max(map(_merged_expert_values, shape.weights)) * run.value_bytes * 2 / 3
     if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
         passing += 6.0 * run.tokens * shape.heads * run.visible_tokens  # gradients of all scores
     return KeptBytes(tuple(layers), final, inputs, passing)
@@ -92,8 +92,8 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
     )
 
 
-def _widest(shape: ModelShape) -> int:
-    """Inner values of an MLP for one token; chosen experts read a copy of their input each."""
+def _mlp_width(shape: ModelShape) -> int:
+    """Return the inner values of an MLP for one token; each chosen expert reads a copy of its input."""
     chosen = shape.size("num_experts_per_tok", "top_k")
     inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)
     routed = chosen * (inner + shape.hidden)
@@ -101,25 +101,25 @@ def _widest(shape: ModelShape) -> int:
     return max(shape.size("intermediate_size"), routed if has_experts else 0)
 
 
-def _first_norm(shape: ModelShape) -> float:
+def _first_norm_bytes(shape: ModelShape) -> float:
     if shape.kind == "cohere2":
         return 8 * shape.hidden + 4
     is_first = "olmo" not in shape.kind and shape.kind != "gpt_neox"
     return 4 * shape.hidden + 4 if is_first else 0
 
 
-def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...]) -> float:
+def _layer_bytes(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...]) -> float:
     names = " ".join(weight.name for weight in weights)
-    per_token = sum(_norm_of(shape, run, weight) for weight in weights)
-    per_token += _linear_inputs(shape, run, weights)
+    per_token = sum(_layer_norm_bytes(shape, run, weight) for weight in weights)
+    per_token += _linear_bytes(shape, run, weights)
     per_token += sum(
-        _gated(shape, run, weight)
+        _mlp_bytes(shape, run, weight)
         for weight in weights
         if weight.module_name in MLP_OUT and is_linear(weight)
     )
     if any(map(is_expert, weights)):
-        per_token += _experts(shape, run)
-    summed = sum(map(_summed_experts, weights)) * run.value_bytes if run.adapts_experts else 0.0
+        per_token += _expert_bytes(shape, run)
+    summed = sum(map(_merged_expert_values, weights)) * run.value_bytes if run.adapts_experts else 0.0
     if run.keeps_expanded:
         summed += sum(weight.values for weight in filter(is_linear, weights)) * run.value_bytes
     mixed = 0.0
@@ -134,20 +134,20 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     return mixed + summed + run.tokens * per_token
 
 
-def _summed_experts(weight: Weight) -> int:
-    """Values of the experts' weights with an adapter added, which autograd keeps."""
+def _merged_expert_values(weight: Weight) -> int:
+    """Return the number of values of expert weights with an adapter added, which autograd keeps."""
     return weight.values if is_expert(weight) else 0
 
 
 def expert_sizes(shape: ModelShape) -> list[int]:
-    """Inputs and outputs of both weights of all experts of a layer: gate with up, and down."""
+    """Return the sizes of both expert weights of a layer: gate with up, and down."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     inner = shape.size("moe_intermediate_size", "intermediate_size")
     return [count * size for size in (shape.hidden, 2 * inner, inner, shape.hidden)]
 
 
-def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Bytes of one norm of a layer, whose gain is given; 0 for other weights."""
+def _layer_norm_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
+    """Return the bytes of a norm of a layer, given its gain; 0 for other weights."""
     if len(weight.shape) != 1 or "norm" not in weight.name or not weight.name.endswith(".weight"):
         return 0.0
     if ".mamba." in weight.name or ".linear_attn." in weight.name:
@@ -160,11 +160,11 @@ def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
         times = shape.heads
     elif weight.module_name.startswith(("k_norm", "k_layernorm")) and width == shape.head_width:
         times = shape.kv_heads
-    return times * _norm(shape, run, width)
+    return times * _norm_bytes(shape, run, width)
 
 
-def _norm(shape: ModelShape, run: Pass, width: int) -> float:
-    """Bytes of a norm of one token: its wide input, the inverse length, what the gain multiplies."""
+def _norm_bytes(shape: ModelShape, run: Pass, width: int) -> float:
+    """Return the bytes of a norm of one token: its wide input, the inverse length, the input of the gain."""
     if shape.kind == "gpt_neox":
         return run.value_bytes * (width + 2)
     if shape.kind == "cohere2":
@@ -173,8 +173,10 @@ def _norm(shape: ModelShape, run: Pass, width: int) -> float:
     return 4 * width + 4 + (gain * width if run.trains_base else 0)
 
 
-def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
-    """Bytes of the linear layers of one token: inputs of weights that train, or of A and B of an adapter."""
+def _linear_bytes(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
+    """Return the bytes of the linear layers of one token: inputs of trained weights, or of A and B of an
+    adapter.
+    """
     seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
@@ -198,13 +200,15 @@ def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) ->
     return per_token
 
 
-def _gated(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Bytes of the nonlinear part of an MLP: gate, activation and factor; of a plain one its input."""
+def _mlp_bytes(shape: ModelShape, run: Pass, weight: Weight) -> float:
+    """Return the bytes of the nonlinear part of an MLP: gate, activation and factor, or the input of a
+    plain one.
+    """
     return (1 if shape.kind == "gpt_neox" else 3) * run.value_bytes * weight.shape[1]
 
 
-def _experts(shape: ModelShape, run: Pass) -> float:
-    """Bytes of the routed experts of one token, which are copied together for one grouped product."""
+def _expert_bytes(shape: ModelShape, run: Pass) -> float:
+    """Return the bytes of the routed experts of one token, which are copied for one grouped product."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     chosen = shape.size("num_experts_per_tok", "top_k") or 1
     inner = shape.size("moe_intermediate_size", "intermediate_size")

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend.catalog.policies.directories import leads_out, read_config
+from backend.catalog.policies.directories import has_outside_links, read_config
 from backend.catalog.policies.model_shape import is_linear
 from backend.catalog.policies.weight_files import Weight
 from backend.config.adapters import LoraAdapter
@@ -38,7 +38,7 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
     """Return an error in a directory that should hold a LoRA adapter of `policy`; empty if there is none."""
     if not directory.is_dir():
         return f"is not a directory of MODELS_DIR ({inside})"
-    if leads_out(directory, inside.expanduser().resolve()):
+    if has_outside_links(directory, inside.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
     if not (directory / ADAPTER_WEIGHTS).is_file():
         return f"the directory holds no {ADAPTER_WEIGHTS}"
@@ -53,14 +53,14 @@ def adapter_error(directory: Path, policy: str, *, inside: Path) -> str:
         if config.get(name) not in values:
             return f"its {ADAPTER_CONFIG} uses {name}, which is not supported"
     try:
-        adapter_of(config)
+        parse_adapter(config)
     except ValidationError as error:
         field, message = error.errors()[0]["loc"], error.errors()[0]["msg"]
         return f"its {ADAPTER_CONFIG} has no usable {field[0] if field else 'values'}: {message}"
     return ""
 
 
-def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
+def parse_adapter(config: Mapping[str, Any]) -> LoraAdapter:
     """Return the adapter that an adapter_config.json describes; raises ValidationError."""
     targets = config.get("target_modules")
     named = [targets] if isinstance(targets, str) else targets if isinstance(targets, list) else []
@@ -91,7 +91,7 @@ def reserved_layers(weights: Iterable[str]) -> frozenset[str]:
     return EXPERT_LAYERS if any(".experts." in name for name in weights) else frozenset()
 
 
-def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[Weight], bool]:
+def adapter_filter(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[Weight], bool]:
     """Return a test for the weights that an adapter is added to, as worker/policy/adapter.py chooses them.
 
     `weights` are all of the model's.

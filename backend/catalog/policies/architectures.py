@@ -32,7 +32,7 @@ LONGEST_NAME = 64
 
 def architecture_error(config: dict[str, Any]) -> str:
     """Reason why a model with this config.json cannot be trained, "" if none is known."""
-    kind = _kind_of(config)
+    kind = _model_type(config)
     if config.get("is_encoder_decoder"):
         return f"{kind} is an encoder with a decoder; expected a causal language model"
     if kind in REFUSED:
@@ -58,7 +58,7 @@ def packing_error(config: dict[str, Any]) -> str:
     Layers with a state (Mamba, gated delta nets, convolutions) would hand it from one text to the next.
     """
     text_fields = text_config(config)
-    if reason := UNPACKED.get(_kind_of(text_fields)):
+    if reason := UNPACKED.get(_model_type(text_fields)):
         return reason
     layers = text_fields.get("layer_types")
     kinds = {str(kind) for kind in layers} if isinstance(layers, list) else set()
@@ -73,9 +73,9 @@ def packing_error(config: dict[str, Any]) -> str:
 def architecture_note(config: dict[str, Any]) -> str:
     """Return the architecture in words, for a list of policies."""
     kinds = {str(fields.get("model_type")) for fields in (config, text_config(config))}
-    kind = _kind_of(config) or "model"
+    kind = _model_type(config) or "model"
     return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"
 
 
-def _kind_of(config: dict[str, Any]) -> str:
+def _model_type(config: dict[str, Any]) -> str:
     return str(config.get("model_type", ""))[:LONGEST_NAME]

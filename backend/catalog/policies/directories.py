@@ -28,12 +28,12 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
     try:
         if (directory / name).stat().st_size > MAX_CONFIG_BYTES:
             return None
-        return parsed_config((directory / name).read_bytes())
+        return parse_config((directory / name).read_bytes())
     except OSError:
         return None
 
 
-def parsed_config(content: bytes) -> dict[str, Any] | None:
+def parse_config(content: bytes) -> dict[str, Any] | None:
     """Return a config of at most MAX_CONFIG_BYTES and DEEPEST levels; None if it is no such JSON object."""
     if len(content) > MAX_CONFIG_BYTES:
         return None
@@ -48,7 +48,7 @@ def config_error(name: str, config: dict[str, Any] | None) -> str:
     """Return an error in a config that was read; empty if there is none."""
     if config is None:
         return f"its {name} is not a JSON object of at most {MAX_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
-    if _names_code(config):
+    if _requests_code(config):
         return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
     return ""
 
@@ -59,7 +59,7 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
 
     Nothing in it may be a link that leads out of `inside`, where that is given.
     """
-    if inside is not None and leads_out(directory, inside.expanduser().resolve()):
+    if inside is not None and has_outside_links(directory, inside.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
     model = read_config(directory)
     if model is None and (directory / "adapter_config.json").is_file():
@@ -92,14 +92,14 @@ def conversion_command(file: Path) -> str:
     return f"grpolab model {shlex.quote(str(file))}"
 
 
-def leads_out(directory: Path, root: Path) -> bool:
+def has_outside_links(directory: Path, root: Path) -> bool:
     """Return whether the directory, or a file in it, lies outside of `root` once links are followed."""
     return any(not path.resolve().is_relative_to(root) for path in (directory, *directory.rglob("*")))
 
 
-def _names_code(config: Any) -> bool:
+def _requests_code(config: Any) -> bool:
     if isinstance(config, dict):
         return bool(config.get("auto_map") or config.get("trust_remote_code")) or any(
-            map(_names_code, config.values())
+            map(_requests_code, config.values())
         )
-    return isinstance(config, list) and any(map(_names_code, config))
+    return isinstance(config, list) and any(map(_requests_code, config))

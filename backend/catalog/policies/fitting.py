@@ -24,7 +24,7 @@ class Change(NamedTuple):
     saves_bytes: float
 
 
-def changes_that_fit(
+def fitting_changes(
     config: RunConfig, peak: Peak, capacity: float, *, row_tokens: int
 ) -> list[Change] | None:
     """Changes after which a run takes at most `capacity` bytes; none where it does already, None if no
@@ -37,12 +37,12 @@ def changes_that_fit(
     while size > capacity:
         options = (
             option
-            for option in _measures(_with(config, chosen) or config, row_tokens)
+            for option in _candidate_changes(_apply_changes(config, chosen) or config, row_tokens)
             if option not in chosen
         )
         for path, value in options:
             other_changes = [change for change in chosen if change[0] != path]
-            changed = _with(config, [*other_changes, (path, value)])
+            changed = _apply_changes(config, [*other_changes, (path, value)])
             if changed is not None and (smaller := peak(changed)) < 0.99 * size:
                 chosen, size = [*other_changes, (path, value)], smaller
                 break
@@ -50,12 +50,12 @@ def changes_that_fit(
             return None
     for change in list(chosen):
         remaining = [kept_change for kept_change in chosen if kept_change is not change]
-        if (fewer := _with(config, remaining)) is not None and peak(fewer) <= capacity:
+        if (fewer := _apply_changes(config, remaining)) is not None and peak(fewer) <= capacity:
             chosen = remaining
-    return list(_with_savings(config, _enlarged(config, chosen, peak, capacity), peak))
+    return list(_with_savings(config, _enlarge_microbatches(config, chosen, peak, capacity), peak))
 
 
-def _enlarged(
+def _enlarge_microbatches(
     config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak, capacity: float
 ) -> list[tuple[str, Any]]:
     """Return the changes with micro-batches as large as the others allow."""
@@ -63,7 +63,7 @@ def _enlarged(
         larger = [
             (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
         ]
-        changed = _with(config, larger)
+        changed = _apply_changes(config, larger)
         if larger == chosen or changed is None or peak(changed) > capacity:
             return chosen
         chosen = larger
@@ -72,13 +72,13 @@ def _enlarged(
 def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak) -> Iterator[Change]:
     before = peak(config)
     for count, (path, value) in enumerate(chosen, 1):
-        changed = _with(config, chosen[:count])
+        changed = _apply_changes(config, chosen[:count])
         after = before if changed is None else peak(changed)
         yield Change(path, value, before - after)
         before = after
 
 
-def _measures(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
+def _candidate_changes(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
     resources, sampling = config.resources, config.sampling
     completions = sampling.prompts_per_step * sampling.group_size
     rows = min(completions, resources.microbatch_completions or completions)
@@ -97,7 +97,7 @@ def _measures(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
     yield "resources.offload_optimizer", True
 
 
-def _with(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConfig | None:
+def _apply_changes(config: RunConfig, changes: list[tuple[str, Any]]) -> RunConfig | None:
     """Return the config with some changes; None if they contradict it."""
     fields: Mapping[str, Any] = config.model_dump(mode="json")
     for path, value in changes:

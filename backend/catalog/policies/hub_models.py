@@ -16,14 +16,14 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from backend.catalog.policies.directories import MAX_CONFIG_BYTES, parsed_config, read_config
+from backend.catalog.policies.directories import MAX_CONFIG_BYTES, parse_config, read_config
 from backend.catalog.policies.weight_files import (
     MAX_FILES,
     MAX_HEADER_BYTES,
     UnreadableWeights,
     Weight,
-    joined,
-    parsed_header,
+    join_headers,
+    parse_header,
     read_weights,
 )
 from backend.config.hub import ask_hub
@@ -65,7 +65,7 @@ def hub_model(name: str, commit: str) -> HubModel:
             isinstance(cached_answer.answer, str) and time.monotonic() > cached_answer.until
         ):
             _answers.pop(key, None)
-            cached_answer = _answers[key] = _answer(name, commit)
+            cached_answer = _answers[key] = _cached_answer(name, commit)
             while len(_answers) > MAX_ANSWERS:
                 del _answers[next(iter(_answers))]
     if isinstance(cached_answer.answer, str):
@@ -84,9 +84,9 @@ _answers: dict[tuple[str, str], _Answer] = {}
 _one_at_a_time = Lock()
 
 
-def _answer(name: str, commit: str) -> _Answer:
+def _cached_answer(name: str, commit: str) -> _Answer:
     try:
-        return _Answer(cached_model(name, commit) or _Question(name, commit).model(), 0.0)
+        return _Answer(cached_model(name, commit) or _HubRequests(name, commit).model(), 0.0)
     except (HubModelError, UnreadableWeights) as error:
         return _Answer(str(error), time.monotonic() + FAILURE_SECONDS)
 
@@ -103,30 +103,30 @@ def cached_model(name: str, commit: str) -> HubModel | None:
     config = read_config(directory)
     if config is None:
         return None
-    files = _files_of(read_config(directory, INDEX))
+    files = _weight_files(read_config(directory, INDEX))
     if not all((directory / file).is_file() for file in files):
         return None
     return HubModel(config, read_weights(directory))
 
 
-def _files_of(index: Mapping[str, Any] | None) -> list[str]:
+def _weight_files(index: Mapping[str, Any] | None) -> list[str]:
     """Return the weight files that an index names; the only file if there is no index."""
     if index is None:
         return [ONE_FILE]
     places = index.get("weight_map")
-    named = set(places.values()) if isinstance(places, dict) and _are_names(places.values()) else set()
+    named = set(places.values()) if isinstance(places, dict) and _are_file_names(places.values()) else set()
     if not 0 < len(named) <= MAX_FILES:
         raise HubModelError(f"{INDEX} names no weight files")
     return sorted(named)
 
 
-def _are_names(values: Any) -> bool:
+def _are_file_names(values: Any) -> bool:
     return all(
         isinstance(value, str) and value.isascii() and value.endswith(".safetensors") for value in values
     )
 
 
-class _Question:
+class _HubRequests:
     """Requests to the hub about one model, all within ASK_SECONDS."""
 
     def __init__(self, name: str, commit: str) -> None:
@@ -139,14 +139,14 @@ class _Question:
 
     def model(self) -> HubModel:
         """Return the model; raises HubModelError or UnreadableWeights."""
-        config = parsed_config(self._read("config.json", MAX_CONFIG_BYTES) or b"")
+        config = parse_config(self._read("config.json", MAX_CONFIG_BYTES) or b"")
         if config is None:
             raise HubModelError(
                 f"the hub has no public model {self.name!r} with a config.json at this commit"
             )
         index = self._read(INDEX, MAX_HEADER_BYTES)
-        files = _files_of(None if index is None else _json_object(index))
-        return HubModel(config, joined(self._headers(files)))
+        files = _weight_files(None if index is None else _json_object(index))
+        return HubModel(config, join_headers(self._headers(files)))
 
     def _headers(self, files: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -160,7 +160,7 @@ class _Question:
         if len(first) < 8 or not 10 <= end <= MAX_HEADER_BYTES + 8:
             raise UnreadableWeights(f"{file[:80]} has no header of a safetensors file")
         content = first if end <= len(first) else self._read(file, end) or b""
-        return parsed_header(content[8:end], file)
+        return parse_header(content[8:end], file)
 
     def _read(self, file: str, limit: int) -> bytes | None:
         """Return the first bytes of a file, at most so many; None if the hub says that there is no such
@@ -170,7 +170,7 @@ class _Question:
         try:
             status, content = ask_hub(address, max_bytes=limit, seconds=self._seconds_left(), headers=headers)
         except TimeoutError as error:
-            raise self._late() from error
+            raise self._timeout_error() from error
         except (OSError, HTTPException) as error:
             raise HubModelError(
                 f"the Hugging Face hub is out of reach ({getattr(error, 'reason', error)}): how much memory "
@@ -186,10 +186,10 @@ class _Question:
         """Seconds that are left; HubModelError when there are none."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise self._late()
+            raise self._timeout_error()
         return left
 
-    def _late(self) -> HubModelError:
+    def _timeout_error(self) -> HubModelError:
         return HubModelError(
             f"the Hugging Face hub did not describe {self.name!r} within {ASK_SECONDS:.0f} seconds"
         )

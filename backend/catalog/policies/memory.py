@@ -11,7 +11,7 @@ import math
 from typing import Literal, NamedTuple
 
 from backend.catalog.policies.activations import KeptBytes, expert_sizes, kept_bytes
-from backend.catalog.policies.adapters import adapts, adapts_experts
+from backend.catalog.policies.adapters import adapter_filter, adapts_experts
 from backend.catalog.policies.architectures import packing_error
 from backend.catalog.policies.forward_pass import Pass
 from backend.catalog.policies.model_shape import ModelShape, is_expert, is_linear, is_output
@@ -67,7 +67,7 @@ class Memory(NamedTuple):
         return sum(self.parts.values())
 
 
-def memory_of(
+def estimate_memory(
     config: RunConfig,
     shape: ModelShape,
     adapter: LoraAdapter | None,
@@ -81,13 +81,13 @@ def memory_of(
 
     `engine_bytes` is what vLLM alongside the trainer takes while it samples.
     """
-    phases = phases_of(
+    phases = estimate_phases(
         config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens, engine_bytes=engine_bytes
     )
     return max(phases, key=lambda memory: memory.peak)
 
 
-def phases_of(
+def estimate_phases(
     config: RunConfig,
     shape: ModelShape,
     adapter: LoraAdapter | None,
@@ -100,12 +100,12 @@ def phases_of(
 
     vLLM alongside the trainer sleeps during evaluations, which the trainer samples: the larger one counts.
     """
-    sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
+    sizes = _RunMemory(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
     at_end = {
         "gradients": sizes.gradients_at_end + sizes.embeddings_at_end,
         "gathered": sizes.gathered * sizes.width,
     }
-    moments = [sizes.begin_of_backward(), at_end, *sizes.critic_phase()]
+    moments = [sizes.backward_begin(), at_end, *sizes.critic_phase()]
     if config.resources.offload_reference and not on_cpu:
         moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
     learning = max(moments, key=lambda parts: sum(parts.values()))
@@ -115,15 +115,15 @@ def phases_of(
     both: tuple[tuple[Phase, Parts], ...] = (("sample", sampling), ("learn", learning))
     times = sizes.devices if on_cpu else 1  # its processes share one slot
     return [
-        Memory(phase, _nonzero({**sizes.static(), **parts}, times), sizes.host()) for phase, parts in both
+        Memory(phase, _scale_parts({**sizes.static(), **parts}, times), sizes.host()) for phase, parts in both
     ]
 
 
-def _nonzero(parts: Parts, times: int) -> Parts:
+def _scale_parts(parts: Parts, times: int) -> Parts:
     return {name: times * size for name, size in parts.items() if size}
 
 
-class _Sizes:
+class _RunMemory:
     """The parts of one run."""
 
     def __init__(
@@ -137,17 +137,17 @@ class _Sizes:
     ) -> None:
         self.config, self.shape, self.adapter, self.on_cpu = config, shape, adapter, on_cpu
         self.width = WIDTH[config.policy.dtype]
-        self.is_adapted = adapts(adapter, shape.weights)
+        self.is_adapted = adapter_filter(adapter, shape.weights)
         self.trained_width = WIDTH[adapter.dtype] if adapter else self.width
-        self.trained = self._trained()
+        self.trained = self._trained_values()
         self.values = sum(self.trained)
         room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
         self.prompt = prompt_tokens or min(PROMPT_TOKENS, room)
         self.columns = self.prompt + config.sampling.max_new_tokens
         self.devices, self.ranks = config.resources.devices, config.resources.ranks
-        self.run = self._pass(self.width)
+        self.run = self._forward_pass(self.width)
 
-    def _trained(self) -> list[int]:
+    def _trained_values(self) -> list[int]:
         """Values of each weight that trains."""
         if self.adapter is None:
             return [weight.values for weight in self.shape.weights]
@@ -159,7 +159,7 @@ class _Sizes:
             sizes += layers * [rank * size for size in expert_sizes(self.shape)]
         return sizes
 
-    def _pass(self, width: int) -> Pass:
+    def _forward_pass(self, width: int) -> Pass:
         sampling, resources = self.config.sampling, self.config.resources
         groups = math.ceil(
             sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
@@ -278,9 +278,9 @@ class _Sizes:
         """Bytes of the critic's backward pass, if any: in float32 unless it shares an adapted base."""
         if self.config.objective.advantage.type != "critic":
             return []
-        run = self._pass(4 if self.adapter is None else self.width)
+        run = self._forward_pass(4 if self.adapter is None else self.width)
         kept_by_pass = self._kept_bytes(run)
-        activations = kept_by_pass.limit(recomputed=self.recomputed) + kept_by_pass.again(
+        activations = kept_by_pass.limit(recomputed=self.recomputed) + kept_by_pass.recomputed_bytes(
             recomputed=self.recomputed
         )
         gradients = 4.0 * self.values / self.devices
@@ -295,12 +295,12 @@ class _Sizes:
     def _kept_bytes(self, run: Pass) -> KeptBytes:
         return kept_bytes(self.shape, run)
 
-    def begin_of_backward(self) -> Parts:
+    def backward_begin(self) -> Parts:
         """Return the parts when the last backward pass begins: what it keeps, and gradients of the passes
         before.
         """
         kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
-        again = max(0.0, kept_by_pass.again(recomputed=self.recomputed) - logits)
+        again = max(0.0, kept_by_pass.recomputed_bytes(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch
         offload = self.config.resources.offload_optimizer and not self.on_cpu
         return {

@@ -16,7 +16,7 @@ DELTA_CHUNK = 64
 
 
 def attention(shape: ModelShape, run: Pass, *, window: int) -> float:
-    """Bytes of one layer's attention: queries, keys, values, output and sums, or all scores.
+    """Return the bytes of one layer's attention: queries, keys, values, output and sums, or all scores.
 
     On a GPU packed rows go through flash or flex attention, which keep neither scores nor masks of all pairs.
     """
@@ -47,12 +47,12 @@ def attention(shape: ModelShape, run: Pass, *, window: int) -> float:
 
 
 def convolution(shape: ModelShape, run: Pass) -> float:
-    """Bytes of LFM2's short convolution: its three inputs, what it convolves and what comes out."""
+    """Return the bytes of LFM2's short convolution: its three inputs, the convolved values and the output."""
     return run.tokens * run.value_bytes * shape.hidden * (5 if run.trains_base else 4)
 
 
 def delta_rule(shape: ModelShape, run: Pass) -> float:
-    """Bytes of a gated delta net, in float32 and chunks (Qwen3-Next, Qwen3.5)."""
+    """Return the bytes of a gated delta net, in float32 and chunks (Qwen3-Next, Qwen3.5)."""
     heads, key_heads = shape.size("linear_num_value_heads"), shape.size("linear_num_key_heads")
     keys, values = shape.size("linear_key_head_dim"), shape.size("linear_value_head_dim")
     chunk, width, base = DELTA_CHUNK, run.value_bytes, run.trains_base
@@ -65,7 +65,7 @@ def delta_rule(shape: ModelShape, run: Pass) -> float:
 
 
 def state_space(shape: ModelShape, run: Pass) -> float:
-    """Bytes of Mamba 2, in float32 and chunks (Falcon-H1, Granite 4)."""
+    """Return the bytes of Mamba 2, in float32 and chunks (Falcon-H1, Granite 4)."""
     heads, wide = shape.size("mamba_n_heads"), shape.size("mamba_d_head")
     state, groups = shape.size("mamba_d_state"), shape.size("mamba_n_groups") or 1
     chunk, width, base = shape.size("mamba_chunk_size") or 256, run.value_bytes, run.trains_base

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from backend.catalog.policies.text_model import is_beside_text, is_loaded, text_config
+from backend.catalog.policies.text_model import is_loaded, is_outside_text_model, text_config
 from backend.catalog.policies.weight_files import Weight
 
 MAX_SIZE = 10**7
@@ -44,14 +44,14 @@ class ModelShape:
         kept_weights = tuple(
             weight
             for weight in weights
-            if not is_beside_text(weight.name) and not (is_tied and is_output(weight))
+            if not is_outside_text_model(weight.name) and not (is_tied and is_output(weight))
         )
         other_weights = sum(
             weight.values
             for weight in weights
-            if is_beside_text(weight.name) and is_loaded(weight.name, config)
+            if is_outside_text_model(weight.name) and is_loaded(weight.name, config)
         )
-        shape = cls(text_fields, _experts_as_one(kept_weights), other_weights)
+        shape = cls(text_fields, _merge_experts(kept_weights), other_weights)
         for name in ("hidden_size", "num_attention_heads", "vocab_size"):
             if not shape.size(name):
                 raise UnknownShape(f"its config.json has no {name}")
@@ -138,7 +138,7 @@ class ModelShape:
         return window
 
 
-def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
+def _merge_experts(weights: Sequence[Weight]) -> tuple[Weight, ...]:
     """Return the weights with one in place of all routed experts of a layer, of which there may be
     thousands.
     """

@@ -14,7 +14,7 @@ from backend.catalog.policies.text_model import text_config
 from backend.catalog.policies.weight_files import UnreadableWeights, read_weights
 from backend.config.adapters import ContinuedAdapter
 from backend.config.merge import merge
-from backend.config.policies import BUILT_IN, SMALL_PARAMETERS, PolicyOffer, profile_of
+from backend.config.policies import BUILT_IN, SMALL_PARAMETERS, PolicyOffer, make_profile
 from backend.config.run import RunConfig
 from backend.config.sections import NAME, PolicyConfig
 
@@ -38,12 +38,12 @@ def policy_offers(settings: Settings) -> list[PolicyOffer]:
     ]
 
 
-def profile_here(settings: Settings, policy: str) -> dict[str, Any]:
+def policy_profile(settings: Settings, policy: str) -> dict[str, Any]:
     """Return the RunConfig fields that a policy is started with: completions take at most half of its
     context.
     """
-    profile = profile_of(policy, is_small=is_small(policy, settings))
-    context = None if is_built_in(policy) else context_of(policy, settings)
+    profile = make_profile(policy, is_small=is_small(policy, settings))
+    context = None if is_built_in(policy) else context_length(policy, settings)
     if context is None or context >= 2 * profile["sampling"]["max_new_tokens"]:
         return profile
     return merge(profile, {"sampling": {"max_new_tokens": max(1, context // 2)}})
@@ -94,7 +94,7 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
 
 def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     """Check whether max_new_tokens leaves room for a prompt in the policy's context, if that is known."""
-    context = context_of(config.policy.name, settings)
+    context = context_length(config.policy.name, settings)
     caps = {"sampling.max_new_tokens": config.sampling.max_new_tokens}
     for number, suite in enumerate(config.evaluation.suites):
         caps[f"evaluation.suites.{number}.max_new_tokens"] = suite.max_new_tokens
@@ -106,7 +106,7 @@ def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     ]
 
 
-def context_of(policy: str, settings: Settings) -> int | None:
+def context_length(policy: str, settings: Settings) -> int | None:
     """Most tokens of prompt and completion together; None if only the loaded policy knows."""
     if is_built_in(policy):
         return TINY_CONTEXT
@@ -126,7 +126,7 @@ def _local_names(models_dir: Path) -> list[str]:
 
 def _local_offer(name: str, settings: Settings) -> PolicyOffer:
     kind = architecture_note(read_config(settings.models_dir / name) or {})
-    profile = profile_here(settings, name)
+    profile = policy_profile(settings, name)
     return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=profile)
 
 

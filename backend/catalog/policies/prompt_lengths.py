@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from backend.base.errors import FieldError
 from backend.base.settings import Settings
-from backend.catalog.policies.offered import context_of, is_built_in
-from backend.config.columns import Columns, prompt_of
+from backend.catalog.policies.offered import context_length, is_built_in
+from backend.config.columns import Columns, read_prompt
 from backend.config.jsonl import read_row
 from backend.config.messages import question_text
 from backend.config.problems import FileProblem, PluginProblem, ProblemSource, SumsProblem
@@ -33,7 +33,7 @@ SPANS_WORDS = re.compile(r"[A-Za-z0-9].*[\sĠĊĉč▁].*[A-Za-z0-9]", re.DOTALL
 """An entry of a vocabulary that is part of two words; Ġ Ċ ĉ č and ▁ stand for white space there."""
 
 
-class Ruler(NamedTuple):
+class PromptRuler(NamedTuple):
     """The length of prompts, and their limit."""
 
     count: Callable[[str], int]
@@ -60,7 +60,7 @@ def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     return [
         FieldError(f"{path}.{field}", reason)
         for (path, source), cap in zip(config.sources, caps, strict=True)
-        if (ruler := _ruler(config.policy.name, cap, settings)) is not None
+        if (ruler := _make_ruler(config.policy.name, cap, settings)) is not None
         for field, reason in _errors(source, ruler, settings.datasets_dir)
     ]
 
@@ -80,27 +80,33 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
     ][:1]
 
 
-def _ruler(name: str, new_tokens: int, settings: Settings) -> Ruler | None:
+def _make_ruler(name: str, new_tokens: int, settings: Settings) -> PromptRuler | None:
     """Return the ruler of a policy and a length cap; None if the context is not known."""
-    if (context := context_of(name, settings)) is None:
+    if (context := context_length(name, settings)) is None:
         return None
     room, limit = context - new_tokens, f"context {context} less max_new_tokens {new_tokens}"
     if is_built_in(name):
-        return Ruler(tiny_tokens, "", room, limit, lambda: True)
-    return Ruler(words, "at least ", room, limit, lambda: _keeps_words_apart(settings.models_dir / name))
+        return PromptRuler(count_tiny_tokens, "", room, limit, lambda: True)
+    return PromptRuler(
+        count_words,
+        "at least ",
+        room,
+        limit,
+        lambda: _has_vocabulary_without_phrases(settings.models_dir / name),
+    )
 
 
-def tiny_tokens(text: str) -> int:
+def count_tiny_tokens(text: str) -> int:
     """Tokens of the built-in policy."""
     return len(TINY_WORDS.sub("x", text))
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     """Count the words with an ASCII letter or digit; two such words never share a token."""
     return len(WORD.findall(text))
 
 
-def _errors(source: ProblemSource, ruler: Ruler, datasets_dir: Path) -> Iterator[tuple[str, str]]:
+def _errors(source: ProblemSource, ruler: PromptRuler, datasets_dir: Path) -> Iterator[tuple[str, str]]:
     if isinstance(source, SumsProblem):
         longest = "+".join([str(source.high)] * source.operands) + "=?"
         if reason := ruler.refusal(longest):
@@ -112,14 +118,14 @@ def _errors(source: ProblemSource, ruler: Ruler, datasets_dir: Path) -> Iterator
         yield "instruction", f"the instruction alone {reason}"
 
 
-def _row_refusal(source: FileProblem, ruler: Ruler, datasets_dir: Path) -> str:
+def _row_refusal(source: FileProblem, ruler: PromptRuler, datasets_dir: Path) -> str:
     """About the longest row that does not fit, of those with the most characters."""
     index = checked_file(source, datasets_dir, trains=False)
     ending = f"\n{source.instruction}" if source.instruction else ""
     columns = Columns(source.prompt_field, source.answer_field)
     long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
     for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
-        question = question_text(prompt_of(read_row(index, row), columns))
+        question = question_text(read_prompt(read_row(index, row), columns))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_excerpt(question)} {reason}"
     return ""
@@ -129,7 +135,7 @@ def _excerpt(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def _keeps_words_apart(directory: Path) -> bool:
+def _has_vocabulary_without_phrases(directory: Path) -> bool:
     """Return whether the tokenizer's vocabulary is there to be read, and has no entry that is part of two
     words.
     """

@@ -64,7 +64,9 @@ def sampling_parts(shape: ModelShape, run: Decoded) -> Parts:
 def row_cache(shape: ModelShape, run: Decoded) -> float:
     """Return the bytes that all layers cache for one row at its full length: keys and values, or states."""
     row_bytes = sum(
-        _keys(shape, run, number) + _state(shape, weights) + run.value_bytes * _convolved(shape, weights)
+        _key_value_bytes(shape, run, number)
+        + _state_bytes(shape, weights)
+        + run.value_bytes * _convolution_values(shape, weights)
         for number, weights in shape.layers.items()
     )
     if is_lean(shape) and run.prompts > 1:  # rows differ in length: rotary embeddings and the padding mask
@@ -72,28 +74,28 @@ def row_cache(shape: ModelShape, run: Decoded) -> float:
     return row_bytes
 
 
-def _keys(shape: ModelShape, run: Decoded, layer: int) -> float:
+def _key_value_bytes(shape: ModelShape, run: Decoded, layer: int) -> float:
     """Return the bytes of one row's keys and values in a layer; compressed ones are cached compressed."""
-    if not _attends(shape.layers[layer]):
+    if not _has_attention(shape.layers[layer]):
         return 0.0
     values = shape.kv_heads * (shape.head_width + shape.value_width)
     if shape.is_compressed:
         values = shape.size("kv_lora_rank") + shape.size("qk_rope_head_dim")
-    return float(run.value_bytes * values * _room(shape, layer, run))
+    return float(run.value_bytes * values * _buffer_tokens(shape, layer, run))
 
 
-def _attends(weights: tuple[Weight, ...]) -> bool:
+def _has_attention(weights: tuple[Weight, ...]) -> bool:
     names = " ".join(weight.name for weight in weights)
     return any(name_part in names for name_part in ("attn.k", "attn.q", "attention.q"))
 
 
-def _room(shape: ModelShape, layer: int, run: Decoded) -> int:
+def _buffer_tokens(shape: ModelShape, layer: int, run: Decoded) -> int:
     """Return the capacity of a layer's buffers in tokens; a sliding window has a quarter to spare."""
     window = shape.window(layer)
     return min(run.columns, window + window // 4) if window else run.columns
 
 
-def _state(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
+def _state_bytes(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
     """Return the bytes of one row's state in a recurrent layer, in float32."""
     names = " ".join(weight.name for weight in weights)
     values = 0
@@ -106,7 +108,7 @@ def _state(shape: ModelShape, weights: tuple[Weight, ...]) -> float:
     return 4.0 * values
 
 
-def _convolved(shape: ModelShape, weights: tuple[Weight, ...]) -> int:
+def _convolution_values(shape: ModelShape, weights: tuple[Weight, ...]) -> int:
     """Return how many values a layer's convolution caches for one row: its newest inputs."""
     kernels = [weight for weight in weights if "conv" in weight.name and len(weight.shape) == 3]
     return sum(weight.shape[0] * weight.shape[2] for weight in kernels)
@@ -115,14 +117,15 @@ def _convolved(shape: ModelShape, weights: tuple[Weight, ...]) -> int:
 def token_activations(shape: ModelShape, run: Decoded) -> float:
     """Return the bytes of the largest layer's activations while it processes one token of each row."""
     return run.rows * max(
-        (_of_layer(shape, run, number, weights) for number, weights in shape.layers.items()), default=0.0
+        (_layer_activations(shape, run, number, weights) for number, weights in shape.layers.items()),
+        default=0.0,
     )
 
 
-def _of_layer(shape: ModelShape, run: Decoded, number: int, weights: tuple[Weight, ...]) -> float:
-    width, seen, heads = run.value_bytes, _room(shape, number, run), shape.heads
-    layer_bytes = 5 * _state(shape, weights)
-    if not _attends(weights):
+def _layer_activations(shape: ModelShape, run: Decoded, number: int, weights: tuple[Weight, ...]) -> float:
+    width, seen, heads = run.value_bytes, _buffer_tokens(shape, number, run), shape.heads
+    layer_bytes = 5 * _state_bytes(shape, weights)
+    if not _has_attention(weights):
         return layer_bytes
     repeated = width * heads * (shape.head_width + shape.value_width)
     if shape.is_compressed:  # keys and values of all heads, expanded from the compressed cache
@@ -149,7 +152,7 @@ def prefill_parts(shape: ModelShape, run: Decoded) -> Parts:
         padded = run.prompts * math.ceil(run.prompt_tokens / DELTA_CHUNK) * DELTA_CHUNK
         wide = shape.size("linear_key_head_dim") + shape.size("linear_value_head_dim")
         activations += 4.0 * padded * shape.size("linear_num_value_heads") * (3 * DELTA_CHUNK + 8 * wide)
-    cache = run.rows * sum(_keys(shape, run, number) for number in shape.layers if number <= last)
+    cache = run.rows * sum(_key_value_bytes(shape, run, number) for number in shape.layers if number <= last)
     return {"cache": cache, "activations": activations}
 
 

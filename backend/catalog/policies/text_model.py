@@ -50,13 +50,13 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**DEFAULTS.get(kind, {}), **fields} if isinstance(kind, str) else fields
 
 
-def is_beside_text(name: str) -> bool:
+def is_outside_text_model(name: str) -> bool:
     """Return whether a weight or module belongs to no text model, by its name."""
     return not BESIDE.isdisjoint(name.split("."))
 
 
 def is_loaded(name: str, config: Mapping[str, Any]) -> bool:
     """Return whether a stored weight is loaded with a causal language model of this config.json."""
-    if not is_beside_text(name):
+    if not is_outside_text_model(name):
         return True
     return config.get("model_type") in OPENED_WHOLE and NEVER_LOADED.isdisjoint(name.split("."))

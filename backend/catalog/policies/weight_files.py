@@ -56,17 +56,17 @@ def read_weights(directory: Path) -> tuple[Weight, ...]:
         key = tuple((path, (status := path.stat()).st_size, status.st_mtime_ns) for path in files)
         if not key or len(key) > MAX_FILES:
             raise UnreadableWeights(f"{len(key)} weight files; expected 1 to {MAX_FILES}")
-        return _weights_of(key)
+        return _read_files(key)
     except OSError as error:
         raise UnreadableWeights(f"the weights cannot be read: {error.strerror}") from error
 
 
 @lru_cache(maxsize=64)
-def _weights_of(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
-    return joined((path.name, _header(path, size)) for path, size, _ in files)
+def _read_files(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
+    return join_headers((path.name, _header(path, size)) for path, size, _ in files)
 
 
-def joined(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
+def join_headers(headers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Weight, ...]:
     """Return the weights of all files of a model, by file name and header; raises UnreadableWeights."""
     weights_by_name: dict[str, Weight] = {}
     for file, header in headers:
@@ -85,10 +85,10 @@ def _header(path: Path, size: int) -> dict[str, Any]:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise UnreadableWeights(f"{path.name[:80]} has no header of a safetensors file")
-        return parsed_header(file.read(length), path.name)
+        return parse_header(file.read(length), path.name)
 
 
-def parsed_header(text: bytes, file: str) -> dict[str, Any]:
+def parse_header(text: bytes, file: str) -> dict[str, Any]:
     """Return the JSON object of a file's header; raises UnreadableWeights."""
     try:
         header = json.loads(text)

@@ -2,7 +2,7 @@
 
 from backend.config import knobs
 from backend.config.formula.notation import number
-from backend.config.formula.symbols import limited, log_of
+from backend.config.formula.symbols import limited_logarithm, log_probability_ratio
 from backend.config.formula.weights import kl_weight
 from backend.config.objective import Objective
 
@@ -16,15 +16,15 @@ def token_advantage(critic: knobs.Critic) -> str:
 
 
 def critic_definitions(objective: Objective, critic: knobs.Critic) -> list[str]:
-    """Definitions of the token advantage and of the loss that the critic minimises."""
+    """Return the definitions of the token advantage and of the loss that the critic minimises."""
     value = objective.value
     return [
-        f"Âᵢₜ = {_discounted(critic, critic.lambda_policy)}",
+        f"Âᵢₜ = {_discounted_sum(critic, critic.lambda_policy)}",
         *_lambda_definition(critic),
         f"δᵢₜ = Rᵢₜ + {_gamma(critic)}V_i,t+1 − Vᵢₜ",
         _token_reward(objective),
         f"L_V = {number(value.coef)} mean({_value_loss(value)})",
-        f"Gᵢₜ = Vᵢₜ + {_discounted(critic, critic.lambda_critic)}",
+        f"Gᵢₜ = Vᵢₜ + {_discounted_sum(critic, critic.lambda_critic)}",
     ]
 
 
@@ -32,7 +32,7 @@ def _gamma(critic: knobs.Critic) -> str:
     return f"{number(critic.gamma)} " if critic.gamma != 1 else ""
 
 
-def _discounted(critic: knobs.Critic, lambda_: float | knobs.LengthAdaptive) -> str:
+def _discounted_sum(critic: knobs.Critic, lambda_: float | knobs.LengthAdaptive) -> str:
     total = f"∑_k<{critic.n_step}" if critic.n_step else "∑ₖ"
     if isinstance(lambda_, knobs.LengthAdaptive):
         gamma = _gamma(critic)
@@ -53,7 +53,8 @@ def _token_reward(objective: Objective) -> str:
     kl = objective.kl
     if not objective.kl_in_reward or isinstance(kl, knobs.NoKl):
         return last
-    return f"{last}, − {kl_weight(kl)} {limited(log_of('π_old', 'π_ref'))} at each token"
+    log_ratio = limited_logarithm(log_probability_ratio("π_old", "π_ref"))
+    return f"{last}, − {kl_weight(kl)} {log_ratio} at each token"
 
 
 def _value_loss(value: knobs.Value) -> str:

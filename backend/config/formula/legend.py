@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 from backend.config.formula.meanings import MEANINGS
-from backend.config.formula.notation import alone
-from backend.config.formula.shaped_reward import name_of
+from backend.config.formula.notation import math_element
+from backend.config.formula.shaped_reward import term_name
 from backend.config.objective import Objective
 from backend.config.rewards import RewardTerm
 from backend.config.run import RunConfig
@@ -26,13 +26,13 @@ def legend(config: RunConfig, symbols: Mapping[str, str]) -> list[Entry]:
     """Return the entries of symbols with their MathML, in their order."""
     terms = _terms(config.rewards)
     return [
-        {"symbol": text, "mathml": alone(drawn), "meaning": _meaning(text, config, terms)}
+        {"symbol": text, "mathml": math_element(drawn), "meaning": _symbol_meaning(text, config, terms)}
         for text, drawn in symbols.items()
         if text not in ELEMENTARY
     ]
 
 
-def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
+def _symbol_meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
     if symbol in terms:
         return terms[symbol]
     if symbol in PARTICULAR:
@@ -44,11 +44,11 @@ def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
     """Return what each reward term measures, and whether it differs between domains."""
     meanings_by_term: dict[str, dict[str, str]] = {}
     for term in rewards:
-        meanings_by_term.setdefault(name_of(term), {})[term.domain] = term.meaning
-    return {name: _by_domain(meanings) for name, meanings in meanings_by_term.items()}
+        meanings_by_term.setdefault(term_name(term), {})[term.domain] = term.meaning
+    return {name: _join_meanings(meanings) for name, meanings in meanings_by_term.items()}
 
 
-def _by_domain(meanings: Mapping[str, str]) -> str:
+def _join_meanings(meanings: Mapping[str, str]) -> str:
     if len(set(meanings.values())) == 1:
         return next(iter(meanings.values()))
     return "; ".join(f"for {domain or 'all other domains'}: {text}" for domain, text in meanings.items())

@@ -7,14 +7,14 @@ from backend.config import knobs
 from backend.config.formula.critic import critic_definitions, token_advantage
 from backend.config.formula.legend import ELEMENTARY, PARTICULAR, Entry, legend
 from backend.config.formula.meanings import MEANINGS
-from backend.config.formula.notation import block_of, factor, number
+from backend.config.formula.notation import factor, make_block, number
 from backend.config.formula.notes import notes
 from backend.config.formula.ratio import correction_definitions, ratio_definitions
-from backend.config.formula.reward import against_tokens, compared, reward_definitions
+from backend.config.formula.reward import against_tokens, reward_definitions, reward_difference
 from backend.config.formula.shaped_reward import reward_rows
 from backend.config.formula.surrogate import kl_definitions, surrogate_definitions, surrogate_term
-from backend.config.formula.symbols import POLICY, advantage_of, is_per_token
-from backend.config.formula.tokens import token_weighted, trained, trained_definition
+from backend.config.formula.symbols import POLICY, advantage_symbol, is_per_token
+from backend.config.formula.tokens import token_weighted, trained_definition, trained_term
 from backend.config.formula.updates import update_rows
 from backend.config.formula.weights import (
     entropy_weight,
@@ -46,9 +46,9 @@ def formula(config: RunConfig) -> Formula:
 
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """
-    objective = _with_constant(config)
+    objective = _set_length_cap(config)
     rows = [_loss(objective), _advantage(objective), *_definitions(objective, config)]
-    block = block_of(rows, {*ELEMENTARY, *PARTICULAR, *MEANINGS})
+    block = make_block(rows, {*ELEMENTARY, *PARTICULAR, *MEANINGS})
     sentences = notes(config, list(block.symbols))
     return {
         "text": "\n".join([block.text, *sentences]),
@@ -58,7 +58,7 @@ def formula(config: RunConfig) -> Formula:
     }
 
 
-def _with_constant(config: RunConfig) -> Objective:
+def _set_length_cap(config: RunConfig) -> Objective:
     """Return the objective with the run's length cap, if its aggregation divides by it."""
     objective = config.objective
     rule = objective.aggregation
@@ -73,18 +73,18 @@ def _loss(objective: Objective) -> str:
     kl = objective.kl
     if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
         rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
-        estimate = trained("kᵢₜ", objective.token_weight)
+        estimate = trained_term("kᵢₜ", objective.token_weight)
         if isinstance(kl.coef, Mapping):
             weighted = f"{kl_weight(kl)} {estimate}"
-            rows.append(f"+ {_aggregated(weighted, rule, per_completion=False)}")
+            rows.append(f"+ {_aggregation(weighted, rule, per_completion=False)}")
         else:
-            rows.append(f"+ {kl_weight(kl)} · {_aggregated(estimate, rule, per_completion=False)}")
+            rows.append(f"+ {kl_weight(kl)} · {_aggregation(estimate, rule, per_completion=False)}")
     if not isinstance(objective.entropy, knobs.NoEntropyBonus):
-        entropy = trained("Hᵢₜ", objective.token_weight)
-        reduced = _aggregated(entropy, objective.aggregation, per_completion=False)
+        entropy = trained_term("Hᵢₜ", objective.token_weight)
+        reduced = _aggregation(entropy, objective.aggregation, per_completion=False)
         rows.append(f"− {entropy_weight(objective.entropy)} · {reduced}")
     if isinstance(objective.nll, knobs.PositiveNll):
-        logprob = trained(f"log {POLICY}", objective.token_weight)
+        logprob = trained_term(f"log {POLICY}", objective.token_weight)
         correct = f"1/(∑_i correct |oᵢ|) ∑_i correct ∑ₜ {logprob}"
         rows.append(f"− {number(objective.nll.coef)} · {correct}")
     return " ".join(rows)
@@ -98,12 +98,12 @@ def _policy_term(objective: Objective) -> str:
         core = f"M{_whose(objective)} {factor(core)}"
     is_shared = objective.correction.type == "none" or objective.correction.is_shared
     is_per_completion = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
-    return _aggregated(
-        trained(core, objective.token_weight), objective.aggregation, per_completion=is_per_completion
+    return _aggregation(
+        trained_term(core, objective.token_weight), objective.aggregation, per_completion=is_per_completion
     )
 
 
-def _aggregated(core: str, aggregation: knobs.Aggregation, *, per_completion: bool) -> str:
+def _aggregation(core: str, aggregation: knobs.Aggregation, *, per_completion: bool) -> str:
     """Return the reduction around a term; a term that a completion's tokens share needs no sum over them."""
     tokens = f"{'|oᵢ|' if per_completion else '∑ₜ'} {factor(core)}"
     match aggregation:
@@ -127,18 +127,18 @@ def _whose(objective: Objective) -> str:
 
 
 def _advantage(objective: Objective) -> str:
-    value = token_weighted(_judged(objective.advantage), objective.token_weight)
-    return f"{advantage_of(objective)} = {value}"
+    value = token_weighted(_judged_reward(objective.advantage), objective.token_weight)
+    return f"{advantage_symbol(objective)} = {value}"
 
 
-def _judged(advantage: knobs.Advantage) -> str:
+def _judged_reward(advantage: knobs.Advantage) -> str:
     match advantage:
         case knobs.Critic():
             return token_advantage(advantage)
         case knobs.OptimalTokenBaseline():
             return against_tokens()
         case _:
-            return compared(advantage)
+            return reward_difference(advantage)
 
 
 def _definitions(objective: Objective, config: RunConfig) -> list[str]:

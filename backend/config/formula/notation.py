@@ -60,7 +60,7 @@ class Block(NamedTuple):
     """MathML of each symbol that a legend has to explain, in order of appearance."""
 
 
-def block_of(lines: Iterable[str], names: Iterable[str]) -> Block:
+def make_block(lines: Iterable[str], names: Iterable[str]) -> Block:
     """Return lines in both forms, given the names of all symbols. Raises LookupError if a name is unknown."""
     reader = _Reader(names)
     lines = list(lines)
@@ -72,7 +72,7 @@ def block_of(lines: Iterable[str], names: Iterable[str]) -> Block:
     return Block(text, drawn, reader.symbols)
 
 
-def alone(mathml: str) -> str:
+def math_element(mathml: str) -> str:
     """Return a piece as a separate element."""
     return f'<math xmlns="{_NAMESPACE}">{mathml}</math>'
 
@@ -168,7 +168,7 @@ class _Reader:
     def _plain(self, token: _Token) -> _Operand:
         match token.kind:
             case "open" | "bar":
-                return self._bracketed(token.text)
+                return self._brackets(token.text)
             case "root":
                 drawn = f"<msqrt>{self._operand(self.tokens.pop(0)).inner}</msqrt>"
             case "number":
@@ -182,10 +182,10 @@ class _Reader:
         if token.kind in ("symbol", "term"):
             self.symbols.setdefault(token.text, drawn)
         if token.kind == "symbol" and (bracket := self._next("open")):
-            drawn = f"<mrow>{drawn}{self._bracketed(bracket).mathml}</mrow>"
+            drawn = f"<mrow>{drawn}{self._brackets(bracket).mathml}</mrow>"
         return _Operand(drawn, drawn)
 
-    def _bracketed(self, opening: str) -> _Operand:
+    def _brackets(self, opening: str) -> _Operand:
         inner = self._row(_CLOSING[opening])
         self.tokens.pop(0)
         # an operator grows with what it holds, and some fonts let it grow around a plain letter too

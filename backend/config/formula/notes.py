@@ -31,10 +31,10 @@ def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
         *(_divisors(config, divisors) if divisors else []),
         *_truncation(config, counted="B" in symbols),
         *_rejection(config, divisors=[name for name in symbols if name in {"B", "P"}]),
-        *_unscored(config),
+        *_unscored_notes(config),
         *_passes(config),
         *_critic(config),
-        *_sampling(config),
+        *_sampling_notes(config),
     ]
 
 
@@ -44,7 +44,7 @@ def _groups(config: RunConfig) -> Iterator[str]:
         case KeepAllGroups():
             return
         case ZeroVarianceFilter():
-            judged = f", judged {_before(config)}" if _before(config) else ""
+            judged = f", judged {_pending_terms(config)}" if _pending_terms(config) else ""
             yield f"A group trains where its rewards differ{judged}; the others are left out."
         case AccuracyFilter(low=low, high=high):
             yield (
@@ -55,7 +55,7 @@ def _groups(config: RunConfig) -> Iterator[str]:
             assert_never(rule)
 
 
-def _before(config: RunConfig) -> str:
+def _pending_terms(config: RunConfig) -> str:
     """Return what does not count yet when a group is judged by its rewards."""
     parts = [
         *(["without the term length"] if any(isinstance(t, LengthReward) for t in config.rewards) else []),
@@ -131,7 +131,7 @@ def _rejection(config: RunConfig, *, divisors: Sequence[str]) -> Iterator[str]:
     yield f"Where wᵢ = 0 the completion is left out, its tokens in every divisor too{counted}."
 
 
-def _unscored(config: RunConfig) -> Iterator[str]:
+def _unscored_notes(config: RunConfig) -> Iterator[str]:
     if may_be_unscored(config):
         yield (
             "Where a reward term has no value the completion has no reward: its advantage is 0, it is in no "
@@ -169,7 +169,7 @@ def _critic(config: RunConfig) -> Iterator[str]:
         yield f"{learns}; the policy stays as it is."
 
 
-def _sampling(config: RunConfig) -> Iterator[str]:
+def _sampling_notes(config: RunConfig) -> Iterator[str]:
     """Yield which tokens the learner's probabilities are normalised over."""
     sampling = config.sampling
     is_plain = config.objective.ratio.logprob_temperature == "one"

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from backend.config import knobs
 from backend.config.formula.notation import number
-from backend.config.formula.symbols import POLICY, advantage_of, limited_ratio
+from backend.config.formula.symbols import POLICY, advantage_symbol, limited_ratio
 from backend.config.objective import Objective
 
 
@@ -53,7 +53,7 @@ def _geo_token(objective: Objective, rule: knobs.GeoToken) -> list[str]:
     high, low = f"min(dᵢₜ, {number(rule.eps_high)})", f"max(dᵢₜ, {number(-rule.eps_low)})"
     return [
         f"rᵢ = {_geometric_mean('d′ᵢₜ')}",
-        f"d′ᵢₜ = {high} where {advantage_of(objective)} > 0, else {low}",
+        f"d′ᵢₜ = {high} where {advantage_symbol(objective)} > 0, else {low}",
         "dᵢₜ = log qᵢₜ",
     ]
 

@@ -8,17 +8,17 @@ from backend.config.formula.notation import factor, fraction, number
 _MEAN = "mean(R_group)"
 
 
-def compared(advantage: knobs.RewardAdvantage) -> str:
+def reward_difference(advantage: knobs.RewardAdvantage) -> str:
     """Return a completion's reward against what it is compared with."""
     if _is_decoupled(advantage):
         value = fraction("sᵢ − mean(s_step)", _deviation("s_step", advantage.scale))
     else:
-        value = _scaled(advantage)
+        value = _scaled_difference(advantage)
     return f"√G {factor(value)}" if advantage.group_sum == "sqrt" else value
 
 
-def _scaled(advantage: knobs.RewardAdvantage) -> str:
-    scale, centred = advantage.scale, _centred(advantage)
+def _scaled_difference(advantage: knobs.RewardAdvantage) -> str:
+    scale, centred = advantage.scale, _centred_reward(advantage)
     match scale:
         case knobs.NoScale():
             return centred
@@ -48,12 +48,12 @@ def _deviation(values: str, scale: knobs.Scale) -> str:
 
 
 def reward_definitions(advantage: knobs.Advantage) -> list[str]:
-    """Return the symbols of `compared` that are no reward statistics themselves."""
+    """Return the symbols of `reward_difference` that are no reward statistics themselves."""
     if isinstance(advantage, knobs.Critic):
         return []
     if isinstance(advantage, knobs.OptimalTokenBaseline):
         return _token_baseline()
-    return [*_silence(advantage), *_centring(advantage), *_moving_average(advantage)]
+    return [*_silence(advantage), *_baseline_definition(advantage), *_moving_average(advantage)]
 
 
 def against_tokens() -> str:
@@ -96,7 +96,7 @@ def _equal_values(advantage: knobs.RewardAdvantage) -> str | None:
             assert_never(scale)
 
 
-def _centred(advantage: knobs.RewardAdvantage) -> str:
+def _centred_reward(advantage: knobs.RewardAdvantage) -> str:
     match advantage:
         case knobs.GroupMean():
             return f"Rᵢ − {_MEAN}"
@@ -118,28 +118,28 @@ def _centred(advantage: knobs.RewardAdvantage) -> str:
             assert_never(advantage)
 
 
-def _centring(advantage: knobs.RewardAdvantage) -> list[str]:
+def _baseline_definition(advantage: knobs.RewardAdvantage) -> list[str]:
     scale = advantage.scale
     if _is_decoupled(advantage):
-        return _decoupled(scale)
+        return _gdpo_definition(scale)
     match scale:
         case knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.BatchStd(of="centred_rewards"):
-            return [f"cᵢ = {_centred(advantage)}"]
+            return [f"cᵢ = {_centred_reward(advantage)}"]
         case knobs.Sas():
-            return _smoothing(scale)
+            return _sas_definition(scale)
         case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd() | knobs.MeanReward():
             return []
         case _:
             assert_never(scale)
 
 
-def _decoupled(scale: knobs.Scale) -> list[str]:
+def _gdpo_definition(scale: knobs.Scale) -> list[str]:
     """GDPO: each reward term in units of its own deviation; one that is the same all over a group adds 0."""
     normalised = fraction("Rᵢⱼ − mean(R_group,j)", _deviation("R_group,j", scale))
     return [f"sᵢ = ∑ⱼ wⱼ ({normalised})"]
 
 
-def _smoothing(scale: knobs.Sas) -> list[str]:
+def _sas_definition(scale: knobs.Sas) -> list[str]:
     """SAS: this group's standardisation and that by all n earlier visits with it, blended both ways.
 
     Mean and variance over the visits follow DCPO's recursion, in which each group has equal weight.

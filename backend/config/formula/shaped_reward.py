@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 
 from backend.config import knobs
 from backend.config.formula.notation import number, term, word
-from backend.config.formula.symbols import is_reward_intermediate, limited, log_of
+from backend.config.formula.symbols import is_reward_intermediate, limited_logarithm, log_probability_ratio
 from backend.config.formula.weights import kl_weight
 from backend.config.length import (
     KeepTruncated,
@@ -36,22 +36,23 @@ class Share(NamedTuple):
 
 def reward_rows(config: RunConfig) -> list[str]:
     """Definition of the reward R."""
-    shares = shares_of(config)
+    shares = domain_shares(config)
     if is_decoupled(config.objective):
-        rows = [row for share in shares for row in _apart(config, share)]
+        rows = [row for share in shares for row in _gdpo_rows(config, share)]
     else:
         rows = [*_kl_row(config.objective), *_total(config, shares)]
     return [*rows, *_terms(config, shares), *_penalty(config)]
 
 
-def shares_of(config: RunConfig) -> list[Share]:
+def domain_shares(config: RunConfig) -> list[Share]:
     """Return the terms of each domain that has its own, then those of all others."""
     general = {term.label: term for term in config.rewards if not term.domain}
     named = sorted({term.domain for term in config.rewards} - {""})
     if not named:
         return [Share(list(general.values()), "")]
     shares = [
-        Share(list((general | _of(config, domain)).values()), f" for {word(domain)}") for domain in named
+        Share(list((general | _domain_terms(config, domain)).values()), f" for {word(domain)}")
+        for domain in named
     ]
     other_shares = [Share(list(general.values()), OTHERS)] if general and _has_others(config, named) else []
     return [*shares, *other_shares]
@@ -67,7 +68,7 @@ def _are_made_here(config: RunConfig) -> bool:
     return all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
 
 
-def _of(config: RunConfig, domain: str) -> dict[str, RewardTerm]:
+def _domain_terms(config: RunConfig, domain: str) -> dict[str, RewardTerm]:
     return {term.label: term for term in config.rewards if term.domain == domain}
 
 
@@ -76,7 +77,7 @@ def is_decoupled(objective: Objective) -> bool:
     return getattr(objective.advantage, "multi_reward", "sum") == "gdpo"
 
 
-def name_of(reward_term: RewardTerm) -> str:
+def term_name(reward_term: RewardTerm) -> str:
     """Return a term by its name in metrics; a user's own term is distinguished from a symbol."""
     label = reward_term.label
     return f"plugin {label}" if isinstance(reward_term, PluginReward) else label
@@ -84,12 +85,12 @@ def name_of(reward_term: RewardTerm) -> str:
 
 def _value(reward_term: RewardTerm) -> str:
     """Return a term's value before its weight."""
-    name = term(name_of(reward_term))
+    name = term(term_name(reward_term))
     only = not isinstance(reward_term, CorrectnessReward | LengthReward) and reward_term.only_when_correct
     return f"correctᵢ {name}" if only else name
 
 
-def _required(share: Share) -> list[RewardTerm]:
+def _required_terms(share: Share) -> list[RewardTerm]:
     return [
         term
         for term in share.terms
@@ -98,10 +99,11 @@ def _required(share: Share) -> list[RewardTerm]:
 
 
 def _kl_row(objective: Objective) -> list[str]:
-    """KL in the reward of a completion; with a critic each token's reward loses its own."""
+    """Return the definition of R with the KL in it; with a critic each token's reward has its own."""
     if objective.critic is not None or not objective.kl_in_reward or isinstance(objective.kl, knobs.NoKl):
         return []
-    return [f"Rᵢ = rewardᵢ − {kl_weight(objective.kl)} ∑ₜ {limited(log_of('π_old', 'π_ref'))}"]
+    log_ratio = limited_logarithm(log_probability_ratio("π_old", "π_ref"))
+    return [f"Rᵢ = rewardᵢ − {kl_weight(objective.kl)} ∑ₜ {log_ratio}"]
 
 
 def _total(config: RunConfig, shares: Sequence[Share]) -> list[str]:
@@ -113,24 +115,24 @@ def _total(config: RunConfig, shares: Sequence[Share]) -> list[str]:
     rule = config.length.truncated
     match rule:
         case KeepTruncated() | MaskTruncated():
-            rows = [f"{total} = {_weighted(share, penalty)}{share.whose}" for share in shares]
+            rows = [f"{total} = {_weighted_sum(share, penalty)}{share.whose}" for share in shares]
         case ScaleTruncatedReward():
             cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and sumᵢ > 0"
             rows = [
                 " + ".join([f"{total} = fᵢ sumᵢ", *penalty]),
                 f"fᵢ = {number(rule.factor)} where {cut}, else 1",
-                *(f"sumᵢ = {_weighted(share, [])}{share.whose}" for share in shares),
+                *(f"sumᵢ = {_weighted_sum(share, [])}{share.whose}" for share in shares),
             ]
         case _:
             assert_never(rule)
-    return [*rows, *(_gate(total, share) for share in shares if _required(share))]
+    return [*rows, *(_gate(total, share) for share in shares if _required_terms(share))]
 
 
 def _penalty_term(config: RunConfig) -> list[str]:
     return [] if isinstance(config.length.penalty, NoLengthPenalty) else [PENALTY]
 
 
-def _weighted(share: Share, extra: Sequence[str]) -> str:
+def _weighted_sum(share: Share, extra: Sequence[str]) -> str:
     """Weight times term, added up; a weight of 1 is not written and one of 0 takes no part."""
     parts: list[str] = []
     counted = [(term.weight, _value(term)) for term in share.terms if term.weight]
@@ -143,11 +145,11 @@ def _weighted(share: Share, extra: Sequence[str]) -> str:
 
 def _gate(total: str, share: Share) -> str:
     """Return the rule that a completion without a required term has a total of 0."""
-    missed = " or ".join(f"{_value(term)} ≤ 0" for term in _required(share))
+    missed = " or ".join(f"{_value(term)} ≤ 0" for term in _required_terms(share))
     return f"{total} = 0 where {missed}{share.whose}"
 
 
-def _apart(config: RunConfig, share: Share) -> Iterator[str]:
+def _gdpo_rows(config: RunConfig, share: Share) -> Iterator[str]:
     """GDPO: the terms of j with their weights, each with what truncation and required terms leave of it."""
     terms = [(term.weight, _value(term)) for term in share.terms]
     weighted = [*terms, *((1.0, penalty) for penalty in _penalty_term(config))]
@@ -156,7 +158,7 @@ def _apart(config: RunConfig, share: Share) -> Iterator[str]:
     if isinstance(rule, ScaleTruncatedReward):
         cut = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens and wⱼ Rᵢⱼ > 0"
         yield f"Rᵢⱼ ← {number(rule.factor)} Rᵢⱼ where {cut}"
-    if _required(share):
+    if _required_terms(share):
         yield _gate("Rᵢⱼ", share)
 
 
@@ -179,7 +181,7 @@ def _terms(config: RunConfig, shares: Sequence[Share]) -> list[str]:
     used = [term for share in shares for term in share.terms]
     rows: list[str] = []
     for reward_term in config.rewards:
-        name = term(name_of(reward_term))
+        name = term(term_name(reward_term))
         if reward_term not in used:
             continue
         if isinstance(reward_term, CorrectnessReward) and reward_term.map == "-1/1":

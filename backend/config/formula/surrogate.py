@@ -5,7 +5,14 @@ from typing import assert_never
 
 from backend.config import knobs
 from backend.config.formula.notation import fraction, number
-from backend.config.formula.symbols import LIMIT, POLICY, advantage_of, limited, log_of, ratio_of
+from backend.config.formula.symbols import (
+    LIMIT,
+    POLICY,
+    advantage_symbol,
+    limited_logarithm,
+    log_probability_ratio,
+    ratio_symbol,
+)
 from backend.config.objective import Objective
 
 _TINY = number(1e-8)
@@ -13,13 +20,13 @@ _TINY = number(1e-8)
 
 def surrogate_term(objective: Objective) -> str:
     """Return the term that is averaged over tokens or completions."""
-    advantage, ratio, rule = advantage_of(objective), ratio_of(objective), objective.surrogate
+    advantage, ratio, rule = advantage_symbol(objective), ratio_symbol(objective), objective.surrogate
     plain = f"{ratio} {advantage}"
     match rule:
         case knobs.NoSurrogate():
             return f"{advantage} (log {POLICY})" if objective.ratio.type == "none" else plain
         case knobs.PpoClip():
-            return _pessimistic(objective, _clipped(ratio, rule.eps_low, rule.eps_high), rule.dual_clip)
+            return _pessimistic(objective, _clipped_ratio(ratio, rule.eps_low, rule.eps_high), rule.dual_clip)
         case knobs.BookSigned():
             return f"min({ratio}, {number(1 + rule.eps_high)}) {advantage}"
         case knobs.WeightCap():
@@ -32,9 +39,9 @@ def surrogate_term(objective: Objective) -> str:
         case knobs.Sapo():
             return f"4/τ σ(τ ({ratio} − 1)) {advantage}"
         case knobs.ClipCov():
-            return f"mᵢₜ {_pessimistic(objective, _clipped(ratio, rule.eps_low, rule.eps_high), 0)}"
+            return f"mᵢₜ {_pessimistic(objective, _clipped_ratio(ratio, rule.eps_low, rule.eps_high), 0)}"
         case knobs.Fipo():
-            clipped = _clipped(ratio, rule.eps_low, rule.eps_high)
+            clipped = _clipped_ratio(ratio, rule.eps_low, rule.eps_high)
             return f"sg[fᵢₜ] {_pessimistic(objective, clipped, rule.dual_clip)}"
         case knobs.KlCov():
             return f"{plain} − {number(rule.coef)} uᵢₜ |log {ratio}|"
@@ -46,19 +53,19 @@ def surrogate_term(objective: Objective) -> str:
             assert_never(rule)
 
 
-def _clipped(ratio: str, eps_low: float, eps_high: float) -> str:
+def _clipped_ratio(ratio: str, eps_low: float, eps_high: float) -> str:
     return f"clip({ratio}, {number(1 - eps_low)}, {number(1 + eps_high)})"
 
 
 def _pessimistic(objective: Objective, clipped: str, dual_clip: float) -> str:
-    advantage = advantage_of(objective)
-    smaller = f"min({ratio_of(objective)} {advantage}, {clipped} {advantage})"
+    advantage = advantage_symbol(objective)
+    smaller = f"min({ratio_symbol(objective)} {advantage}, {clipped} {advantage})"
     return f"max({smaller}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller
 
 
 def surrogate_definitions(objective: Objective) -> list[str]:
     """Return the gates, bounds and masks that the surrogate has symbols for."""
-    ratio, advantage, rule = ratio_of(objective), advantage_of(objective), objective.surrogate
+    ratio, advantage, rule = ratio_symbol(objective), advantage_symbol(objective), objective.surrogate
     match rule:
         case knobs.Sapo():
             return [f"τ = {number(rule.tau_pos)} where {advantage} > 0, else {number(rule.tau_neg)}"]
@@ -152,18 +159,18 @@ def kl_definitions(objective: Objective) -> list[str]:
     kl = objective.kl
     if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
         return []
-    distance = f"xᵢₜ = {log_of('π', 'π_old' if kl.to == 'old' else 'π_ref')}"
+    distance = f"xᵢₜ = {log_probability_ratio('π', 'π_old' if kl.to == 'old' else 'π_ref')}"
     match kl:
         case knobs.KlK1():
-            return [f"kᵢₜ = {limited('xᵢₜ')}", distance]
+            return [f"kᵢₜ = {limited_logarithm('xᵢₜ')}", distance]
         case knobs.KlK2():
-            return [f"kᵢₜ = 1/2 {limited('xᵢₜ')}²", distance]
+            return [f"kᵢₜ = 1/2 {limited_logarithm('xᵢₜ')}²", distance]
         case knobs.KlK3():
             return [*_k3("kᵢₜ", kl.largest_k3), distance]
         case knobs.KlRatioK3():
-            return [f"kᵢₜ = {ratio_of(objective)} κᵢₜ", *_k3("κᵢₜ", kl.largest_k3), distance]
+            return [f"kᵢₜ = {ratio_symbol(objective)} κᵢₜ", *_k3("κᵢₜ", kl.largest_k3), distance]
         case knobs.KlRatioK1():
-            return [f"kᵢₜ = {ratio_of(objective)} {limited('xᵢₜ')}", distance]
+            return [f"kᵢₜ = {ratio_symbol(objective)} {limited_logarithm('xᵢₜ')}", distance]
         case _:
             assert_never(kl)
 

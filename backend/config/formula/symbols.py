@@ -12,17 +12,17 @@ def is_per_token(objective: Objective) -> bool:
     return objective.advantage.judges_tokens or objective.token_weight.varies
 
 
-def advantage_of(objective: Objective) -> str:
+def advantage_symbol(objective: Objective) -> str:
     """Return the advantage, of a token or of a completion."""
     return "Aᵢₜ" if is_per_token(objective) else "Aᵢ"
 
 
-def ratio_of(objective: Objective) -> str:
+def ratio_symbol(objective: Objective) -> str:
     """Return the ratio, of a token or of a completion."""
     return "rᵢ" if objective.ratio.is_shared else "rᵢₜ"
 
 
-def limited(log_ratio: str) -> str:
+def limited_logarithm(log_ratio: str) -> str:
     """Return a logarithm of a ratio within its limits."""
     return f"clip({log_ratio}, −{LIMIT}, {LIMIT})"
 
@@ -32,7 +32,7 @@ def limited_ratio(ratio: str) -> str:
     return f"clip({ratio}, exp(−{LIMIT}), exp({LIMIT}))"
 
 
-def log_of(above: str, below: str) -> str:
+def log_probability_ratio(above: str, below: str) -> str:
     """Return the logarithm of the ratio of a token's probabilities under two policies."""
     return f"log ({above}(oᵢₜ) / {below}(oᵢₜ))"
 

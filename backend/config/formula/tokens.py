@@ -19,7 +19,7 @@ def token_weighted(value: str, knob: knobs.TokenWeight) -> str:
             assert_never(knob)
 
 
-def trained(term: str, knob: knobs.TokenWeight) -> str:
+def trained_term(term: str, knob: knobs.TokenWeight) -> str:
     """Return a token's term, with U if an update trains only some tokens."""
     return f"Uᵢₜ {factor(term)}" if isinstance(knob, knobs.Lopti) else term
 

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from backend.config import knobs
 from backend.config.formula.notation import fraction, number, word
-from backend.config.formula.symbols import log_of
+from backend.config.formula.symbols import log_probability_ratio
 from backend.config.objective import Objective
 
 AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
@@ -100,7 +100,7 @@ def _mask(knob: knobs.OffPolicyMask, subscript: str) -> list[str]:
         case knobs.NoOffPolicyMask():
             return []
         case knobs.Opsm(delta=delta, source=source):
-            mean = f"1/|oᵢ| ∑ₜ {log_of(f'π_{source}', 'π')}"
+            mean = f"1/|oᵢ| ∑ₜ {log_probability_ratio(f'π_{source}', 'π')}"
             return [f"M{subscript} = 0 where A{subscript} < 0 and {mean} > {number(delta)}, else 1"]
         case _:
             assert_never(knob)

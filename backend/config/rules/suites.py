@@ -34,14 +34,16 @@ def suite_errors(config: RunSections) -> Iterator[Problem]:
 
 def _trained_alike(config: RunSections, problem: ProblemSource) -> str:
     """Return the path of a source that trains on the rows of a problem; empty: there is none."""
-    rows_read = _rows_of(problem)
+    rows_read = _training_rows_name(problem)
     numbers = (
-        number for number, source in enumerate(config.problems) if rows_read and _rows_of(source) == rows_read
+        number
+        for number, source in enumerate(config.problems)
+        if rows_read and _training_rows_name(source) == rows_read
     )
     return next((f"problems.{number}" for number in numbers), "")
 
 
-def _rows_of(source: ProblemSource) -> tuple[str, ...]:
+def _training_rows_name(source: ProblemSource) -> tuple[str, ...]:
     """Name of a source's training rows; empty if it has no fixed ones."""
     if isinstance(source, FileProblem):
         return (source.path,)

@@ -10,7 +10,7 @@ from backend.http.dependencies import LabOf
 from backend.http.routing import Router
 from backend.http.timeout import take_time
 from backend.storage.engine import reading
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 router = Router(prefix="/api/v1/runs", tags=["runs"])
 
@@ -29,7 +29,7 @@ def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingR
     manifest which.
     """
     with reading(lab.sessions) as session:
-        must_exist(session, run_id)
+        require_run(session, run_id)
     take_time(ARCHIVE_SECONDS)
     with _one_at_a_time:
         try:

@@ -2,8 +2,8 @@
 
 from sqlalchemy import select
 
-from backend.metrics.block_check import IS_DAMAGED, damaged, sentence
-from backend.metrics.lineage import lineages
+from backend.metrics.block_check import IS_DAMAGED, damage_sentence, find_damaged_blocks
+from backend.metrics.lineage import load_lineages
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Event
 
@@ -14,12 +14,12 @@ def lost_points(sessions: Sessions, run_id: str) -> list[str]:
     """
     sentences: dict[str, None] = {}
     with reading(sessions) as session:
-        for stretch in lineages(session, [run_id])[run_id]:
+        for stretch in load_lineages(session, [run_id])[run_id]:
             messages = select(Event.message).where(
                 Event.run_id == stretch.run, Event.message.contains(IS_DAMAGED)
             )
             sentences |= dict.fromkeys(session.scalars(messages.order_by(Event.id)))
-            for block, reason in damaged(session, stretch.run):
+            for block, reason in find_damaged_blocks(session, stretch.run):
                 if block.first_step <= stretch.last_step and not block.is_outline:
-                    sentences[sentence(session, block, reason)] = None
+                    sentences[damage_sentence(session, block, reason)] = None
     return list(sentences)

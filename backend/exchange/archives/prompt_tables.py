@@ -9,9 +9,9 @@ from typing import IO, Any
 from sqlalchemy import select, tuple_
 
 from backend.exchange.archives.tables import exact_name, with_exact
-from backend.metrics.attempts import counts, limits_of
+from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import text_or_damage
+from backend.rollouts.packing import try_unpack_text
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import GroupTally, RunPrompt
 
@@ -47,8 +47,12 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
     after: Sequence[Any] = ("", -1, -1, -1, -1)
     while True:
         with reading(sessions) as session:
-            limits = limits_of(session, [run_id]).get(run_id, ())
-            conditions = (GroupTally.run_id == run_id, counts(GroupTally, limits), is_stored == 0)
+            limits = load_limits(session, [run_id]).get(run_id, ())
+            conditions = (
+                GroupTally.run_id == run_id,
+                valid_row_condition(GroupTally, limits),
+                is_stored == 0,
+            )
             rows = session.execute(query.where(*conditions, tuple_(*key) > after)).all()
         yield [row._asdict() for row in rows]
         if len(rows) < ROWS_AT_ONCE:
@@ -74,7 +78,7 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]
                 rows = session.scalars(later).all()
             prompts = []
             for row in rows:
-                texts = {name: text_or_damage(getattr(row, name)) for name in PROMPT_EXACT}
+                texts = {name: try_unpack_text(getattr(row, name)) for name in PROMPT_EXACT}
                 prompts.append(_prompt(row, {name: text for name, (text, _) in texts.items()}))
                 missing += [
                     f"prompt {row.id[:200]}, {name}: damaged, and left out ({reason})"

@@ -42,14 +42,14 @@ from backend.exchange.archives.missing import lost_points
 from backend.exchange.archives.prompt_tables import write_prompts, write_tallies
 from backend.exchange.archives.tables import write_metrics, write_rollouts
 from backend.exchange.archives.tar import Member, tar_stream
-from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checkpoints import load_checkpoints
 from backend.runs.origin import ARCHIVED
 from backend.runs.schemas import MAX_IN_NAME
 from backend.storage.artifacts.reading import open_artifact, read_manifest
 from backend.storage.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 MAX_MISSING = 1_000
 EVENTS_AT_ONCE = 1_000
@@ -122,7 +122,7 @@ def _manifest(run_id: str, members: list[Described], missing: list[str]) -> Memb
 
 
 def _run_document(session: Session, run_id: str, checkpoints: list[ArchivedCheckpoint]) -> ArchivedRun:
-    must_exist(session, run_id)
+    require_run(session, run_id)
     run = session.get_one(Run, run_id)
     experiment = session.get(Experiment, run.experiment_id) if run.experiment_id else None
     query = select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)
@@ -173,8 +173,8 @@ def _checkpoints(
     one.
     """
     with reading(sessions) as session:
-        must_exist(session, run_id)
-        rows = sorted(checkpoints_of(session, run_id), key=lambda row: (row.step, row.attempt))
+        require_run(session, run_id)
+        rows = sorted(load_checkpoints(session, run_id), key=lambda row: (row.step, row.attempt))
     archived: CheckpointsFound = {}
     gone = []
     for row in rows:
@@ -191,7 +191,7 @@ def _checkpoints(
 
 
 def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
-    directory = settings.artifacts_of(row.run_id) / row.path
+    directory = settings.artifact_dir(row.run_id) / row.path
     try:
         content = read_manifest(settings, row)
         described = {name: ArchivedFile(**entry) for name, entry in json.loads(content)["files"].items()}

@@ -9,19 +9,19 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.base.text import clean_text
-from backend.metrics.lineage import lineages
+from backend.metrics.lineage import load_lineages
 from backend.metrics.reading import read_points
-from backend.metrics.windows import names_of_metrics
+from backend.metrics.windows import load_metric_names
 from backend.rollouts.packing import (
     PackedDamaged,
     Tokens,
-    arrays_or_damage,
-    text_or_damage,
+    try_unpack_arrays,
+    try_unpack_text,
     unpack_tokens,
 )
-from backend.rollouts.reading import valid_groups
+from backend.rollouts.reading import valid_group_conditions
 from backend.storage.completion import Completion
-from backend.storage.completions import completions_of, damage_of
+from backend.storage.completions import damage_reason, load_completions
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import RolloutGroup, RolloutLabel, RolloutTokens
 
@@ -51,7 +51,9 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
         [("metric", pa.dictionary(pa.int32(), pa.string())), ("step", pa.int32()), ("value", pa.float64())]
     )
     with reading(sessions) as session:
-        names = names_of_metrics(session, [stretch.run for stretch in lineages(session, [run_id])[run_id]])
+        names = load_metric_names(
+            session, [stretch.run for stretch in load_lineages(session, [run_id])[run_id]]
+        )
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(names), METRICS_AT_ONCE):
             chunk = names[start : start + METRICS_AT_ONCE]
@@ -95,7 +97,7 @@ def write_rollouts(
                 mine = _without_gaps(completions.get(group.id, []))
                 tokens_of_group, of_tokens_damage = _tokens(packed.get(group.id), len(mine))
                 texts, damage = _texts(group)
-                damage |= {"completions": damage_of(group.id), "tokens": of_tokens_damage}
+                damage |= {"completions": damage_reason(group.id), "tokens": of_tokens_damage}
                 missing += _sentences(group, damage)
                 for completion in mine:
                     rows.append(_row(group, completion, texts))
@@ -131,7 +133,7 @@ def _tokens(data: bytes | None, completions: int) -> tuple[list[Tokens], str]:
 
 def _texts(group: RolloutGroup) -> tuple[dict[str, str], dict[str, str]]:
     """Return the prompt and the answer of a group, and why they are empty if they cannot be read."""
-    read = {name: text_or_damage(getattr(group, name)) for name in ("prompt", "answer")}
+    read = {name: try_unpack_text(getattr(group, name)) for name in ("prompt", "answer")}
     return {name: text for name, (text, _) in read.items()}, {name: why for name, (_, why) in read.items()}
 
 
@@ -167,14 +169,16 @@ def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
     after: tuple[Any, ...] = (-2, "", 0, "")
     while True:
         with reading(sessions) as session:
-            query = select(RolloutGroup).where(*valid_groups(session, run_id), tuple_(*columns) > after)
+            query = select(RolloutGroup).where(
+                *valid_group_conditions(session, run_id), tuple_(*columns) > after
+            )
             groups = list(session.scalars(query.order_by(*columns).limit(GROUPS_AT_ONCE)))
             ids = [group.id for group in groups]
             token_query = select(RolloutTokens.group_id, RolloutTokens.data).where(
                 RolloutTokens.group_id.in_(ids)
             )
             packed = {row.group_id: row.data for row in session.execute(token_query)}
-            completions = completions_of(session, ids)
+            completions = load_completions(session, ids)
             labelled = _labels(session, ids)
         if not groups:
             return
@@ -201,7 +205,7 @@ def _array_names(sessions: Sessions, run_id: str) -> list[str]:
     names: set[str] = set()
     for _, _, packed, _ in _pages(sessions, run_id):
         for data in packed.values():
-            names.update(name for arrays in arrays_or_damage(data)[0] for name in arrays)
+            names.update(name for arrays in try_unpack_arrays(data)[0] for name in arrays)
     return sorted(names)
 
 
@@ -220,7 +224,7 @@ def _row(group: RolloutGroup, completion: Completion, texts: Mapping[str, str]) 
 
 
 def _number(completion: Completion, name: str) -> float | None:
-    value = completion.spelled(name)
+    value = completion.spell(name)
     return None if value is None else float(value)
 
 

@@ -11,7 +11,7 @@ from backend.exchange.exports.facts import facts_of, find_checkpoint
 from backend.exchange.exports.files import model_stream
 from backend.http.dependencies import ReadSession, SettingsOf
 from backend.http.routing import Router
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.models import Run
 
 router = Router(prefix="/api/v1/runs", tags=["runs"])
@@ -29,7 +29,7 @@ def model(
     Of a LoRA run it is the adapter; `grpolab export` merges it into its base.
     """
     checkpoint = find_checkpoint(session, run_id, step)
-    if not is_ours(session.get_one(Run, run_id)):
+    if not has_run_config(session.get_one(Run, run_id)):
         raise Conflict("this run is another trainer's: it has no model here")
     card = model_card(facts_of(session, checkpoint), merged=False)
     content = model_stream(settings, checkpoint, card)

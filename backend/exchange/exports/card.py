@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.config.formula.loss import formula
-from backend.config.metrics import interval_of, is_interval_end
+from backend.config.metrics import interval_names, is_interval_end
 from backend.config.presets import PRESETS
 from backend.config.problems import HubProblem
 from backend.config.run import RunConfig
@@ -190,7 +190,7 @@ def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
     """Return the recorded ends of a suite's interval; Wilson's score interval of the held-out accuracy; else
     "".
     """
-    ends = [facts.curves.get(end) for end in interval_of(name)]
+    ends = [facts.curves.get(end) for end in interval_names(name)]
     recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
     if len(recorded) == len(ends):
         low, high = recorded

@@ -67,7 +67,7 @@ def source_of(settings: Settings, run: str, step: int | None) -> Source:
     """Return the checkpoint of a run at a step, or its newest; raises a GrpoLabError."""
     with _reading(settings) as session:
         checkpoint = find_checkpoint(session, run_called(session, run), step)
-        directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
+        directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
         facts = facts_of(session, checkpoint)
     try:
         is_there = directory.is_dir() or _fetch(settings, directory)

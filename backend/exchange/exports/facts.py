@@ -11,9 +11,9 @@ from backend.base.errors import Conflict
 from backend.config.run import RunConfig
 from backend.metrics.reading import read_points
 from backend.metrics.series import Points
-from backend.runs.checkpoints import checkpoint_at, checkpoints_of
+from backend.runs.checkpoints import find_checkpoint_at, load_checkpoints
 from backend.storage.models import Attempt, Checkpoint, MetricBlock, MetricKey, Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 CURVES = (
     "reward/mean",
@@ -56,10 +56,10 @@ class CardFacts:
 
 def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoint:
     """Return the newest checkpoint of a step, or of all; raises RunNotFound, NotFound or Conflict."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     if step is not None:
-        return checkpoint_at(session, run_id, step)
-    rows = checkpoints_of(session, run_id)
+        return find_checkpoint_at(session, run_id, step)
+    rows = load_checkpoints(session, run_id)
     if not rows:
         raise Conflict(f"run {run_id!r} has no checkpoint yet: there is nothing to export")
     return rows[0]

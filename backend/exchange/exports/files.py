@@ -48,4 +48,4 @@ def model_stream(settings: Settings, checkpoint: Checkpoint, card: str) -> Itera
 
 
 def _directory(settings: Settings, checkpoint: Checkpoint) -> Path:
-    return settings.artifacts_of(checkpoint.run_id) / checkpoint.path
+    return settings.artifact_dir(checkpoint.run_id) / checkpoint.path

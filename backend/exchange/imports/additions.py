@@ -9,7 +9,7 @@ from backend.exchange.imports.store import Names
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.rollouts.foreign import ATTEMPT, replace_groups
-from backend.rollouts.foreign_metrics import caught_up, text_points
+from backend.rollouts.foreign_metrics import compute_text_points, refresh_points
 from backend.runs.events import add_event
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Experiment, Run
@@ -37,10 +37,10 @@ def add_completions(sessions: Sessions, run_id: str, completions: Completions, f
     """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
     packed, written = completions.packed(run_id), completions.written()
     with reading(sessions) as session:
-        texts = text_points(session, run_id, written)
+        texts = compute_text_points(session, run_id, written)
     with sessions.begin() as session:
         run = check_takes(session, run_id, locks=True)
-        points = caught_up(session, run_id, written, texts)
+        points = refresh_points(session, run_id, written, texts)
         for groups_of_step in packed:
             replace_groups(session, groups_of_step)
         write_points(session, run_id, ATTEMPT, points)

@@ -11,9 +11,9 @@ from backend.exchange.imports.texts import MAX_TEXT
 from backend.rollouts.foreign import MAX_COMPLETIONS as MAX_OF_GROUP
 from backend.rollouts.foreign import Split, pack_foreign
 from backend.rollouts.foreign_metrics import Places, foreign_metrics
-from backend.rollouts.records import CompletionRecord, GroupRecord, foreign_group
+from backend.rollouts.records import CompletionRecord, GroupRecord, make_foreign_group
 from backend.rollouts.store import PackedGroups
-from backend.rollouts.text_metrics import Written
+from backend.rollouts.text_metrics import WrittenCompletion
 
 MAX_COMPLETIONS = 50_000
 MAX_CHARACTERS = 100_000_000
@@ -101,7 +101,7 @@ class Completions:
             records = []
             for (split, prompt, answer), samples in groups.items():
                 completions = [_completion(sample) for sample in samples[:MAX_OF_GROUP]]
-                records.append(foreign_group(split, seen[split], prompt, answer, completions))
+                records.append(make_foreign_group(split, seen[split], prompt, answer, completions))
                 seen[split] += 1
             yield step, records
 
@@ -114,7 +114,7 @@ class Completions:
         return {
             step: {
                 group.prompt_index: [
-                    Written(group.prompt, completion.text, is_truncated=True)
+                    WrittenCompletion(group.prompt, completion.text, is_truncated=True)
                     for completion in group.completions
                 ]
                 for group in groups

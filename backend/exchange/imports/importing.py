@@ -21,7 +21,7 @@ from backend.exchange.imports.plan import Plan, plan_import
 from backend.exchange.imports.schemas import ImportAnswer, RunItemOfImport, report_of
 from backend.exchange.imports.store import Names, hold_experiment, prepare_run, store_run
 from backend.exchange.imports.table import BadLog, excerpt
-from backend.http.idempotency import digest_of, made_before
+from backend.http.idempotency import find_previous, request_digest
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Experiment, Run
 
@@ -59,7 +59,7 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
     Raises InvalidRequest for a file that cannot be imported; nothing is stored then.
     """
     format_name, labelled, plans = _plans(file, request)
-    digest = digest_of(
+    digest = request_digest(
         [
             request.file,
             request.name,
@@ -78,7 +78,7 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
         run_ids: list[str | None] = [request.into]
     else:
         with reading(sessions) as session:
-            run_ids = [] if request.dry_run else [made_before(session, run_key, digest) for run_key in keys]
+            run_ids = [] if request.dry_run else [find_previous(session, run_key, digest) for run_key in keys]
             if run_ids and None not in run_ids:
                 names = [names_of(session, run, request.file) for run in run_ids if run]
             elif request.dry_run:
@@ -187,7 +187,9 @@ def _store(
     prepared = [prepare_run(plan) for plan in plans]
     with sessions.begin() as session:
         hold_experiment(session, _experiment(request))
-        run_ids = [made_before(session, key, digest) for key in keys]  # the same request, quicker by a moment
+        run_ids = [
+            find_previous(session, key, digest) for key in keys
+        ]  # the same request, quicker by a moment
         if None not in run_ids:
             return [names_of(session, run, request.file) for run in run_ids if run], run_ids
         names = _names(session, plans, request)

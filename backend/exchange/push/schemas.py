@@ -6,7 +6,7 @@ from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
 from backend.base.documented import Documented, StrictNumbers
 from backend.base.redaction import redact_document
-from backend.rollouts.foreign import MAX_COMPLETIONS, as_finish_reason
+from backend.rollouts.foreign import MAX_COMPLETIONS, clean_finish_reason
 from backend.runs.origin import PushOrigin
 
 LAST_STEP = 2**31 - 2
@@ -87,7 +87,7 @@ class Completion(PushModel):
     rewards: Annotated[dict[Annotated[str, Field(max_length=128)], Number | None], Field(max_length=64)] = {}
     advantage: Number | None = None
     tokens: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
-    finish_reason: Annotated[str, Field(max_length=16), AfterValidator(as_finish_reason)] = ""
+    finish_reason: Annotated[str, Field(max_length=16), AfterValidator(clean_finish_reason)] = ""
     """Signs that no archive takes are stored as _."""
     correct: bool | None = None
 

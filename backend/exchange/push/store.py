@@ -29,10 +29,10 @@ from backend.exchange.push.schemas import (
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.rollouts.foreign import ATTEMPT, pack_foreign, replace_groups
-from backend.rollouts.foreign_metrics import Points, caught_up, is_cut, text_points
-from backend.rollouts.records import CompletionRecord, foreign_group
+from backend.rollouts.foreign_metrics import Points, compute_text_points, is_cut, refresh_points
+from backend.rollouts.records import CompletionRecord, make_foreign_group
 from backend.rollouts.store import PackedGroups
-from backend.rollouts.text_metrics import Written
+from backend.rollouts.text_metrics import WrittenCompletion
 from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
 from backend.runs.pushed import SILENT_SECONDS, continue_pushed, end_pushed
@@ -71,7 +71,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     _check_number({name for values_of_record in values.values() for name in values_of_record})
     written = _written(record for _, record in new)
     with reading(sessions) as session:
-        texts = text_points(session, run_id, written)
+        texts = compute_text_points(session, run_id, written)
     with sessions.begin() as session:
         run_now = _run_of(session, owner, locks=True)
         if run_now is None or run_now.id != run_id:
@@ -80,7 +80,13 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         left = [(number, record) for number, record in new if number > stored]
         process_place = _process_place(session, run_now, batch.session)
         _store(
-            session, run_now, process_place, left, packed, values, caught_up(session, run_id, written, texts)
+            session,
+            run_now,
+            process_place,
+            left,
+            packed,
+            values,
+            refresh_points(session, run_id, written, texts),
         )
         last = max(stored, batch.first + len(batch.records) - 1)
         session_update = update(PushSession).where(
@@ -314,20 +320,20 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
     return by_name
 
 
-def _written(records: Iterable[Any]) -> dict[int, dict[int, list[Written]]]:
+def _written(records: Iterable[Any]) -> dict[int, dict[int, list[WrittenCompletion]]]:
     """Return the training completions among some records as texts, by step and place."""
-    by_step: dict[int, dict[int, list[Written]]] = defaultdict(dict)
+    by_step: dict[int, dict[int, list[WrittenCompletion]]] = defaultdict(dict)
     for record in records:
         if isinstance(record, CompletionsRecord) and record.split == "train":
             by_step[record.step][record.index] = [
-                Written(record.prompt, completion.text, is_cut(completion.finish_reason))
+                WrittenCompletion(record.prompt, completion.text, is_cut(completion.finish_reason))
                 for completion in record.completions
             ]
     return by_step
 
 
 def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
-    group = foreign_group(
+    group = make_foreign_group(
         kind=record.split,
         prompt_index=record.index,
         prompt=record.prompt,

@@ -13,14 +13,14 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.config.metrics import find_metric
 from backend.experiments.matrix.readings import READINGS, THRESHOLDS, Column
 from backend.experiments.matrix.schemas import Matrix
-from backend.experiments.matrix.table import Row, direction_of, matrix_of
-from backend.experiments.store import find_experiment, runs_of
+from backend.experiments.matrix.table import Row, make_matrix, metric_direction
+from backend.experiments.store import find_experiment, load_runs
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
-from backend.metrics.known import must_be_known
-from backend.metrics.lineage import stamps_of
+from backend.metrics.known import require_known
+from backend.metrics.lineage import load_stamps
 from backend.storage.models import Experiment, Run
 
 router = Router(prefix="/api/v1", tags=["experiments"])
@@ -75,30 +75,30 @@ def matrix(
 
     Differences are paired by seed where seeds are shared, and corrected over the table by Holm's procedure.
     """
-    columns = _columns(metrics)
-    must_be_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
-    rows, missing = _rows(session, experiment, runs)
+    columns = _parse_columns(metrics)
+    require_known(session, list(dict.fromkeys(column.metric for column in columns)), "metrics")
+    rows, missing = _load_rows(session, experiment, runs)
     all_runs = [run for row in rows for run in row.runs]
     _check_size(len(all_runs), columns)
-    seeds = _launched_seeds(session, all_runs) if planned is None else planned or None
-    base = _baseline(rows, baseline)
+    seeds = _count_launched_seeds(session, all_runs) if planned is None else planned or None
+    base = _baseline_index(rows, baseline)
     state = [
         [(run.id, run.name, run.status, run.verdict, run.last_step, run.judged_step) for run in all_runs],
-        stamps_of(session, [run.id for run in all_runs]),
+        load_stamps(session, [run.id for run in all_runs]),
         seeds,
     ]
     return answers.answer(
         request,
         state,
-        lambda: matrix_of(session, rows, columns, baseline=base, planned=seeds) | {"missing": missing},
+        lambda: make_matrix(session, rows, columns, baseline=base, planned=seeds) | {"missing": missing},
     )
 
 
-def _columns(text: str) -> list[Column]:
+def _parse_columns(text: str) -> list[Column]:
     columns, errors = [], []
     for column_text in split_list(text):
         try:
-            columns.append(_column(column_text))
+            columns.append(_parse_column(column_text))
         except ValueError as error:
             errors.append(FieldError("metrics", str(error)))
     if not columns and not errors:
@@ -110,7 +110,7 @@ def _columns(text: str) -> list[Column]:
     return list(dict.fromkeys(columns))
 
 
-def _column(text: str) -> Column:
+def _parse_column(text: str) -> Column:
     """`<metric>`, `<metric>:<reading>` or `<metric>:<reading>:<threshold>`; raises ValueError."""
     metric, _, last = text.rpartition(":")
     before, _, reading = metric.rpartition(":")
@@ -121,7 +121,7 @@ def _column(text: str) -> Column:
             threshold = math.nan
         if not math.isfinite(threshold):
             raise ValueError(f"the threshold of {before}:{reading} is {last[:40]!r}; expected a number")
-        _needs_direction(before, reading)
+        _require_direction(before, reading)
         return Column(before, reading, threshold)
     if not metric:
         return Column(text, "final")
@@ -130,22 +130,24 @@ def _column(text: str) -> Column:
     if last not in READINGS:
         raise ValueError(f"there is no reading {last[:40]!r}; there are {', '.join(READINGS)}")
     if last == "best":
-        _needs_direction(metric, last)
+        _require_direction(metric, last)
     return Column(metric, last)
 
 
-def _needs_direction(metric: str, reading: str) -> None:
-    if find_metric(metric) is not None and not direction_of(metric):
+def _require_direction(metric: str, reading: str) -> None:
+    if find_metric(metric) is not None and not metric_direction(metric):
         raise ValueError(f"{metric} is neither better higher nor lower, so it has no {reading}")
 
 
-def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list[str]]:
-    """Rows in the order in which they were named or launched, and the ids of runs that do not exist."""
+def _load_rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list[str]]:
+    """Return rows in the order in which they were named or launched, and the ids of runs that do not
+    exist.
+    """
     if bool(experiment) == bool(runs.strip(";, ")):
         raise InvalidRequest([FieldError("runs", "name either an experiment or runs")])
     if experiment:
         find_experiment(session, experiment)
-        if rows := _by_variant(runs_of(session, experiment)):
+        if rows := _group_by_variant(load_runs(session, experiment)):
             return rows, []
         raise InvalidRequest([FieldError("experiment", "has no runs; they may have been deleted")])
     groups = [group for group in (split_list(group_text) for group_text in runs.split(";")) if group]
@@ -162,23 +164,23 @@ def _rows(session: Session, experiment: str, runs: str) -> tuple[list[Row], list
     if not runs_by_id:
         raise InvalidRequest([FieldError("runs", "none of these runs exists; they may have been deleted")])
     if ";" not in runs:
-        return _by_variant(runs_by_id.values()), missing
+        return _group_by_variant(runs_by_id.values()), missing
     members = [
         sorted((runs_by_id[run] for run in group if run in runs_by_id), key=lambda run: run.id)
         for group in groups
     ]
-    return _named(members_of_row for members_of_row in members if members_of_row), missing
+    return _name_rows(members_of_row for members_of_row in members if members_of_row), missing
 
 
-def _by_variant(runs: Iterable[Run]) -> list[Row]:
+def _group_by_variant(runs: Iterable[Run]) -> list[Row]:
     """Return a row per variant, config and step of a fork, in the order of their first runs."""
     variants: dict[tuple[str, str, int | None], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.id):
         variants.setdefault((run.variant, run.config_hash, run.fork_step), []).append(run)
-    return _named(variants.values())
+    return _name_rows(variants.values())
 
 
-def _named(groups: Iterable[Sequence[Run]]) -> list[Row]:
+def _name_rows(groups: Iterable[Sequence[Run]]) -> list[Row]:
     """Name rows by their variants, and by their configs and forks if a variant has several."""
     groups = list(groups)
     names = [group[0].variant for group in groups]
@@ -200,7 +202,7 @@ def _check_size(runs: int, columns: Sequence[Column]) -> None:
         raise InvalidRequest([FieldError("metrics", reason)])
 
 
-def _launched_seeds(session: Session, runs: Sequence[Run]) -> int | None:
+def _count_launched_seeds(session: Session, runs: Sequence[Run]) -> int | None:
     """Seeds per variant with which the one experiment of all runs was launched; None without such a plan.
 
     An imported log is no plan, and neither is an experiment to which runs were added.
@@ -213,7 +215,7 @@ def _launched_seeds(session: Session, runs: Sequence[Run]) -> int | None:
     return len(seeds) if isinstance(seeds, list) and seeds else None
 
 
-def _baseline(rows: Sequence[Row], name: str) -> int:
+def _baseline_index(rows: Sequence[Row], name: str) -> int:
     for index, row in enumerate(rows):
         if name in {"", row.name, row.runs[0].variant} or any(run.id == name for run in row.runs):
             return index

@@ -68,11 +68,13 @@ def contrast(values: Mapping[int, float], base: Mapping[int, float], looks: Look
             size = min(len(mine), len(theirs))
             mine, theirs = mine[:size], theirs[:size]
     if is_paired or looks == "any time":
-        return _paired(mine, theirs, looks, by_seed=is_paired)
-    return _welch(mine, theirs)
+        return _paired_contrast(mine, theirs, looks, by_seed=is_paired)
+    return _welch_contrast(mine, theirs)
 
 
-def _paired(values: Sequence[float], base: Sequence[float], looks: Looks, *, by_seed: bool) -> Contrast:
+def _paired_contrast(
+    values: Sequence[float], base: Sequence[float], looks: Looks, *, by_seed: bool
+) -> Contrast:
     differences = [a - b for a, b in zip(values, base, strict=True)]
     spread_of_differences = spread(differences)
     mean = spread_of_differences.mean if spread_of_differences.mean is not None else math.nan
@@ -93,7 +95,7 @@ def _paired(values: Sequence[float], base: Sequence[float], looks: Looks, *, by_
     )
 
 
-def _welch(values: Sequence[float], base: Sequence[float]) -> Contrast:
+def _welch_contrast(values: Sequence[float], base: Sequence[float]) -> Contrast:
     a, b = spread(values), spread(base)
     n, mean = min(a.n, b.n), (a.mean or 0.0) - (b.mean or 0.0)
     if a.std is None or b.std is None or (_is_constant(a.std, values) and _is_constant(b.std, base)):
@@ -152,7 +154,7 @@ def threshold(n: int, alpha: float, looks: Looks) -> float:
     return math.sqrt((n - 1) * (ratio - 1) / (1 - ratio * r))
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
+def holm_correction(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's corrected p-values: claiming those below alpha, one claim or more is wrong with at most alpha.
 
     A test that could not be made (None) counts in the number of tests and stays None.
@@ -167,7 +169,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def forecast(mean: float, std: float, n: int, alpha: float, looks: Looks) -> float:
+def forecast_power(mean: float, std: float, n: int, alpha: float, looks: Looks) -> float:
     """Power of n pairs at a level, if the true difference and spread are these."""
     if n < MIN_SEEDS or std <= 0:
         return 0.0
@@ -183,7 +185,7 @@ def seeds_needed(observed: Contrast, alpha: float) -> int | None:
         return None
 
     def decides(n: int) -> bool:
-        return forecast(observed.mean, observed.std or 0.0, n, alpha, "any time") >= POWER
+        return forecast_power(observed.mean, observed.std or 0.0, n, alpha, "any time") >= POWER
 
     low, high = MIN_SEEDS, MAX_SEEDS
     if not decides(high):

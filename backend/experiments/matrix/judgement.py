@@ -13,7 +13,7 @@ from backend.experiments.matrix.inference import (
     Contrast,
     Looks,
     contrast,
-    holm,
+    holm_correction,
     seeds_needed,
 )
 from backend.experiments.matrix.readings import THRESHOLDS, Column
@@ -41,14 +41,14 @@ class Entry:
     """Number of runs that reached the column's threshold; None without a threshold, or if it is unknown."""
 
     def usable(self) -> dict[int, float]:
-        """Finite values of runs that have ended."""
+        """Return the finite values of runs that have ended."""
         values = ((seed, self.values[seed]) for seed in self.ended)
         return {seed: value for seed, value in values if value is not None and abs(value) < LARGEST}
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A word and what it rests on."""
+    """The claim about a cell, and the contrast behind it."""
 
     verdict: str
     reason: str = ""
@@ -58,7 +58,7 @@ class Judgement:
     reached: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Fields of schemas.MatrixCell."""
+        """Return the fields of schemas.MatrixCell."""
         versus = None
         if self.versus is not None:
             versus = asdict(self.versus) | {"p_corrected": self.p_corrected}
@@ -95,14 +95,14 @@ def judge(
                 continue
             contrasts[cell] = contrast(entry.usable(), base.usable(), looks)
             reasons[cell] = (
-                _barred(column, entry, planned)
-                or _barred(column, base, planned)
-                or _untestable(contrasts[cell], looks)
+                _missing_values_reason(column, entry, planned)
+                or _missing_values_reason(column, base, planned)
+                or _untestable_reason(contrasts[cell], looks)
             )
     tested = [
         None if (reasons[cell] or contrast_ is None) else contrast_.p for cell, contrast_ in contrasts.items()
     ]
-    corrected = dict(zip(contrasts, holm(tested), strict=True))
+    corrected = dict(zip(contrasts, holm_correction(tested), strict=True))
     claimed = sum(p is not None and p <= ALPHA for p in corrected.values())
     level = ALPHA / max(1, len(contrasts) - claimed)
     judged = {}
@@ -110,21 +110,23 @@ def judge(
         for index, entry in enumerate(rows):
             cell = column, index
             if cell not in contrasts:
-                judgement = _untested(apart[cell])
+                judgement = _untested_judgement(apart[cell])
             elif reasons[cell]:
-                judgement = _unclaimed(contrasts[cell], reasons[cell], planned, entry, rows[baseline])
+                judgement = _unclaimed_judgement(
+                    contrasts[cell], reasons[cell], planned, entry, rows[baseline]
+                )
             else:
-                judgement = _tested(column, contrasts[cell], corrected[cell], level)
+                judgement = _tested_judgement(column, contrasts[cell], corrected[cell], level)
             judged[cell] = replace(judgement, reached=entry.reached)
     return judged
 
 
-def _untested(apart: str) -> Judgement:
+def _untested_judgement(apart: str) -> Judgement:
     """Return the judgement without a test, for the baseline itself and for a metric on another scale."""
     return Judgement("not comparable", apart) if apart else Judgement("baseline")
 
 
-def _unclaimed(
+def _unclaimed_judgement(
     contrast_: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
 ) -> Judgement:
     """Return no claim, with seeds to add if too few seeds are the reason and none are in progress."""
@@ -136,18 +138,18 @@ def _unclaimed(
     return Judgement("no claim", reason, contrast_, more_seeds=more_seeds)
 
 
-def _tested(column: Column, contrast_: Contrast | None, p: float | None, level: float) -> Judgement:
+def _tested_judgement(column: Column, contrast_: Contrast | None, p: float | None, level: float) -> Judgement:
     if contrast_ is None:
         return Judgement("no claim", "There is nothing to compare.")
     if p is not None and p <= ALPHA:
-        return Judgement(_word(column, contrast_.mean), "", contrast_, p)
+        return Judgement(_claim_word(column, contrast_.mean), "", contrast_, p)
     needed = seeds_needed(contrast_, level)
     more_seeds = None if needed is None else max(1, needed - contrast_.n)
     word = "more seeds" if more_seeds is not None and more_seeds <= MAX_MORE_SEEDS else "no difference shown"
     return Judgement(word, "", contrast_, p, more_seeds)
 
 
-def _word(column: Column, mean: float) -> str:
+def _claim_word(column: Column, mean: float) -> str:
     about = find_metric(column.metric)
     better = column.better(about.better if about else "")
     if not better:
@@ -155,7 +157,7 @@ def _word(column: Column, mean: float) -> str:
     return "better" if (mean > 0) == (better == "up") else "worse"
 
 
-def _barred(column: Column, entry: Entry, planned: int | None) -> str:
+def _missing_values_reason(column: Column, entry: Entry, planned: int | None) -> str:
     """Return a sentence why nothing may be claimed with this row; "" if something may."""
     ended = [entry.values[seed] for seed in entry.ended]
     if planned is not None and len(ended) < planned:
@@ -183,7 +185,7 @@ def _barred(column: Column, entry: Entry, planned: int | None) -> str:
     return ""
 
 
-def _untestable(contrast_: Contrast | None, looks: Looks) -> str:
+def _untestable_reason(contrast_: Contrast | None, looks: Looks) -> str:
     if contrast_ is None or (contrast_.p is not None and contrast_.low is not None):
         return ""
     if contrast_.n < MIN_SEEDS:

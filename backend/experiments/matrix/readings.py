@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from backend.config.metrics import Better
-from backend.metrics.ending import LAST_STEPS, or_nan
+from backend.metrics.ending import LAST_STEPS, finite_or_nan
 from backend.metrics.series import Curve, Floats
 
 Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to", "seconds_to"]
@@ -40,7 +40,7 @@ class Column:
         return "down" if self.reading in THRESHOLDS else direction
 
 
-def best(curve: Curve, direction: Better) -> float | None:
+def best_value(curve: Curve, direction: Better) -> float | None:
     """Return the largest or smallest finite value; None without a direction."""
     finite = curve.values[np.isfinite(curve.values)]
     if not len(finite) or not direction:
@@ -48,12 +48,12 @@ def best(curve: Curve, direction: Better) -> float | None:
     return float(finite.max() if direction == "up" else finite.min())
 
 
-def until(curve: Curve, x: Floats, limit: float) -> Curve:
+def cut_at(curve: Curve, x: Floats, limit: float) -> Curve:
     """Return the points of a curve whose position in `x` (N,) is at most `limit`."""
     return curve.at(x <= limit)
 
 
-def area(curve: Curve, last_step: int) -> float | None:
+def mean_height(curve: Curve, last_step: int) -> float | None:
     """Return the mean height of the curve up to a step: the area under it over its width, by trapezoids.
 
     NaN if a value on the way is not finite.
@@ -65,10 +65,10 @@ def area(curve: Curve, last_step: int) -> float | None:
         return float(curve.values[0])
     x = curve.steps.astype(float)
     with np.errstate(all="ignore"):
-        return or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
+        return finite_or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
 
 
-def reached(
+def threshold_position(
     curve: Curve, x: Floats, threshold: float, direction: Better, *, is_evaluation: bool
 ) -> float | None:
     """Return the position `x` at which the curve first reaches a threshold; None if it never does.

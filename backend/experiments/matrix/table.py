@@ -8,19 +8,19 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import Better, find_metric
-from backend.experiments.comparable import apart
+from backend.experiments.comparable import incomparable_reasons
 from backend.experiments.matrix.inference import Looks
 from backend.experiments.matrix.judgement import UNTESTED, Entry, Judgement, judge
 from backend.experiments.matrix.readings import (
     THRESHOLDS,
     Column,
-    area,
-    best,
-    reached,
+    best_value,
+    cut_at,
+    mean_height,
     sparkline,
-    until,
+    threshold_position,
 )
-from backend.metrics.ending import end_of, is_evaluation
+from backend.metrics.ending import curve_end, is_evaluation
 from backend.metrics.reading import read_points
 from backend.metrics.series import Curve, Floats, Points
 from backend.metrics.statistics import LARGEST, spread
@@ -46,7 +46,7 @@ class Row:
     runs: Sequence[Run]
 
     @property
-    def counted(self) -> list[Run]:
+    def counted_runs(self) -> list[Run]:
         """The first run of each seed."""
         firsts: dict[int, Run] = {}
         for run in self.runs:
@@ -54,16 +54,16 @@ class Row:
         return list(firsts.values())
 
 
-def matrix_of(
+def make_matrix(
     session: Session, rows: Sequence[Row], columns: Sequence[Column], *, baseline: int, planned: int | None
 ) -> dict[str, Any]:
     """schemas.Matrix, without `missing`."""
-    looks, notes = _looks(rows, planned)
-    runs = [run for row in rows for run in row.counted]
-    names = dict.fromkeys([*(column.metric for column in columns), TOKENS, *_spent(columns)])
+    looks, notes = _choose_test(rows, planned)
+    runs = [run for row in rows for run in row.counted_runs]
+    names = dict.fromkeys([*(column.metric for column in columns), TOKENS, *_cost_metrics(columns)])
     points = read_points(session, [run.id for run in runs], list(names))
     curves = {key: _curve(points_of_run) for key, points_of_run in points.items()}
-    tokens = _common([run for run in runs if run.status in ENDED] or runs, curves)
+    tokens = _common_tokens([run for run in runs if run.status in ENDED] or runs, curves)
     if tokens is None and any(column.reading == "equal_tokens" for column in columns):
         notes.append(f"No values at equal tokens: not every run has recorded {TOKENS}.")
     read = _Reader(rows, curves, tokens)
@@ -80,7 +80,7 @@ def matrix_of(
         apart={
             (column, index): reason
             for column in entries
-            for index, reason in enumerate(_apart(column.metric, rows, rows[baseline]))
+            for index, reason in enumerate(_incomparable_reasons(column.metric, rows, rows[baseline]))
         },
     )
     return {
@@ -89,7 +89,7 @@ def matrix_of(
         "rows": [
             {
                 "variant": row.name,
-                "runs": [_run_json(run, run in row.counted) for run in row.runs],
+                "runs": [_run_json(run, run in row.counted_runs) for run in row.runs],
                 "cells": {
                     column.key: _cell(row, entry[index], judged[column, index], read.line(row, column.metric))
                     for column, entry in entries.items()
@@ -105,10 +105,10 @@ def matrix_of(
     }
 
 
-def _apart(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
+def _incomparable_reasons(metric: str, rows: Sequence[Row], base: Row) -> list[str]:
     """Return a sentence per row why it cannot be compared by a metric; empty for rows that can."""
-    first = base.counted[0]
-    if mixed := {path for run in base.counted for path in apart(metric, run, first)}:
+    first = base.counted_runs[0]
+    if mixed := {path for run in base.counted_runs for path in incomparable_reasons(metric, run, first)}:
         return [f"The runs of the baseline have several scales: {', '.join(sorted(mixed))}."] * len(rows)
     return [_apart_from(metric, row, first) for row in rows]
 
@@ -117,7 +117,7 @@ def _apart_from(metric: str, row: Row, first: Run) -> str:
     """Return the sentence on a row whose runs do not all have the scale of the baseline's first run; else
     empty.
     """
-    ways = [apart(metric, run, first) for run in row.counted]
+    ways = [incomparable_reasons(metric, run, first) for run in row.counted_runs]
     if not any(ways):
         return ""
     whose = "Its scale differs" if all(ways) else "The scale of some of its runs differs"
@@ -126,21 +126,21 @@ def _apart_from(metric: str, row: Row, first: Run) -> str:
     )
 
 
-def _spent(columns: Sequence[Column]) -> list[str]:
+def _cost_metrics(columns: Sequence[Column]) -> list[str]:
     """Return the totals along which thresholds are reached."""
     return [AXES[column.reading] for column in columns if column.reading in AXES]
 
 
-def _looks(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
+def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
     """Return which test applies, with notes on seeds that were run twice or were not planned."""
     notes = [
         f"{row.name} has several runs of seed {seed}; only the one launched first counts."
         for row in rows
-        for seed in sorted({run.seed for run in row.runs if run not in row.counted})
+        for seed in sorted({run.seed for run in row.runs if run not in row.counted_runs})
     ]
     if planned is None:
         return "any time", notes
-    if beyond := [row.name for row in rows if len(row.counted) > planned]:
+    if beyond := [row.name for row in rows if len(row.counted_runs) > planned]:
         notes.append(
             f"{', '.join(beyond)} has more than the {planned} planned seeds: intervals are always-valid."
         )
@@ -152,7 +152,7 @@ def _curve(points: Points) -> Curve:
     return Curve(points.steps, points.steps.astype(float), points.values)
 
 
-def _common(runs: Sequence[Run], curves: Curves) -> float | None:
+def _common_tokens(runs: Sequence[Run], curves: Curves) -> float | None:
     """Return the largest number of tokens that every run has reached; None if one has recorded none."""
     ends = [
         float(np.nanmax(curve.values))
@@ -162,7 +162,7 @@ def _common(runs: Sequence[Run], curves: Curves) -> float | None:
     return min(ends) if ends and len(ends) == len(runs) else None
 
 
-def direction_of(metric: str) -> Better:
+def metric_direction(metric: str) -> Better:
     """Return the catalog's direction of improvement; "" for a metric without one, or outside the catalog."""
     about = find_metric(metric)
     return about.better if about else ""
@@ -174,7 +174,7 @@ class _Reader:
     def __init__(self, rows: Sequence[Row], curves: Curves, tokens: float | None) -> None:
         self._curves = curves
         self._tokens = tokens
-        counted = [run for row in rows for run in row.counted]
+        counted = [run for row in rows for run in row.counted_runs]
         counted = [run for run in counted if run.status in ENDED] or counted
         self._last_step: dict[str, int] = {}
         for run in counted:
@@ -184,27 +184,27 @@ class _Reader:
                     self._last_step[metric] = min(end, self._last_step.get(metric, end))
 
     def value(self, run: Run, column: Column) -> float | None:
-        """None: the run has no such value. NaN: it has one that is not finite."""
+        """Return the value; None if the run has no such value, NaN if the value is not finite."""
         curve = self._curves.get((run.id, column.metric))
         if curve is None:
             return None
-        direction = direction_of(column.metric)
+        direction = metric_direction(column.metric)
         match column.reading:
             case "best":
-                return best(curve, direction)
+                return best_value(curve, direction)
             case "auc":
-                return area(curve, self._last_step.get(column.metric, int(curve.steps[-1])))
+                return mean_height(curve, self._last_step.get(column.metric, int(curve.steps[-1])))
             case "equal_tokens":
-                along = self._along(run, curve, TOKENS)
+                along = self._curve_along(run, curve, TOKENS)
                 if along is None or self._tokens is None:
                     return None
-                return end_of(column.metric, until(*along, self._tokens))
+                return curve_end(column.metric, cut_at(*along, self._tokens))
             case "steps_to":
                 return _reached(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
-                along = self._along(run, curve, AXES[column.reading])
+                along = self._curve_along(run, curve, AXES[column.reading])
                 return along and _reached(*along, column)
-        return end_of(column.metric, curve)
+        return curve_end(column.metric, curve)
 
     def unrecorded(self, run: Run, column: Column) -> str:
         """Return the first metric that the column reads and the run does not record; empty if it records
@@ -221,7 +221,7 @@ class _Reader:
             return None
         return sum(_reached(curve, curve.x, column) is not None for curve in logged)
 
-    def _along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
+    def _curve_along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
         """Return the curve and, for each of its points, the tokens or seconds spent by then; None without
         any.
         """
@@ -234,23 +234,23 @@ class _Reader:
 
     def line(self, row: Row, metric: str) -> list[float | None]:
         """Return the mean curve of a row."""
-        curves = [self._curves.get((run.id, metric)) for run in row.counted]
+        curves = [self._curves.get((run.id, metric)) for run in row.counted_runs]
         return sparkline([curve for curve in curves if curve is not None])
 
 
 def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
     """Return the position `x` at which the curve first reaches the column's threshold."""
-    return reached(
+    return threshold_position(
         curve,
         x,
         column.threshold or 0.0,
-        direction_of(column.metric),
+        metric_direction(column.metric),
         is_evaluation=is_evaluation(column.metric),
     )
 
 
 def _entry(row: Row, column: Column, read: _Reader) -> Entry:
-    runs = row.counted
+    runs = row.counted_runs
     values = {run.seed: read.value(run, column) for run in runs}
     ended = {run.seed for run in runs if run.status in ENDED}
     unrecorded = {run.seed: lacking for run in runs if (lacking := read.unrecorded(run, column))}
@@ -260,7 +260,7 @@ def _entry(row: Row, column: Column, read: _Reader) -> Entry:
 def _column_json(column: Column) -> dict[str, Any]:
     about = find_metric(column.metric)
     unit = UNITS.get(column.reading, about.unit if about else "")
-    as_json = {"unit": unit, "better": column.better(direction_of(column.metric))}
+    as_json = {"unit": unit, "better": column.better(metric_direction(column.metric))}
     return {"key": column.key, **asdict(column), **as_json}
 
 
@@ -271,7 +271,7 @@ def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a fie
 
 def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -> dict[str, Any]:
     finite = [value for value in entry.values.values() if value is not None and abs(value) < LARGEST]
-    counted = {run.id for run in row.counted}
+    counted = {run.id for run in row.counted_runs}
     values = [entry.values[run.seed] if run.id in counted else None for run in row.runs]
     return {
         **asdict(spread(finite)),

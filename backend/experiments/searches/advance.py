@@ -1,6 +1,6 @@
 """Steps of a search: each is decided from the rows and written in one transaction.
 
-A step that was decided from rows which have changed since is dropped: the next look decides anew.
+A step is dropped if the rows that it was decided from have changed since; the next poll decides anew.
 """
 
 from collections.abc import Callable
@@ -12,22 +12,22 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict, InvalidConfig, NotFound
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.experiments.launch import Planned, queue_runs
-from backend.experiments.searches.budget import lacking
+from backend.experiments.launch import PlannedRun, queue_runs
+from backend.experiments.searches.budget import lacking_reason
 from backend.experiments.searches.decide import (
     SearchRow,
-    behind,
-    best_of,
-    end_of_trials,
+    best_trials,
+    end_reason,
     further_runs,
     is_compared,
-    sickness,
+    prune_reason,
+    stop_reason,
     wants_another,
 )
 from backend.experiments.searches.store import ACTIVE, SearchState, read_search
 from backend.experiments.searches.trial import LIVE, TrialRow
-from backend.experiments.sweep import Cell, axes_of, cell_of
-from backend.runs.checks import runnable
+from backend.experiments.sweep import Cell, make_cell, parse_axes
+from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
 from backend.runs.lifecycle import request_wish
 from backend.runs.workers.store import live_slots
@@ -39,7 +39,7 @@ Step = Callable[[Session], None]
 
 
 def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
-    """Take the next step of a search that is due; whether there was one."""
+    """Take the next step of a search if one is due; return whether there was one."""
     with reading(sessions) as session:
         try:
             state = read_search(session, experiment_id)
@@ -50,7 +50,7 @@ def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
         return False
     try:
         with sessions.begin() as session:
-            if not _take_revision(session, state.search):
+            if not _claim_revision(session, state.search):
                 return False
             step(session)
     except (Conflict, NotFound):  # a run has ended or was deleted meanwhile
@@ -82,8 +82,8 @@ def stop_search(session: Session, experiment_id: str) -> None:
             continue
 
 
-def _take_revision(session: Session, search: SearchRow) -> bool:
-    """Return whether nobody has decided anything since the rows were read; from here on nobody else does."""
+def _claim_revision(session: Session, search: SearchRow) -> bool:
+    """Return whether no other process has decided anything since the rows were read, and lock the search."""
     seen = update(Search).where(
         Search.experiment_id == search.experiment_id,
         Search.revision == search.revision,
@@ -99,60 +99,54 @@ def _next_step(session: Session, settings: Settings, state: SearchState) -> Step
     if not state.search.is_active:
         return None
     if state.search.status == "comparing":
-        return _compared(state)
-    return _pruned(state) or _tried(session, settings, state)
+        return _finish_comparison(state)
+    return _prune(state) or _queue_trial(session, settings, state)
 
 
-# ---------------------------------------------------------------- pruning
-
-
-def _pruned(state: SearchState) -> Step | None:
-    """Stop runs that are ill or behind, and note which values were judged."""
-    from backend.experiments.searches.study import fallen_behind  # slow to import, and few services search
+def _prune(state: SearchState) -> Step | None:
+    """Stop runs that are broken or fall behind, and record which values were judged."""
+    from backend.experiments.searches.study import find_prunable  # slow to import, and few services search
 
     search, trials = state.search, state.trials
-    ill = {trial.number: reason for trial in trials if (reason := sickness(trial, search.settings))}
-    new = [trial for trial in trials if trial.state in LIVE and _newest(trial) > trial.judged_step]
+    ill = {trial.number: reason for trial in trials if (reason := stop_reason(trial, search.settings))}
+    new = [trial for trial in trials if trial.state in LIVE and _newest_step(trial) > trial.judged_step]
     if not ill and not new:
         return None
     steps = max((trial.run.steps for trial in trials if trial.run), default=1)
-    prune_by_number = fallen_behind(trials, search.settings, steps) if new else {}
+    prune_by_number = find_prunable(trials, search.settings, steps) if new else {}
     late = {
-        trial.number: behind(trial, search.settings)
+        trial.number: prune_reason(trial, search.settings)
         for trial in new
         if prune_by_number.get(trial.number) and not trial.pruned and not (trial.run and trial.run.wish)
     }
 
     def write(session: Session) -> None:
         for trial in new:
-            _set(session, search, trial.number, judged_step=_newest(trial))
+            _update_trial(session, search, trial.number, judged_step=_newest_step(trial))
         for trial in trials:
             reason = ill.get(trial.number) or late.get(trial.number)
             if reason and trial.run:
-                _set(session, search, trial.number, pruned=reason)
+                _update_trial(session, search, trial.number, pruned=reason)
                 request_wish(session, trial.run.id, "prune")
-                step = _newest(trial) or None
+                step = _newest_step(trial) or None
                 add_event(session, "search", f"pruned: {reason}", run_id=trial.run.id, step=step)
 
     return write
 
 
-def _newest(trial: TrialRow) -> int:
+def _newest_step(trial: TrialRow) -> int:
     return max(trial.reports, default=0)
 
 
-def _set(session: Session, search: SearchRow, number: int, **values: Any) -> None:
+def _update_trial(session: Session, search: SearchRow, number: int, **values: Any) -> None:
     is_trial = (SearchTrial.experiment_id == search.experiment_id, SearchTrial.number == number)
     session.execute(update(SearchTrial).where(*is_trial).values(**values))
 
 
-# ---------------------------------------------------------------- trying
-
-
-def _tried(session: Session, settings: Settings, state: SearchState) -> Step | None:
+def _queue_trial(session: Session, settings: Settings, state: SearchState) -> Step | None:
     """Queue the next configuration; if there is none, begin the comparison."""
     search, trials = state.search, state.trials
-    ended = end_of_trials(trials, search.sweep)
+    ended = end_reason(trials, search.sweep)
     idle = not ended and any(slot.run_id is None for slot in live_slots(session))
     if not ended and not wants_another(trials, search.settings, is_slot_free=idle):
         return None
@@ -164,16 +158,16 @@ def _tried(session: Session, settings: Settings, state: SearchState) -> Step | N
         if next_cell is None:
             ended = ended or "every combination of the values was tried"
         else:
-            cell, config = _checked(settings, search, next_cell[1])
+            cell, config = _check_cell(settings, search, next_cell[1])
             if not isinstance(config, str):
                 runs_wanted = 1 + min(search.settings.top, len(trials) + 1) * (len(search.seeds) - 1)
                 search_facts = search.experiment_id, search.settings, state.runs
-                ended = lacking(session, settings, *search_facts, config, further_runs=runs_wanted)
+                ended = lacking_reason(session, settings, *search_facts, config, further_runs=runs_wanted)
             if not ended:
-                return _begun(state, next_cell[0], cell, config)
+                return _begin_trial(state, next_cell[0], cell, config)
     if any(trial.state in LIVE for trial in trials):
         return None  # their values may still come
-    return _chosen(session, settings, state, ended)
+    return _choose_finalists(session, settings, state, ended)
 
 
 def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
@@ -183,12 +177,12 @@ def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
     from backend.experiments.searches.study import next_point  # likewise slow
 
     search, trials = state.search, state.trials
-    axes = axes_of(search.base, search.variant, search.sweep)
+    axes = parse_axes(search.base, search.variant, search.sweep)
     point = next_point(trials, axes, search.settings, search.sweep.seed)
     if point is None:
         return None
     try:
-        cell = cell_of(search.base, search.variant, search.sweep, axes, point)
+        cell = make_cell(search.base, search.variant, search.sweep, axes, point)
     except InvalidConfig as error:
         return point, error.errors[0].message
     if any(trial.variant == cell.variant["name"] for trial in trials):
@@ -196,17 +190,21 @@ def _next_cell(state: SearchState) -> tuple[tuple[Any, ...], Cell | str] | None:
     return point, cell
 
 
-def _checked(settings: Settings, search: SearchRow, cell: Cell | str) -> tuple[Cell | None, RunConfig | str]:
+def _check_cell(
+    settings: Settings, search: SearchRow, cell: Cell | str
+) -> tuple[Cell | None, RunConfig | str]:
     """Return the cell with its config, or with the reason why it cannot run."""
     if isinstance(cell, str):
         return None, cell
     try:
-        return cell, runnable(settings, search.base, cell.variant, search.seeds[0])
+        return cell, resolve_runnable(settings, search.base, cell.variant, search.seeds[0])
     except InvalidConfig as error:
         return cell, f"{error.errors[0].path}: {error.errors[0].message}"
 
 
-def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config: RunConfig | str) -> Step:
+def _begin_trial(
+    state: SearchState, point: tuple[Any, ...], cell: Cell | None, config: RunConfig | str
+) -> Step:
     search, number = state.search, len(state.trials)
     name = str(cell.variant["name"]) if cell else f"configuration {number}"
 
@@ -214,7 +212,7 @@ def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config
         run_id, refused = None, config if isinstance(config, str) else ""
         if not isinstance(config, str):
             reason = f"queued by a search: configuration {number + 1}"
-            planned = [Planned(name, search.seeds[0], config, reason=reason)]
+            planned = [PlannedRun(name, search.seeds[0], config, reason=reason)]
             [run_id] = queue_runs(session, search.experiment_id, planned, search.run_fields)
             add_event(session, "search", f"configuration {number + 1} was chosen", run_id=run_id)
         session.add(
@@ -232,14 +230,11 @@ def _begun(state: SearchState, point: tuple[Any, ...], cell: Cell | None, config
     return write
 
 
-# ---------------------------------------------------------------- comparing
-
-
-def _chosen(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
+def _choose_finalists(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
     """Run the best configurations with the additional seeds, as many of these as the budget holds."""
     search = state.search
-    best = best_of(state.trials, search.settings, search.settings.top)
-    configs = {trial.number: _config_of(session, trial) for trial in best}
+    best = best_trials(state.trials, search.settings, search.settings.top)
+    configs = {trial.number: _load_config(session, trial) for trial in best}
     best = [trial for trial in best if configs[trial.number] is not None]
     first = next(iter(config for config in configs.values() if config is not None), None)
     seeds = list(search.seeds[1:])
@@ -247,16 +242,16 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
     while (
         first
         and seeds
-        and lacking(session, settings, *search_facts, first, further_runs=len(best) * len(seeds))
+        and lacking_reason(session, settings, *search_facts, first, further_runs=len(best) * len(seeds))
     ):
         seeds.pop()
     if not best or not seeds:
-        why = "no configuration has a value" if not best else _why_none(search)
-        return _finished(search, f"{ended}; {why}" if why else ended)
+        why = "no configuration has a value" if not best else _missing_trial_reason(search)
+        return _finish(search, f"{ended}; {why}" if why else ended)
 
     def write(session: Session) -> None:
         planned = [
-            Planned(
+            PlannedRun(
                 trial.variant,
                 seed,
                 config.with_(seed=seed),
@@ -268,7 +263,7 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
         ]
         queue_runs(session, search.experiment_id, planned, search.run_fields)
         for trial in best:
-            _set(session, search, trial.number, chosen=True)
+            _update_trial(session, search, trial.number, chosen=True)
             if trial.run:
                 message = f"chosen to be run with {len(seeds)} remaining seeds"
                 add_event(session, "search", message, run_id=trial.run.id)
@@ -277,11 +272,11 @@ def _chosen(session: Session, settings: Settings, state: SearchState, ended: str
     return write
 
 
-def _why_none(search: SearchRow) -> str:
+def _missing_trial_reason(search: SearchRow) -> str:
     return "the budget leaves no room for the remaining seeds" if len(search.seeds) > 1 else ""
 
 
-def _config_of(session: Session, trial: TrialRow) -> RunConfig | None:
+def _load_config(session: Session, trial: TrialRow) -> RunConfig | None:
     """Return the config of a configuration's run; None if it is not one of this version any more."""
     document = session.scalar(select(Run.config).where(Run.id == trial.run.id)) if trial.run else None
     try:
@@ -290,12 +285,12 @@ def _config_of(session: Session, trial: TrialRow) -> RunConfig | None:
         return None
 
 
-def _compared(state: SearchState) -> Step | None:
+def _finish_comparison(state: SearchState) -> Step | None:
     runs = further_runs(state.search, state.trials, state.runs)
-    return _finished(state.search, state.search.reason) if is_compared(runs) else None
+    return _finish(state.search, state.search.reason) if is_compared(runs) else None
 
 
-def _finished(search: SearchRow, reason: str) -> Step:
+def _finish(search: SearchRow, reason: str) -> Step:
     def write(session: Session) -> None:
         _set_search(session, search, status="finished", reason=reason, ended_at=db_now())
 

@@ -8,15 +8,15 @@ from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.experiments.duration_estimate import duration, slots_of
+from backend.experiments.duration_estimate import count_slots, estimate_duration
 from backend.experiments.search_settings import SearchSettings
 from backend.experiments.searches.trial import LIVE, RunRow
-from backend.runs.cost import HOUR, cost_of, newest_price, sum_of
+from backend.runs.cost import HOUR, add_costs, newest_price, sum_cost
 from backend.storage.engine import db_now
 from backend.storage.models import Attempt, Run, Search
 
 
-class Spent(NamedTuple):
+class SearchCost(NamedTuple):
     """Time and money that the runs of a search have taken so far."""
 
     hours: float
@@ -27,7 +27,7 @@ class Spent(NamedTuple):
     """Hours of each run."""
 
 
-def spent(session: Session, experiment_id: str) -> Spent:
+def load_cost(session: Session, experiment_id: str) -> SearchCost:
     """Return the time and money of a search's runs: also of those that train, are in the trash or were
     deleted.
     """
@@ -38,24 +38,24 @@ def spent(session: Session, experiment_id: str) -> Spent:
     by_run: dict[str, list[Attempt]] = {}
     for row in rows:
         by_run.setdefault(row.run_id, []).append(row)
-    hours = {run_id: cost_of(attempts, now)["slot_hours"] for run_id, attempts in by_run.items()}
+    hours = {run_id: sum_cost(attempts, now)["slot_hours"] for run_id, attempts in by_run.items()}
     search = session.get(Search, experiment_id)
-    total = sum_of(cost_of(rows, now), search.deleted_cost if search is not None else {})
-    return Spent(total["slot_hours"], total["money"], hours)
+    total = add_costs(sum_cost(rows, now), search.deleted_cost if search is not None else {})
+    return SearchCost(total["slot_hours"], total["money"], hours)
 
 
 def estimated_hours(
-    session: Session, settings: Settings, runs: Sequence[RunRow], taken: Spent, config: RunConfig
+    session: Session, settings: Settings, runs: Sequence[RunRow], taken: SearchCost, config: RunConfig
 ) -> float:
     """Slot hours of a whole run: the mean of this search's finished ones, else the estimate of its config."""
     finished_hours = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
     if finished_hours:
         return sum(finished_hours) / len(finished_hours)
-    [slots] = slots_of(session, [config])
-    return duration(session, config, settings.models_dir).high / HOUR * slots
+    [slots] = count_slots(session, [config])
+    return estimate_duration(session, config, settings.models_dir).high / HOUR * slots
 
 
-def lacking(
+def lacking_reason(
     session: Session,
     settings: Settings,
     experiment_id: str,
@@ -70,7 +70,7 @@ def lacking(
     """
     if search.hours is None and search.money is None:
         return ""
-    taken = spent(session, experiment_id)
+    taken = load_cost(session, experiment_id)
     hours_per_run = estimated_hours(session, settings, runs, taken, config)
     ahead = sum(max(0.0, hours_per_run - taken.by_run.get(run.id, 0.0)) for run in runs if run.status in LIVE)
     needed = taken.hours + ahead + further_runs * hours_per_run

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from backend.experiments.matrix.inference import ALPHA, Contrast, contrast, holm
+from backend.experiments.matrix.inference import ALPHA, Contrast, contrast, holm_correction
 from backend.experiments.searches.decide import SearchRow, further_runs
-from backend.experiments.searches.objective import value_of
+from backend.experiments.searches.objective import final_value
 from backend.experiments.searches.trial import DONE, LIVE, RunRow, TrialRow
 from backend.metrics.statistics import Spread, spread
 
@@ -42,7 +42,7 @@ def compare(search: SearchRow, trials: Sequence[TrialRow], runs: Sequence[RunRow
     """Return means over the additional seeds, and differences to the first, paired by shared seeds."""
     chosen = [trial for trial in trials if trial.chosen]
     further = further_runs(search, trials, runs)
-    values = {trial.number: _values(trial, further) for trial in chosen}
+    values = {trial.number: _values_by_seed(trial, further) for trial in chosen}
     spreads = {number: spread(list(of.values())) for number, of in values.items()}
     sign = -1.0 if search.settings.maximizes else 1.0
 
@@ -84,15 +84,15 @@ def _differences(values: Sequence[Mapping[int, float]]) -> list[Difference]:
     """
     pairs = combinations(values, 2)  # those with the first one come first
     contrasts = [contrast(second, first, "planned") for first, second in pairs]
-    p_values = holm([contrast_.p if contrast_ else None for contrast_ in contrasts])
+    p_values = holm_correction([contrast_.p if contrast_ else None for contrast_ in contrasts])
     return [Difference(*pair) for pair in zip(contrasts, p_values, strict=True)][: len(values) - 1]
 
 
-def _values(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
+def _values_by_seed(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
     """Value by seed of the runs that have ended by themselves."""
     by_seed: dict[int, float] = {}
     for run in further:
-        value = value_of(run.reports or {})
+        value = final_value(run.reports or {})
         if run.variant == trial.variant and run.status in DONE and value is not None:
             by_seed.setdefault(run.seed, value)
     return by_seed

@@ -43,7 +43,7 @@ class SearchRow(NamedTuple):
         return self.status in ("searching", "comparing")
 
 
-def sickness(trial: TrialRow, settings: SearchSettings) -> str:
+def stop_reason(trial: TrialRow, settings: SearchSettings) -> str:
     """Return the reason to stop a live run by its diagnosis or its values; empty if there is none."""
     run = trial.run
     if run is None or run.status not in LIVE or trial.pruned or run.wish:
@@ -59,7 +59,7 @@ def sickness(trial: TrialRow, settings: SearchSettings) -> str:
     return ""
 
 
-def behind(trial: TrialRow, settings: SearchSettings) -> str:
+def prune_reason(trial: TrialRow, settings: SearchSettings) -> str:
     """Return the reason in words for a run that the pruner stops."""
     step, value = next(reversed(trial.reports.items()))
     reference = (
@@ -77,7 +77,7 @@ def wants_another(trials: Sequence[TrialRow], settings: SearchSettings, *, is_sl
     return is_slot_free and not waits and len(live) < settings.at_once
 
 
-def end_of_trials(trials: Sequence[TrialRow], sweep: Sweep) -> str:
+def end_reason(trials: Sequence[TrialRow], sweep: Sweep) -> str:
     """Return the sentence that says why no additional configuration is tried; empty while one may be."""
     if len(trials) >= sweep.cells:
         return f"{sweep.cells} configurations were tried, as asked"
@@ -86,20 +86,19 @@ def end_of_trials(trials: Sequence[TrialRow], sweep: Sweep) -> str:
         return f"the last {MAX_REFUSED} configurations cannot be run: {newest[-1].refused}"
     without = [trial for trial in trials if trial.state in ("failed", "no value")]
     if len(without) >= MAX_FAILED and not any(trial.reports for trial in trials if trial not in without):
-        return (
-            f"none of the first {len(without)} runs has a value of {sweep.search.metric}: {_why(without[-1])}"
-        )
+        reason = _failure_reason(without[-1])
+        return f"none of the first {len(without)} runs has a value of {sweep.search.metric}: {reason}"
     return ""
 
 
-def _why(trial: TrialRow) -> str:
+def _failure_reason(trial: TrialRow) -> str:
     run = trial.run
     if run is None or run.status != "failed":
         return "it was not measured, or is not finite"
     return run.reason or "they failed"
 
 
-def best_of(trials: Sequence[TrialRow], settings: SearchSettings, limit: int) -> list[TrialRow]:
+def best_trials(trials: Sequence[TrialRow], settings: SearchSettings, limit: int) -> list[TrialRow]:
     """Return the configurations with the best values, the best first; of equal ones the earlier."""
     sign = -1.0 if settings.maximizes else 1.0
     valued = [(trial.value, trial) for trial in trials if trial.value is not None]

@@ -10,14 +10,14 @@ from backend.metrics.series import Points
 MEAN_STEPS = 10
 """Steps over which a metric of training is averaged; an evaluation counts unchanged."""
 MAX_REPORTS = 100
-"""Values of a run of a metric of training."""
+"""Maximum number of values of a run if the objective is a metric of training."""
 LAST = 3
 
 Reports = dict[int, float]
 """Value of a run by the step at which it was reached, in order; NaN if it is not finite."""
 
 
-def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
+def make_reports(points: Points | None, settings: SearchSettings, steps: int) -> Reports:
     """Return the values of a run of this many steps: one at each evaluation, or at every tenth step of
     training.
 
@@ -27,10 +27,10 @@ def reports_of(points: Points | None, settings: SearchSettings, steps: int) -> R
         return {}
     reports = _evaluations(points) if settings.metric.startswith("eval/") else _means(points, steps)
     values = [value for _, value in reports]
-    return {step: _read(values[: index + 1], settings) for index, (step, _) in enumerate(reports)}
+    return {step: _read_value(values[: index + 1], settings) for index, (step, _) in enumerate(reports)}
 
 
-def value_of(reports: Reports) -> float | None:
+def final_value(reports: Reports) -> float | None:
     """Return the value of a run; None if it has none that is finite."""
     last = next(reversed(reports.values()), math.nan)
     return last if math.isfinite(last) else None
@@ -45,7 +45,7 @@ def _evaluations(points: Points) -> list[tuple[int, float]]:
 
 
 def _means(points: Points, steps: int) -> list[tuple[int, float]]:
-    """Means of the last ten steps at regular steps, the same in all runs, and at the end."""
+    """Return means of the last ten steps at regular steps, which are equal in all runs, and at the end."""
     every = max(MEAN_STEPS, math.ceil(steps / MAX_REPORTS))
     last = int(points.steps[-1])
     means = []
@@ -57,7 +57,7 @@ def _means(points: Points, steps: int) -> list[tuple[int, float]]:
     return means
 
 
-def _read(values: list[float], settings: SearchSettings) -> float:
+def _read_value(values: list[float], settings: SearchSettings) -> float:
     match settings.reading:
         case "final":
             value = values[-1]

@@ -5,22 +5,22 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from backend.experiments.searches.budget import spent
+from backend.experiments.searches.budget import load_cost
 from backend.experiments.searches.comparison import compare
-from backend.experiments.searches.decide import SearchRow, best_of
-from backend.experiments.searches.objective import value_of
+from backend.experiments.searches.decide import SearchRow, best_trials
+from backend.experiments.searches.objective import final_value
 from backend.experiments.searches.schemas import settings_json
-from backend.experiments.searches.store import events_of_search, read_search
+from backend.experiments.searches.store import load_events, read_search
 from backend.experiments.searches.trial import LIVE, TrialRow
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 
 
 def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
     """schemas.SearchItem; raises NotFound."""
     search, trials, runs = read_search(session, experiment_id)
-    best = best_of(trials, search.settings, 1)
+    best = best_trials(trials, search.settings, 1)
     finalists = compare(search, trials, runs)
-    taken = spent(session, experiment_id)
+    taken = load_cost(session, experiment_id)
     return {
         "experiment": experiment_id,
         "status": search.status,
@@ -39,8 +39,8 @@ def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
         "hours": taken.hours,
         "money": taken.money,
         "events": [
-            {"at": iso(event.at), "run": event.run_id, "message": event.message}
-            for event in events_of_search(session, runs)
+            {"at": iso_time(event.at), "run": event.run_id, "message": event.message}
+            for event in load_events(session, runs)
         ],
     }
 
@@ -48,7 +48,7 @@ def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
 def _trials_json(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str, Any]]:
     shown = []
     for index, trial in enumerate(trials):
-        so_far = best_of(trials[: index + 1], search.settings, 1)
+        so_far = best_trials(trials[: index + 1], search.settings, 1)
         shown.append(
             {
                 "number": trial.number + 1,
@@ -57,9 +57,9 @@ def _trials_json(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str
                 "run": trial.run.id if trial.run else None,
                 "run_name": trial.run.name if trial.run else None,
                 "state": trial.state,
-                "reason": _reason(trial),
+                "reason": _trial_reason(trial),
                 "step": max(trial.reports, default=0),
-                "value": value_of(trial.reports),
+                "value": final_value(trial.reports),
                 "counts": trial.value is not None,
                 "best": so_far[0].value if so_far else None,
                 "chosen": trial.chosen,
@@ -68,14 +68,14 @@ def _trials_json(search: SearchRow, trials: Sequence[TrialRow]) -> list[dict[str
     return shown
 
 
-def _reason(trial: TrialRow) -> str:
+def _trial_reason(trial: TrialRow) -> str:
     if trial.refused or trial.pruned:
         return trial.refused or trial.pruned
     return trial.run.reason if trial.run else ""
 
 
 def steps_saved(trials: Sequence[TrialRow]) -> float | None:
-    """Share of the steps of all ended configurations that pruned runs did not train."""
+    """Return the share of the steps of all ended configurations that pruned runs did not train."""
     ended = [trial for trial in trials if trial.run and trial.state not in LIVE]
     planned_steps = sum(trial.run.steps for trial in ended if trial.run)
     if not planned_steps:

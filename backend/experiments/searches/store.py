@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import NotFound
 from backend.experiments.searches.decide import SearchRow
-from backend.experiments.searches.objective import reports_of
+from backend.experiments.searches.objective import make_reports
 from backend.experiments.searches.trial import RunRow, TrialRow
 from backend.experiments.sweep import Sweep
 from backend.metrics.reading import read_points
@@ -88,7 +88,7 @@ def _runs(session: Session, search: SearchRow) -> list[RunRow]:
     return [
         RunRow(
             **{**row._mapping, "judged_step": row.judged_step or 0},  # noqa: SLF001 - a public name of a Row
-            reports=reports_of(points.get((row.id, metric)), search.settings, row.steps),
+            reports=make_reports(points.get((row.id, metric)), search.settings, row.steps),
         )
         for row in rows
     ]
@@ -107,7 +107,7 @@ def _trial(row: SearchTrial, runs: dict[str, RunRow]) -> TrialRow:
     )
 
 
-def events_of_search(session: Session, runs: Sequence[RunRow]) -> Sequence[Event]:
+def load_events(session: Session, runs: Sequence[RunRow]) -> Sequence[Event]:
     """Events of the search's runs, the newest first."""
     query = select(Event).where(Event.kind == "search", Event.run_id.in_([run.id for run in runs]))
     return session.scalars(query.order_by(Event.id.desc()).limit(EVENTS)).all()

@@ -19,7 +19,7 @@ from optuna.distributions import (
 from optuna.trial import TrialState
 
 from backend.experiments.search_settings import SearchSettings
-from backend.experiments.searches.objective import value_of
+from backend.experiments.searches.objective import final_value
 from backend.experiments.searches.trial import DONE, LIVE, TrialRow
 from backend.experiments.sweep_values import Axis, value_key
 
@@ -45,19 +45,19 @@ def next_point(
     """
     spaces = {f"{index}": _distribution(axis) for index, axis in enumerate(axes)}
     tried = {value_key(list(trial.point)) for trial in trials}
-    study = _study(_sampler(settings, _mixed(seed, len(trials))), settings)
+    study = _study(_sampler(settings, _mix_seed(seed, len(trials))), settings)
     for trial in trials:
-        if (frozen := _frozen(trial, axes, spaces)) is not None:
+        if (frozen := _freeze_trial(trial, axes, spaces)) is not None:
             study.add_trial(frozen)
     for _ in range(TRIES):
         asked = study.ask(fixed_distributions=spaces)
-        point = tuple(_value(axis, asked.params[f"{index}"]) for index, axis in enumerate(axes))
+        point = tuple(_value_at(axis, asked.params[f"{index}"]) for index, axis in enumerate(axes))
         if value_key(list(point)) not in tried:
             return point
-    return _unknown(axes, tried, random.Random(_mixed(seed, len(trials))))
+    return _draw_untried(axes, tried, random.Random(_mix_seed(seed, len(trials))))
 
 
-def fallen_behind(trials: Sequence[TrialRow], settings: SearchSettings, steps: int) -> dict[int, bool]:
+def find_prunable(trials: Sequence[TrialRow], settings: SearchSettings, steps: int) -> dict[int, bool]:
     """Live trials with values that the pruner has not seen, and whether it would stop them now.
 
     Values that it has seen come first, then the new ones in the order of their steps.
@@ -70,21 +70,21 @@ def fallen_behind(trials: Sequence[TrialRow], settings: SearchSettings, steps: i
         study.enqueue_trial({})
         asked = study.ask()
         is_live = trial.state in LIVE
-        for step, value in _finite(trial).items():
+        for step, value in _finite_values(trial).items():
             if not is_live or step <= trial.judged_step:
                 asked.report(value, step)
                 asked.should_prune()  # notes the rungs that it has reached
         if is_live:
             running[trial.number] = asked
         elif trial.state in DONE:
-            study.tell(asked, value_of(trial.reports))
+            study.tell(asked, final_value(trial.reports))
         else:
             study.tell(asked, state=TrialState.PRUNED if trial.state == "pruned" else TrialState.FAIL)
     new = [
         (step, trial.number, value)
         for trial in reported
         if trial.number in running
-        for step, value in _finite(trial).items()
+        for step, value in _finite_values(trial).items()
         if step > trial.judged_step
     ]
     for step, number, value in sorted(new):
@@ -120,7 +120,7 @@ def _pruner(settings: SearchSettings, steps: int) -> optuna.pruners.BasePruner:
     return optuna.pruners.NopPruner()
 
 
-def _mixed(seed: int, number: int) -> int:
+def _mix_seed(seed: int, number: int) -> int:
     """Return a seed of a decision, from that of the search and the number of trials before it."""
     return random.Random(f"{seed}/{number}").getrandbits(31)
 
@@ -141,16 +141,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _in_order(axis: Axis) -> list[Any]:
+def _sorted_values(axis: Axis) -> list[Any]:
     """Listed values, numbers by their size."""
     is_numeric = all(_is_number(value) for value in axis.listed)
     return sorted(axis.listed) if is_numeric else list(axis.listed)
 
 
-def _value(axis: Axis, index: Any) -> Any:
+def _value_at(axis: Axis, index: Any) -> Any:
     """Return the value of a knob at a place that Optuna has chosen."""
     if axis.range is None:
-        return _in_order(axis)[index]
+        return _sorted_values(axis)[index]
     return axis.range.at(index) if axis.range.count else axis.range.value(index)
 
 
@@ -160,11 +160,12 @@ def _index_of(axis: Axis, value: Any) -> Any:
         return axis.range.place(value)
     key = value_key(value)
     return next(
-        (index for index, listed_value in enumerate(_in_order(axis)) if value_key(listed_value) == key), None
+        (index for index, listed_value in enumerate(_sorted_values(axis)) if value_key(listed_value) == key),
+        None,
     )
 
 
-def _frozen(
+def _freeze_trial(
     trial: TrialRow, axes: Sequence[Axis], spaces: dict[str, BaseDistribution]
 ) -> optuna.trial.FrozenTrial | None:
     """Return the trial for the sampler; None for one that says nothing."""
@@ -183,19 +184,19 @@ def _frozen(
         value=value,
         params=places,
         distributions=spaces,
-        intermediate_values=_finite(trial),
+        intermediate_values=_finite_values(trial),
     )
 
 
-def _finite(trial: TrialRow) -> dict[int, float]:
+def _finite_values(trial: TrialRow) -> dict[int, float]:
     return {step: value for step, value in trial.reports.items() if math.isfinite(value)}
 
 
-def _unknown(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
+def _draw_untried(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
     """Return a random combination that was not tried; if there are few, all are enumerated."""
     combinations = math.prod(axis.count for axis in axes)  # 0: a continuous range is among them
     if 0 < combinations <= MAX_LISTED:
-        listed = [[_value(axis, index) for index in range(axis.count)] for axis in axes]
+        listed = [[_value_at(axis, index) for index in range(axis.count)] for axis in axes]
         free = [point for point in product(*listed) if value_key(list(point)) not in tried]
         return rng.choice(free) if free else None
     for _ in range(DRAWS):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from backend.experiments.searches.objective import Reports, value_of
+from backend.experiments.searches.objective import Reports, final_value
 
 State = Literal[
     "refused", "deleted", "queued", "running", "paused", "pruned", "finished", "stopped", "failed", "no value"
@@ -61,11 +61,11 @@ class TrialRow:
             return self.run.status  # type: ignore[return-value]
         if self.pruned and self.run.status == "stopped":
             return "pruned"
-        if self.run.status in DONE and value_of(self.reports) is None:
+        if self.run.status in DONE and final_value(self.reports) is None:
             return "no value"
         return self.run.status  # type: ignore[return-value]
 
     @property
     def value(self) -> float | None:
         """Value that counts; None while the run trains, or if it has none."""
-        return value_of(self.reports) if self.state in DONE else None
+        return final_value(self.reports) if self.state in DONE else None

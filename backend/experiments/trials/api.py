@@ -6,12 +6,12 @@ from fastapi import BackgroundTasks, Query
 
 from backend.analysis.diagnosis.findings import Ranked
 from backend.experiments.trials.launch import launch_trial
-from backend.experiments.trials.plan import TrialPlan, heals_in, plan_trial, price_of
+from backend.experiments.trials.plan import TrialPlan, estimate_price, healthy_runs_needed, plan_trial
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem, TrialRequest
 from backend.experiments.trials.store import find_trial, list_trials, trial_json
 from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
-from backend.http.paging import page_of
+from backend.http.paging import make_page
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.queue.doorbell import ring
@@ -26,7 +26,7 @@ Id = Annotated[str, Query(max_length=200)]
 def plan(run_id: str, session: ReadSession, settings: SettingsOf, body: TrialRequest | None = None) -> Json:
     """Plan a trial without starting it: first and last step, arms, cost and errors."""
     trial_plan = plan_trial(session, settings, run_id, body or TrialRequest())
-    return Json(_plan_json(trial_plan) | {"price": price_of(session, settings, trial_plan)})
+    return Json(_plan_json(trial_plan) | {"price": estimate_price(session, settings, trial_plan)})
 
 
 @router.post("/runs/{run_id}/trials", status_code=201, response_model=TrialItem)
@@ -48,7 +48,7 @@ def list_all(
 ) -> Json:
     """Trials with their verdicts so far, newest first: of a run, or the one that an experiment is."""
     rows = list_trials(session, run=run, experiment=experiment, limit=limit, cursor=cursor)
-    return Json(page_of(rows, limit, lambda row: trial_json(session, row), lambda row: (row.id,)))
+    return Json(make_page(rows, limit, lambda row: trial_json(session, row), lambda row: (row.id,)))
 
 
 def _plan_json(plan: TrialPlan) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _plan_json(plan: TrialPlan) -> dict[str, Any]:
         "repeat_seed": plan.run.seed,
         "arms": [{"name": arm.name, "changes": arm.changes} for arm in plan.arms],
         "one_by_one": plan.one_by_one,
-        "heals_in": heals_in(len(plan.seeds)),
+        "heals_in": healthy_runs_needed(len(plan.seeds)),
         "notes": list(plan.notes),
         "errors": [error._asdict() for error in plan.errors],
     }

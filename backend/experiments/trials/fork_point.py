@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import Conflict
 from backend.base.settings import Settings
 from backend.config.run import RunConfig
-from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checkpoints import load_checkpoints
 from backend.storage.artifacts.reading import read_manifest
 from backend.storage.models import Checkpoint, Run
 
@@ -36,24 +36,24 @@ def fork_point(
     last = max(last_healthy, began)
     every = config.checkpointing.every
     planned_step = max(last // every * every if every else 0, began)
-    for row in checkpoints_of(session, run.id):
-        if began < row.step <= last and is_there(settings, row):
+    for row in load_checkpoints(session, run.id):
+        if began < row.step <= last and manifest_exists(settings, row):
             planned_step = max(planned_step, row.step)
             return ForkPoint(
-                run.id, row.step, planned_step, _words(f"step {row.step}", row.step, planned_step)
+                run.id, row.step, planned_step, _fork_sentence(f"step {row.step}", row.step, planned_step)
             )
     if run.fork_step is None:
-        return ForkPoint(None, 0, planned_step, _from_the_beginning(planned_step))
+        return ForkPoint(None, 0, planned_step, _beginning_sentence(planned_step))
     parent = session.get(Run, run.parent_run) if run.parent_run else None
-    rows = checkpoints_of(session, parent.id) if parent else []
-    if parent is None or not any(row.step == began and is_there(settings, row) for row in rows):
+    rows = load_checkpoints(session, parent.id) if parent else []
+    if parent is None or not any(row.step == began and manifest_exists(settings, row) for row in rows):
         raise Conflict(
             f"{run.name} continued step {began} of {parent.name if parent else 'a deleted run'}, and that "
             "checkpoint has gone: there is nothing left to start a trial from"
         )
     refuse_trash(parent)
     where = f"step {began} of {parent.name}, where {run.name} began"
-    return ForkPoint(parent.id, began, planned_step, _words(where, began, planned_step))
+    return ForkPoint(parent.id, began, planned_step, _fork_sentence(where, began, planned_step))
 
 
 def refuse_trash(run: Run) -> None:
@@ -62,7 +62,7 @@ def refuse_trash(run: Run) -> None:
         raise Conflict(f"{run.name} is in the trash: restore it first")
 
 
-def is_there(settings: Settings, row: Checkpoint) -> bool:
+def manifest_exists(settings: Settings, row: Checkpoint) -> bool:
     """Return whether the manifest that was written is still there; each run verifies the files themselves.
 
     Raises ArtifactFault where the artifact store would have to be asked.
@@ -74,14 +74,14 @@ def is_there(settings: Settings, row: Checkpoint) -> bool:
     return True
 
 
-def _words(where: str, step: int, planned_step: int) -> str:
+def _fork_sentence(where: str, step: int, planned_step: int) -> str:
     if step < planned_step:
         gone = f"The checkpoint of step {planned_step} has gone."
         return f"{gone} Every run forks from {where}, the nearest earlier one."
     return f"Every run forks from {where}, the last checkpoint before the onset."
 
 
-def _from_the_beginning(planned_step: int) -> str:
+def _beginning_sentence(planned_step: int) -> str:
     if planned_step:
         gone = f"The checkpoint of step {planned_step} has gone, and all earlier ones."
         return f"{gone} Every run starts from step 0."

@@ -7,15 +7,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, InvalidConfig
-from backend.config.merge import nested
+from backend.config.merge import nest_paths
 from backend.config.run import RunConfig
-from backend.experiments.launch import Planned, enter_experiment
+from backend.experiments.launch import PlannedRun, enter_experiment
 from backend.experiments.trials.fork_point import ForkPoint, refuse_trash
 from backend.experiments.trials.plan import TrialPlan, plan_trial
 from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, TrialRequest
 from backend.http.dependencies import Lab
-from backend.http.idempotency import digest_of, made_before
-from backend.runs.checkpoints import checkpoints_of
+from backend.http.idempotency import find_previous, request_digest
+from backend.runs.checkpoints import load_checkpoints
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.storage.engine import new_id, reading
@@ -31,21 +31,21 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     Raises InvalidConfig with the errors of the plan, and Conflict where there is nothing to try or the
     checkpoint has gone in the meantime.
     """
-    digest = digest_of([run_id, "trial", request.model_dump(mode="json")])
+    digest = request_digest([run_id, "trial", request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
-        if earlier_id := made_before(session, key, digest):
-            return trial_of(session, earlier_id)
+        if earlier_id := find_previous(session, key, digest):
+            return find_trial(session, earlier_id)
         plan = plan_trial(session, lab.settings, run_id, request)
     if plan.errors or plan.base is None:
         raise InvalidConfig(list(plan.errors))
-    planned = list(_planned(plan, plan.base))
-    row = _experiment(plan) | {"request_hash": digest, "idempotency_key": key or None}
+    planned = list(_plan_runs(plan, plan.base))
+    row = _experiment_row(plan) | {"request_hash": digest, "idempotency_key": key or None}
     with lab.sessions.begin() as session:
         run = lock_runs(session, run_id, plan.point)
         experiment_id = enter_experiment(session, row, planned, {"tags": ["trial"]})
         if experiment_id is None:  # somebody with the same key was quicker by a moment
-            return trial_of(session, made_before(session, key, digest) or "")
-        trial = Trial(id=new_id(), experiment_id=experiment_id, **_columns(plan))
+            return find_trial(session, find_previous(session, key, digest) or "")
+        trial = Trial(id=new_id(), experiment_id=experiment_id, **_trial_columns(plan))
         session.add(trial)
         message = f"a trial of {len(planned)} runs was queued"
         add_event(
@@ -54,7 +54,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
         return trial.id
 
 
-def trial_of(session: Session, experiment_id: str) -> str:
+def find_trial(session: Session, experiment_id: str) -> str:
     """Return the id of the trial of this experiment. Raises Conflict if the trial was removed."""
     trial_id = session.scalar(select(Trial.id).where(Trial.experiment_id == experiment_id))
     if trial_id is None:
@@ -62,7 +62,7 @@ def trial_of(session: Session, experiment_id: str) -> str:
     return trial_id
 
 
-def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
+def _plan_runs(plan: TrialPlan, base: RunConfig) -> Iterator[PlannedRun]:
     """The repetition first, then of each seed every arm: a comparison is there early."""
     run, point = plan.run, plan.point
     parent = point.run or run.id
@@ -77,23 +77,23 @@ def _planned(plan: TrialPlan, base: RunConfig) -> Iterator[Planned]:
 
 def planned_run(
     run: Run, variant: str, config: RunConfig, seed: int, parent: str, step: int | None
-) -> Planned:
+) -> PlannedRun:
     """Return a run of a trial of `run`, which forks from a step of `parent`; None: from the beginning."""
     reason = f"queued for a trial of {run.name}: {variant}"
-    return Planned(variant, seed, config.with_(seed=seed), parent, step, reason)
+    return PlannedRun(variant, seed, config.with_(seed=seed), parent, step, reason)
 
 
-def _experiment(plan: TrialPlan) -> dict[str, Any]:
+def _experiment_row(plan: TrialPlan) -> dict[str, Any]:
     """Return the experiment's row, with a request that says what its variants are."""
     name = f"Trial of {plan.run.name[:MAX_NAME]}"
     variants = [{"name": REPEAT}, {"name": NO_CHANGE}]
-    variants += [{**nested(arm.changes), "name": arm.name} for arm in plan.arms]
+    variants += [{**nest_paths(arm.changes), "name": arm.name} for arm in plan.arms]
     base = plan.base.model_dump(mode="json") if plan.base else {}
     request = {"name": name, "base": base, "variants": variants, "seeds": list(plan.seeds)}
     return {"id": new_id(), "name": name, "request": request}
 
 
-def _columns(plan: TrialPlan) -> dict[str, Any]:
+def _trial_columns(plan: TrialPlan) -> dict[str, Any]:
     onset = plan.diagnosis.onset
     return {
         "run_id": plan.run.id,
@@ -122,6 +122,6 @@ def lock_runs(session: Session, run_id: str, point: ForkPoint) -> Run:
     runs = {id_: locked_run(session, id_) for id_ in sorted({run_id, point.run or run_id})}
     for run in runs.values():
         refuse_trash(run)
-    if point.run and all(row.step != point.step for row in checkpoints_of(session, point.run)):
+    if point.run and all(row.step != point.step for row in load_checkpoints(session, point.run)):
         raise Conflict(f"the checkpoint of step {point.step} has gone in the meantime: plan the trial again")
     return runs[run_id]

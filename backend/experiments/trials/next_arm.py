@@ -4,7 +4,7 @@ from sqlalchemy import select
 
 from backend.base.errors import Conflict, InvalidConfig, RunNotFound
 from backend.base.settings import Settings
-from backend.config.merge import merge, nested
+from backend.config.merge import merge, nest_paths
 from backend.experiments.launch import queue_runs
 from backend.experiments.trials.fork_point import ForkPoint
 from backend.experiments.trials.launch import lock_runs, planned_run
@@ -25,7 +25,7 @@ def start_next_arm(sessions: Sessions, settings: Settings, trial_id: str) -> str
         point = ForkPoint(trial.fork_run, trial.fork_step, trial.wanted_step, trial.words)
         try:
             run = lock_runs(session, trial.run_id, point)
-            changes = merge(nested(arm["changes"]), common_changes(run, trial.steps))
+            changes = merge(nest_paths(arm["changes"]), common_changes(run, trial.steps))
             config = forked_config(settings, run, trial.fork_step, changes)
         except (Conflict, InvalidConfig, RunNotFound) as error:
             return str(error)

@@ -13,13 +13,13 @@ from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.store import log_of
 from backend.base.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.base.settings import Settings
-from backend.config.merge import merge, nested
+from backend.config.merge import merge, nest_paths
 from backend.config.run import RunConfig
 from backend.experiments.estimates import estimates
 from backend.experiments.launch import MAX_STEPS_TOGETHER
 from backend.experiments.trials.fork_point import ForkPoint, fork_point
 from backend.experiments.trials.schemas import ArmRequest, TrialRequest
-from backend.runs.checks import runnable
+from backend.runs.checks import resolve_runnable
 from backend.runs.children import forked_config
 from backend.runs.origin import refuse_imported
 from backend.storage.models import Run
@@ -70,24 +70,24 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     if diagnosis.outcome.verdict not in ILL:
         verdict = diagnosis.outcome.verdict.replace("_", " ")
         raise Conflict(f"the diagnosis of {run.name} is {verdict}: there is nothing to try a remedy against")
-    cause = _chosen(diagnosis, request.cause)
-    config = runnable(settings, run.config)
+    cause = _choose_cause(diagnosis, request.cause)
+    config = resolve_runnable(settings, run.config)
     point = fork_point(session, settings, run, config, last_healthy(diagnosis))
     alarm = first_alarm(log, diagnosis)
     steps = request.steps or _default_steps(config, diagnosis, alarm, point.step)
     errors: list[FieldError] = []
     common = common_changes(run, steps)
-    base = _forked(settings, run, point, common, "", errors)
+    base = _fork_config(settings, run, point, common, "", errors)
     requested = request.arms
     if requested is None:
         requested = ranked_arms(diagnosis) if request.one_by_one else default_arms(diagnosis, cause)
     arms = tuple(
-        Arm(arm.name, arm.changes, _changed(settings, run, point, common, base, number, arm, errors))
+        Arm(arm.name, arm.changes, _arm_config(settings, run, point, common, base, number, arm, errors))
         for number, arm in enumerate(requested)
     )
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
-    together = (steps - point.step) * _runs(request.seeds, len(arms))
+    together = (steps - point.step) * _count_runs(request.seeds, len(arms))
     if together > MAX_STEPS_TOGETHER:
         reason = f"makes {together:,} steps in total; expected at most {MAX_STEPS_TOGETHER:,}"
         errors.append(FieldError("steps", reason))
@@ -115,7 +115,7 @@ def common_changes(run: Run, steps: int) -> dict[str, Any]:
     return {"steps": steps, "stop_rules": rules}
 
 
-def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
+def _choose_cause(diagnosis: Diagnosis, name: str) -> Ranked | None:
     """Return the cause of this name, or the first; None if the diagnosis has none."""
     root_causes = [ranked for ranked in diagnosis.causes if not ranked.explained_by]
     if not name:
@@ -156,13 +156,15 @@ HEALED_SHARE = 0.8
 """Share of the runs of an arm that have to stay healthy for it to heal."""
 
 
-def heals_in(seeds: int) -> int:
+def healthy_runs_needed(seeds: int) -> int:
     """Return how many of so many runs have to stay healthy for an arm to heal."""
     return ceil(HEALED_SHARE * seeds)
 
 
 def last_healthy(diagnosis: Diagnosis) -> int:
-    """Last step from which a fork is surely healthy: before the first signal and before the goal fell."""
+    """Return the last step from which a fork is certainly healthy: before the first signal, and before
+    the goal fell.
+    """
     healthy_steps = [
         onset.healthy for onset in (diagnosis.onset, diagnosis.outcome.onset) if onset is not None
     ]
@@ -178,14 +180,14 @@ def first_alarm(log: Log, diagnosis: Diagnosis) -> int:
     healthy, ill = fall.healthy, last
     while ill - healthy > 1:
         middle = (healthy + ill) // 2
-        if diagnose(_until(log, middle)).outcome.verdict in ILL - {"never_learned"}:
+        if diagnose(_cut_log(log, middle)).outcome.verdict in ILL - {"never_learned"}:
             ill = middle
         else:
             healthy = middle
     return ill
 
 
-def _until(log: Log, step: int) -> Log:
+def _cut_log(log: Log, step: int) -> Log:
     series = {name: series.between(-inf, step) for name, series in log.series.items()}
     return replace(log, series=series)
 
@@ -199,7 +201,7 @@ def _default_steps(config: RunConfig, diagnosis: Diagnosis, alarm: int, fork_ste
     return max(min(target, config.steps), alarm)
 
 
-def _changed(
+def _arm_config(
     settings: Settings,
     run: Run,
     point: ForkPoint,
@@ -211,18 +213,18 @@ def _changed(
 ) -> RunConfig | None:
     """Return the config of an arm; None and an error if it cannot be run or equals the run's."""
     path = f"arms.{number}.changes"
-    changes = nested(arm.changes)
+    changes = nest_paths(arm.changes)
     if taken := [name for name in OWN if name in changes]:
         errors.append(FieldError(f"{path}.{taken[0]}", "is set by the trial"))
         return None
-    config = _forked(settings, run, point, merge(changes, common), path, errors) if base else None
+    config = _fork_config(settings, run, point, merge(changes, common), path, errors) if base else None
     if config is not None and base is not None and config.with_(preset=base.preset) == base:
         errors.append(FieldError(path, "changes nothing: these are the values of the run"))
         return None
     return config
 
 
-def _forked(
+def _fork_config(
     settings: Settings,
     run: Run,
     point: ForkPoint,
@@ -273,12 +275,12 @@ def least_p(seeds: int) -> float:
     return 1 / comb(2 * seeds, seeds)
 
 
-def _runs(seeds: int, arms: int) -> int:
+def _count_runs(seeds: int, arms: int) -> int:
     """Return the number of runs: per seed, one for each arm and one unchanged, plus the repetition."""
     return seeds * (1 + arms) + 1
 
 
-def price_of(session: Session, settings: Settings, plan: TrialPlan) -> dict[str, Any]:
+def estimate_price(session: Session, settings: Settings, plan: TrialPlan) -> dict[str, Any]:
     """schemas.TrialPrice: of each arm the estimate of a whole run, as far as its steps are trained."""
     count = len(plan.seeds)
     configs = [(plan.base, count + 1), *((arm.config, count) for arm in plan.arms)]
@@ -296,5 +298,5 @@ def price_of(session: Session, settings: Settings, plan: TrialPlan) -> dict[str,
         price["checkpoint_bytes"] = (
             None if size is None or checkpoint_bytes is None else checkpoint_bytes + size * runs
         )
-    runs = _runs(count, len(plan.arms))
+    runs = _count_runs(count, len(plan.arms))
     return price | {"runs": runs, "steps": runs * max(trained_steps, 0), "least_p": least_p(count)}

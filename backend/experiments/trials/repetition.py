@@ -16,7 +16,7 @@ EVALUATED = "eval/"
 
 
 class Difference(NamedTuple):
-    """The first step at which two runs differ, and a metric that does."""
+    """The first step at which two runs differ, and a metric that differs there."""
 
     step: int
     metric: str
@@ -34,20 +34,20 @@ def first_difference(session: Session, run: Run, again: Run, *, after: int) -> D
     differences = [
         Difference(step, name)
         for name in names
-        if (step := _differs(points, run.id, again.id, name, after, last)) is not None
+        if (step := _first_difference(points, run.id, again.id, name, after, last)) is not None
     ]
     return min(differences, default=None)
 
 
-def _differs(
+def _first_difference(
     points: Mapping[tuple[str, str], Points], first: str, second: str, name: str, after: int, last: int
 ) -> int | None:
-    ours, theirs = (_by_step(points.get((run, name)), after, last) for run in (first, second))
+    ours, theirs = (_bytes_by_step(points.get((run, name)), after, last) for run in (first, second))
     steps = ours.keys() & theirs.keys() if name.startswith(EVALUATED) else ours.keys() | theirs.keys()
     return next((step for step in sorted(steps) if ours.get(step) != theirs.get(step)), None)
 
 
-def _by_step(points: Points | None, after: int, last: int) -> dict[int, bytes]:
+def _bytes_by_step(points: Points | None, after: int, last: int) -> dict[int, bytes]:
     """Return the bits of each value: NaN equals NaN, and 0 is not -0."""
     if points is None:
         return {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backend.experiments.trials.plan import REMEDY_NAMES, SIGNIFICANT, heals_in
+from backend.experiments.trials.plan import REMEDY_NAMES, SIGNIFICANT, healthy_runs_needed
 from backend.experiments.trials.schemas import NO_CHANGE, ArmResult, RepeatResult, TrialVerdict
 
 TROUBLES = {
@@ -25,33 +25,33 @@ def sentences(trouble_found: str, verdict: TrialVerdict, next_cause: str = "") -
     verdict_sentences = []
     for arm in arms:
         verdict_sentences.append(
-            _compared(trouble, arm, control) if verdict.complete else _so_far(arm, control)
+            _comparison_sentence(trouble, arm, control) if verdict.complete else _so_far(arm, control)
         )
-        if verdict.complete and verdict.goal and (words := _goal(verdict.goal, arm, control)):
+        if verdict.complete and verdict.goal and (words := _goal_sentence(verdict.goal, arm, control)):
             verdict_sentences.append(words)
     if verdict.complete:
-        verdict_sentences += _healed(arms, next_cause)
-    verdict_sentences += [words for arm in verdict.arms if (words := _apart(arm))]
-    return [*verdict_sentences, _repeat(verdict.repeat)]
+        verdict_sentences += _healing_sentences(arms, next_cause)
+    verdict_sentences += [words for arm in verdict.arms if (words := _uncounted_sentence(arm))]
+    return [*verdict_sentences, _repeat_sentence(verdict.repeat)]
 
 
-def _healed(arms: Sequence[ArmResult], next_cause: str) -> list[str]:
+def _healing_sentences(arms: Sequence[ArmResult], next_cause: str) -> list[str]:
     """Return which arm healed, or that none did and what may be tried next."""
-    healing = next((arm for arm in arms if arm.spared >= heals_in(arm.planned)), None)
+    healing = next((arm for arm in arms if arm.spared >= healthy_runs_needed(arm.planned)), None)
     if healing is not None:
-        return [f"{healing.spared} of {healing.planned} runs stayed healthy {_with(healing)}: it heals."]
+        return [f"{healing.spared} of {healing.planned} runs stayed healthy {_arm_label(healing)}: it heals."]
     if not arms:
         return []
-    needed = f"{heals_in(arms[0].planned)} of {arms[0].planned}"
+    needed = f"{healthy_runs_needed(arms[0].planned)} of {arms[0].planned}"
     words = f"Nothing that was tried heals: {needed} runs would have to stay healthy."
     return [words, f"Next, try the remedy of “{next_cause}”."] if next_cause else [words]
 
 
-def _with(arm: ArmResult) -> str:
+def _arm_label(arm: ArmResult) -> str:
     return f"with the {arm.name}" if arm.name in REMEDY_NAMES else f"with “{arm.name}”"
 
 
-def _of(arm: ArmResult) -> str:
+def _share_text(arm: ArmResult) -> str:
     return f"{arm.recurred} of {arm.recurred + arm.spared}"
 
 
@@ -59,27 +59,27 @@ def _so_far(arm: ArmResult, control: ArmResult) -> str:
     ended, control_ended = (arm_.planned - arm_.waiting for arm_ in (arm, control))
     return (
         f"So far: {control_ended} of {control.planned} runs without change have ended and "
-        f"{ended} of {arm.planned} {_with(arm)}."
+        f"{ended} of {arm.planned} {_arm_label(arm)}."
     )
 
 
-def _compared(trouble: str, arm: ArmResult, control: ArmResult) -> str:
+def _comparison_sentence(trouble: str, arm: ArmResult, control: ArmResult) -> str:
     if arm.p is None:
-        arm_phrase = "without change" if not control.recurred + control.spared else _with(arm)
-        return f"No verdict on the arm {_with(arm)}: no run {arm_phrase} could be judged."
+        arm_phrase = "without change" if not control.recurred + control.spared else _arm_label(arm)
+        return f"No verdict on the arm {_arm_label(arm)}: no run {arm_phrase} could be judged."
     if not control.recurred:
         return (
-            f"{trouble} did not recur without change ({_of(control)} runs; {_of(arm)} {_with(arm)}): "
-            "it depended on the seed, so the trial cannot say whether the remedy helps."
+            f"{trouble} did not recur without change ({_share_text(control)} runs; "
+            f"{_share_text(arm)} {_arm_label(arm)}): it depended on the seed, "
+            "so the trial cannot say whether the remedy helps."
         )
     test = f"Fisher's exact test, one-sided {p_value(arm.p)}"
     if arm.p <= SIGNIFICANT:
         opening = trouble
     else:
         opening = f"No evidence that it helps: {trouble[0].lower()}{trouble[1:]}"
-    return (
-        f"{opening} recurred in {_of(control)} runs without change and in {_of(arm)} {_with(arm)} ({test})."
-    )
+    arm_text = f"{_share_text(arm)} {_arm_label(arm)}"
+    return f"{opening} recurred in {_share_text(control)} runs without change and in {arm_text} ({test})."
 
 
 def p_value(p: float) -> str:
@@ -92,17 +92,17 @@ def p_value(p: float) -> str:
     return f"p = {digits}".replace("0.", ".")
 
 
-def _goal(goal: str, arm: ArmResult, control: ArmResult) -> str:
+def _goal_sentence(goal: str, arm: ArmResult, control: ArmResult) -> str:
     if arm.goal_end is None or control.goal_end is None:
         return ""
     return (
-        f"{goal} ended at {arm.goal_end:.3g} {_with(arm)} and at {control.goal_end:.3g} without "
+        f"{goal} ended at {arm.goal_end:.3g} {_arm_label(arm)} and at {control.goal_end:.3g} without "
         "change, on average."
     )
 
 
-def _apart(arm: ArmResult) -> str:
-    """Runs that are in none of the shares."""
+def _uncounted_sentence(arm: ArmResult) -> str:
+    """Return a sentence about runs that no share counts."""
     counts = (
         (arm.failed, "failed"),
         (arm.stopped, "stopped"),
@@ -110,11 +110,11 @@ def _apart(arm: ArmResult) -> str:
         (arm.deleted, "deleted"),
     )
     parts = [f"{count} {words}" for count, words in counts if count]
-    arm_phrase = "without change" if arm.name == NO_CHANGE else _with(arm)
+    arm_phrase = "without change" if arm.name == NO_CHANGE else _arm_label(arm)
     return f"Not counted {arm_phrase}: {', '.join(parts)}." if parts else ""
 
 
-def _repeat(repeat: RepeatResult) -> str:
+def _repeat_sentence(repeat: RepeatResult) -> str:
     match repeat.state:
         case "repeats":
             return "With its own seed and without change the run repeats itself bit for bit."

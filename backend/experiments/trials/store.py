@@ -11,8 +11,8 @@ from backend.base.errors import NotFound
 from backend.base.settings import Settings
 from backend.experiments.trials.next_arm import start_next_arm
 from backend.experiments.trials.schemas import TrialVerdict
-from backend.experiments.trials.verdict import judge
-from backend.http.paging import iso, read_cursor
+from backend.experiments.trials.verdict import judge_trial
+from backend.http.paging import iso_time, read_cursor
 from backend.runs.events import add_event
 from backend.runs.lifecycle import ENDED
 from backend.storage.engine import Sessions, db_now, reading
@@ -41,7 +41,9 @@ def find_trial(session: Session, trial_id: str) -> Trial:
 
 def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
     """schemas.TrialItem: with the stored verdict, else with that of the runs as they are."""
-    verdict = trial.verdict if trial.judged_at is not None else judge(session, trial).model_dump(mode="json")
+    verdict = (
+        trial.verdict if trial.judged_at is not None else judge_trial(session, trial).model_dump(mode="json")
+    )
     onset = {"healthy": trial.onset_healthy, "sick": trial.onset_sick}
     return {
         "id": trial.id,
@@ -60,8 +62,8 @@ def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
         },
         "steps": trial.steps,
         "seeds": trial.seeds,
-        "created_at": iso(trial.created_at),
-        "judged_at": iso(trial.judged_at),
+        "created_at": iso_time(trial.created_at),
+        "judged_at": iso_time(trial.judged_at),
         "verdict": verdict,
     }
 
@@ -91,15 +93,15 @@ def due_trials(session: Session) -> list[str]:
     return list(session.scalars(_DUE_TRIALS))
 
 
-def settle(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
+def settle_trial(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
     """Judge a trial: store the verdict if it is complete, or begin the next arm; whether it was stored."""
     with reading(sessions) as session:
         trial = session.get(Trial, trial_id)
         if trial is None:
             return False
-        verdict = judge(session, trial)
+        verdict = judge_trial(session, trial)
         seen = trial.judged_at
-    if not verdict.complete and any(arm.waits for arm in verdict.arms) and _has_ended(verdict):
+    if not verdict.complete and any(arm.waits for arm in verdict.arms) and _is_complete(verdict):
         refusal = start_next_arm(sessions, settings, trial_id)
         if not refusal:
             return False
@@ -108,7 +110,7 @@ def settle(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
     return verdict.complete and _store(sessions, trial_id, verdict, seen)
 
 
-def _has_ended(verdict: TrialVerdict) -> bool:
+def _is_complete(verdict: TrialVerdict) -> bool:
     return verdict.repeat.state != "waiting" and not any(arm.waiting for arm in verdict.arms)
 
 

@@ -19,11 +19,11 @@ from backend.analysis.diagnosis.diagnose import ILL, diagnose
 from backend.analysis.diagnosis.store import log_of
 from backend.base.errors import RunNotFound
 from backend.experiments.trials.fisher import fisher
-from backend.experiments.trials.plan import heals_in
+from backend.experiments.trials.plan import healthy_runs_needed
 from backend.experiments.trials.repetition import first_difference
 from backend.experiments.trials.schemas import NO_CHANGE, REPEAT, ArmResult, RepeatResult, TrialVerdict
 from backend.experiments.trials.sentences import sentences
-from backend.metrics.ending import end_of
+from backend.metrics.ending import curve_end
 from backend.metrics.reading import read_curves
 from backend.runs.lifecycle import ENDED
 from backend.storage.models import Run, Trial
@@ -40,22 +40,22 @@ class JudgedRun(NamedTuple):
     """Final value of the goal; None if the run has not ended."""
 
 
-def judge(session: Session, trial: Trial) -> TrialVerdict:
+def judge_trial(session: Session, trial: Trial) -> TrialVerdict:
     """Return the verdict from the runs as they are now."""
     runs: dict[str, list[Run]] = defaultdict(list)
     if trial.experiment_id is not None:
         for run in session.scalars(select(Run).where(Run.experiment_id == trial.experiment_id)):
             runs[run.variant].append(run)
     arms = [{"name": NO_CHANGE, "changes": {}, "waits": False}, *trial.arms]
-    judged = {arm["name"]: [judged_run(session, run) for run in runs[arm["name"]]] for arm in arms}
-    repeat = _repeat(session, trial, runs[REPEAT])
+    judged = {arm["name"]: [judge_run(session, run) for run in runs[arm["name"]]] for arm in arms}
+    repeat = _compare_repeat(session, trial, runs[REPEAT])
     waiting = repeat.state == "waiting" or any(
         run.outcome == "waiting" for arm_runs in judged.values() for run in arm_runs
     )
     goals = [run.goal for arm_runs in judged.values() for run in arm_runs if run.goal]
     goal = max(goals, key=goals.count, default="")
-    counts = [_counted(arm, judged[arm["name"]], len(trial.seeds), goal) for arm in arms]
-    results = counts if waiting else [counts[0], *(_tested(arm, counts[0]) for arm in counts[1:])]
+    counts = [_count_outcomes(arm, judged[arm["name"]], len(trial.seeds), goal) for arm in arms]
+    results = counts if waiting else [counts[0], *(_add_p_value(arm, counts[0]) for arm in counts[1:])]
     is_open = any(arm.waits for arm in counts) and healing_arm(counts) is None
     complete = not waiting and not is_open
     verdict = TrialVerdict(complete=complete, goal=goal, arms=results, repeat=repeat, sentences=[])
@@ -65,7 +65,9 @@ def judge(session: Session, trial: Trial) -> TrialVerdict:
 
 def healing_arm(arms: Sequence[ArmResult]) -> ArmResult | None:
     """Return the first arm that kept enough of its runs healthy."""
-    return next((arm for arm in arms[1:] if arm.planned and arm.spared >= heals_in(arm.planned)), None)
+    return next(
+        (arm for arm in arms[1:] if arm.planned and arm.spared >= healthy_runs_needed(arm.planned)), None
+    )
 
 
 def _next_cause(session: Session, trial: Trial) -> str:
@@ -85,7 +87,7 @@ def _next_cause(session: Session, trial: Trial) -> str:
     return next(untried, "")
 
 
-def judged_run(session: Session, run: Run) -> JudgedRun:
+def judge_run(session: Session, run: Run) -> JudgedRun:
     """One run of an arm by its own diagnosis."""
     is_over = run.status in ENDED
     if run.deleting_at is not None or (run.deleted_at is not None and not is_over):
@@ -99,7 +101,7 @@ def judged_run(session: Session, run: Run) -> JudgedRun:
 def _end(session: Session, run_id: str, goal: str) -> float | None:
     """Return the end of the goal as tables and the matrix show it; None if it is not finite."""
     curve = read_curves(session, [run_id], [goal], "step").get((run_id, goal)) if goal else None
-    end = None if curve is None else end_of(goal, curve)
+    end = None if curve is None else curve_end(goal, curve)
     return end if end is not None and math.isfinite(end) else None
 
 
@@ -113,7 +115,7 @@ def _outcome(status: str, verdict: str) -> Outcome:
     return "spared" if verdict == "healthy" else "unjudged"
 
 
-def _counted(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
+def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
     outcomes = [run.outcome for run in runs]
     ends = [run.end for run in runs if run.goal == goal and run.end is not None]
     planned = 0 if arm.get("waits") else planned
@@ -134,7 +136,7 @@ def _counted(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, go
     )
 
 
-def _tested(arm: ArmResult, control: ArmResult) -> ArmResult:
+def _add_p_value(arm: ArmResult, control: ArmResult) -> ArmResult:
     """Return the arm with its p value, if both arms have judged runs."""
     count, control_count = arm.recurred + arm.spared, control.recurred + control.spared
     if not count or not control_count:
@@ -143,7 +145,7 @@ def _tested(arm: ArmResult, control: ArmResult) -> ArmResult:
     return arm.model_copy(update={"p": p})
 
 
-def _repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> RepeatResult:
+def _compare_repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> RepeatResult:
     """Whether the run with its own seed did what it did before."""
     parent = session.get(Run, trial.run_id)
     if not runs or parent is None or parent.deleting_at is not None or runs[0].deleting_at is not None:

@@ -184,7 +184,7 @@ MAY = {
 GROUPS = {Access.PUBLIC: PUBLIC, Access.READ: READS, Access.WRITE: WRITES, Access.PUSH: PUSHES}
 
 
-def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
+def _compile_lines() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
     """Return the lines by method, with fixed paths before paths with parameters."""
     patterns_by_method: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
     lines = [(line, access) for access, group in GROUPS.items() for line in group]
@@ -194,15 +194,15 @@ def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
     return patterns_by_method
 
 
-_LINES = _compiled()
+_LINES = _compile_lines()
 
 
-def methods_of(path: str) -> list[str]:
+def permitted_methods(path: str) -> list[str]:
     """Return the methods that have a line for this path."""
     return [method for method, lines in _LINES.items() if any(pattern.match(path) for pattern, _ in lines)]
 
 
-def access_of(method: str, path: str) -> Access | None:
+def required_access(method: str, path: str) -> Access | None:
     """Return the access that this request needs; None if no line covers it."""
     for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):
         if pattern.match(path):

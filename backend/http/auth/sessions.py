@@ -40,7 +40,7 @@ MAX_REMEMBERED = 10_000
 AGENT_CHARACTERS = 300
 
 
-class _Remembered(NamedTuple):
+class _CachedSession(NamedTuple):
     is_open: bool
     at: float
 
@@ -50,7 +50,7 @@ class BrowserSessions:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._remembered: dict[str, _Remembered] = {}
+        self._remembered: dict[str, _CachedSession] = {}
 
     async def open_one(self, logins: list[Login]) -> Login | None:
         """Return the first login whose session is open; None if there is none."""
@@ -64,12 +64,12 @@ class BrowserSessions:
         if remembered and (not remembered.is_open or time.monotonic() - remembered.at < REMEMBERED_SECONDS):
             return remembered.is_open
         with anyio.move_on_after(LOOK_SECONDS):
-            await anyio.to_thread.run_sync(self._look, session_id, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(self._look_up, session_id, abandon_on_cancel=True)
         if self._remembered.get(session_id) is remembered:  # no answer: ask again soon, not at each request
             self._remember(session_id, is_open=True)
         return self._remembered[session_id].is_open
 
-    def _look(self, session_id: str) -> None:
+    def _look_up(self, session_id: str) -> None:
         try:
             with reading(self._sessions) as session:
                 query = select(BrowserSession.ended_at, BrowserSession.seen_at < db_now() - SEEN_SECONDS)
@@ -83,7 +83,7 @@ class BrowserSessions:
     def _remember(self, session_id: str, *, is_open: bool) -> None:
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
-        self._remembered[session_id] = _Remembered(is_open, time.monotonic())
+        self._remembered[session_id] = _CachedSession(is_open, time.monotonic())
 
     def _change(self, session_id: str, **values: Any) -> None:
         with self._sessions.begin() as session:
@@ -92,7 +92,7 @@ class BrowserSessions:
     async def start(self, login: Login, user_agent: str, *, instead_of: Login | None) -> None:
         """Store a new session, which replaces another session of the same browser."""
         try:
-            await anyio.to_thread.run_sync(partial(self._enter, login, user_agent, instead_of))
+            await anyio.to_thread.run_sync(partial(self._insert_row, login, user_agent, instead_of))
         except SQLAlchemyError as error:
             logger.warning("cannot log in anyone: %s", error)
             raise Unavailable("nobody can log in while the database is unavailable") from None
@@ -100,7 +100,7 @@ class BrowserSessions:
         if instead_of:
             self._remember(instead_of.id, is_open=False)
 
-    def _enter(self, login: Login, user_agent: str, instead_of: Login | None) -> None:
+    def _insert_row(self, login: Login, user_agent: str, instead_of: Login | None) -> None:
         agent = redact(clean_text(user_agent))[:AGENT_CHARACTERS]
         over = or_(BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - KEPT_SECONDS)
         with self._sessions.begin() as session:

@@ -46,7 +46,7 @@ _SECRETS = {
 """The setting that holds each role's secret, and the file that holds it if the setting is empty."""
 
 
-def token_of(settings: Settings, role: Role) -> str:
+def read_or_create_token(settings: Settings, role: Role) -> str:
     """Return a role's token, or the key that signs writers' tokens; the first call creates it."""
     name, file = _SECRETS[role]
     if chosen := str(getattr(settings, name)):
@@ -57,14 +57,14 @@ def token_of(settings: Settings, role: Role) -> str:
     except FileNotFoundError:
         _create(path)
         about = path.stat()
-    token = _secret_in(path, (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
+    token = _read_secret(path, (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
     if not token:
         raise Unavailable(f"{path} is empty: delete it, and the next start creates a new token")
     return token
 
 
 @lru_cache(maxsize=16)
-def _secret_in(path: Path, _version: tuple[int, ...]) -> str:
+def _read_secret(path: Path, _version: tuple[int, ...]) -> str:
     """Return a file's text, which is cached until the file changes because every request needs it."""
     return path.read_text().strip()
 
@@ -81,13 +81,15 @@ def _create(path: Path) -> None:
 
 def fingerprint(settings: Settings) -> str:
     """Return a fingerprint of the tokens, which changes whenever a token changes."""
-    tokens = "\0".join(token_of(settings, role) for role in Role)
+    tokens = "\0".join(read_or_create_token(settings, role) for role in Role)
     return hashlib.sha256(tokens.encode()).hexdigest()
 
 
-def role_of_token(settings: Settings, token: str) -> Role | None:
+def token_role(settings: Settings, token: str) -> Role | None:
     """Return the role of a token, None if it is wrong; takes the same time for every wrong token."""
-    matches = {r: hmac.compare_digest(token.encode(), token_of(settings, r).encode()) for r in PEOPLE}
+    matches = {
+        r: hmac.compare_digest(token.encode(), read_or_create_token(settings, r).encode()) for r in PEOPLE
+    }
     return next((role for role, is_match in matches.items() if is_match), None)
 
 
@@ -98,7 +100,7 @@ def writer_token(settings: Settings, name: str) -> str:
     return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
 
 
-def writer_of_token(settings: Settings, token: str) -> str | None:
+def token_writer(settings: Settings, token: str) -> str | None:
     """Return the name of the writer with this token; None for any other text."""
     match = _WRITER_TOKEN.fullmatch(token)
     if match is None or not hmac.compare_digest(token, writer_token(settings, match[1])):
@@ -112,17 +114,17 @@ def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
     return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
 
 
-def role_of_link(settings: Settings, ticket: str) -> Role | None:
+def link_role(settings: Settings, ticket: str) -> Role | None:
     """Return the role of a valid login link, used or not; None for any other text."""
     match = _LINK.fullmatch(ticket)
     if match is None or int(match[1]) < time.time():
         return None
-    return _signed_by(settings, f"link:{match[1]}.{match[2]}", match[3])
+    return _signer(settings, f"link:{match[1]}.{match[2]}", match[3])
 
 
 def redeem_link(settings: Settings, ticket: str) -> Role | None:
     """Mark a valid, unused login link as used and return its role; None for any other text."""
-    role = role_of_link(settings, ticket)
+    role = link_role(settings, ticket)
     if role is None:
         return None
     used = _used_links(settings)
@@ -169,41 +171,43 @@ def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
     """Create the cookie of a browser that logs in, with expiry, secret and signature, and its login."""
     content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
     cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
-    return cookie, Login(_hashed(content), role, int(content[:10]))
+    return cookie, Login(_digest(content), role, int(content[:10]))
 
 
-def login_of(settings: Settings, cookie: str) -> Login | None:
+def parse_cookie(settings: Settings, cookie: str) -> Login | None:
     """Return the session of a valid login cookie, ended or not; None for any other text."""
     match = _COOKIE.fullmatch(cookie)
     if match is None or int(match[1]) < time.time():
         return None
     content = f"{match[1]}.{match[2]}"
-    role = _signed_by(settings, f"cookie:{content}", match[3])
-    return Login(_hashed(content), role, int(match[1])) if role else None
+    role = _signer(settings, f"cookie:{content}", match[3])
+    return Login(_digest(content), role, int(match[1])) if role else None
 
 
-def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
+def parse_cookies(settings: Settings, headers: list[str]) -> list[Login]:
     """Return the logins in a request's `Cookie` headers, stronger roles first.
 
     The headers may also hold cookies of other programs on this host, in any format and even with this name.
     """
     name = cookie_name(settings)
     values = (cookie_parser(cookie).get(name) for header in headers for cookie in header.split(";"))
-    logins = [login for value in values if value and (login := login_of(settings, value))]
+    logins = [login for value in values if value and (login := parse_cookie(settings, value))]
     return sorted(logins, key=lambda login: login.role is not Role.OPERATOR)
 
 
-def _hashed(content: str) -> str:
+def _digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _signed_by(settings: Settings, content: str, signature: str) -> Role | None:
+def _signer(settings: Settings, content: str, signature: str) -> Role | None:
     matches = {role: hmac.compare_digest(_signature(settings, role, content), signature) for role in PEOPLE}
     return next((role for role, is_match in matches.items() if is_match), None)
 
 
 def _signature(settings: Settings, role: Role, content: str) -> str:
-    return hmac.new(token_of(settings, role).encode(), f"{role}:{content}".encode(), "sha256").hexdigest()
+    return hmac.new(
+        read_or_create_token(settings, role).encode(), f"{role}:{content}".encode(), "sha256"
+    ).hexdigest()
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -11,13 +11,13 @@ from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
 from backend.http.shared_answers import SharedAnswersOf
-from backend.metrics.lineage import stamps_of
+from backend.metrics.lineage import load_stamps
 from backend.rollouts.breakdown.cells import By
-from backend.rollouts.breakdown.change import Window, breakdown_of
+from backend.rollouts.breakdown.change import Window, make_breakdown
 from backend.rollouts.breakdown.schemas import BreakdownAnswer, SignalBudgets
-from backend.rollouts.signal_budget import MAX_BINS, signal_budgets
+from backend.rollouts.signal_budget import MAX_BINS, load_signal_budgets
 from backend.storage.models import Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 router = Router(prefix="/api/v1", tags=["rollouts"])
 
@@ -37,11 +37,11 @@ def signal_budget(
     if not 0 < len(run_ids) <= MAX_RUNS:
         raise InvalidRequest([FieldError("runs", f"names {len(run_ids)} runs; expected 1 to {MAX_RUNS}")])
     for run in run_ids:
-        must_exist(session, run)
+        require_run(session, run)
     return answers.answer(
         request,
-        stamps_of(session, run_ids),
-        lambda: {"items": signal_budgets(session, run_ids, bins), "next": None},
+        load_stamps(session, run_ids),
+        lambda: {"items": load_signal_budgets(session, run_ids, bins), "next": None},
     )
 
 
@@ -63,13 +63,13 @@ def breakdown(
     by: By = "prompt",
 ) -> Response:
     """The change of a metric between two windows of steps, as a ranked sum. Has an `ETag`."""
-    must_exist(session, run_id)
+    require_run(session, run_id)
     windows = _window("before", before), _window("after", after)
 
     def make() -> dict[str, Any]:
-        return breakdown_of(session, session.get_one(Run, run_id), metric, *windows, by)
+        return make_breakdown(session, session.get_one(Run, run_id), metric, *windows, by)
 
-    return answers.answer(request, stamps_of(session, [run_id]), make)
+    return answers.answer(request, load_stamps(session, [run_id]), make)
 
 
 def _window(name: str, text: str) -> Window:

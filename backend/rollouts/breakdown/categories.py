@@ -8,7 +8,7 @@ import numpy as np
 
 from backend.config.run import RunConfig
 from backend.rollouts.breakdown.cells import By, Cell
-from backend.runs.origin import is_ours
+from backend.runs.origin import has_run_config
 from backend.storage.models import Run
 
 Key = Hashable
@@ -40,32 +40,32 @@ class Categories:
     notes: list[str] = field(default_factory=list)
 
 
-def categories_of(by: By, cells: Sequence[Cell], weights: Weights | None) -> Categories:
+def make_categories(by: By, cells: Sequence[Cell], weights: Weights | None) -> Categories:
     """Return the division of the completions; `weights` of reward terms are None if they are not known."""
     match by:
         case "prompt":
-            return Categories(_undivided(lambda cell: cell.prompt_id), str, prompt=str)
+            return Categories(_single_category(lambda cell: cell.prompt_id), str, prompt=str)
         case "group":
-            key = _undivided(lambda cell: (cell.step, cell.prompt_index, cell.prompt_id))
+            key = _single_category(lambda cell: (cell.step, cell.prompt_index, cell.prompt_id))
             return Categories(key, lambda key: f"step {key[0]}, prompt {key[1]}", prompt=lambda key: key[2])
         case "flag":
-            key = _undivided(lambda cell: tuple(cell.flags))
+            key = _single_category(lambda cell: tuple(cell.flags))
             return Categories(key, lambda key: ", ".join(key) or "no flag", marks=list)
         case "length":
-            edges = _edges([cell.tokens for cell in cells])
+            edges = _length_edges([cell.tokens for cell in cells])
             return Categories(
-                _undivided(lambda cell: int(np.searchsorted(edges, cell.tokens, side="right"))),
-                lambda at: _range(edges, at),
+                _single_category(lambda cell: int(np.searchsorted(edges, cell.tokens, side="right"))),
+                lambda at: _range_label(edges, at),
             )
         case "term":
-            return _terms(weights)
+            return _term_categories(weights)
         case _:
             assert_never(by)
 
 
 def term_weights(run: Run) -> Weights | None:
     """Return the weights of a run's reward terms; None for another trainer's run, where they are unknown."""
-    if not is_ours(run):
+    if not has_run_config(run):
         return None
     terms = RunConfig.model_validate(run.config).rewards
 
@@ -77,11 +77,11 @@ def term_weights(run: Run) -> Weights | None:
     return weights
 
 
-def _undivided(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list[tuple[Key, float]]]:
+def _single_category(key: Callable[[Cell], Key]) -> Callable[[Cell, float], list[tuple[Key, float]]]:
     return lambda cell, value: [(key(cell), value)]
 
 
-def _terms(weights: Weights | None) -> Categories:
+def _term_categories(weights: Weights | None) -> Categories:
     """Return each term times its weight, and what required terms and length did to their sum."""
 
     def parts(cell: Cell, value: float) -> list[tuple[Key, float]]:
@@ -97,7 +97,7 @@ def _terms(weights: Weights | None) -> Categories:
     return Categories(parts, str, is_sum=True, notes=[note] if weights is None else [])
 
 
-def _edges(lengths: Sequence[int]) -> list[int]:
+def _length_edges(lengths: Sequence[int]) -> list[int]:
     """Lengths at which a new range begins."""
     if not lengths:
         return []
@@ -105,7 +105,7 @@ def _edges(lengths: Sequence[int]) -> list[int]:
     return [edge for edge in sorted({int(edge) for edge in quantiles}) if edge > min(lengths)]
 
 
-def _range(edges: Sequence[int], at: int) -> str:
+def _range_label(edges: Sequence[int], at: int) -> str:
     if not edges:
         return "all lengths"
     if at == 0:

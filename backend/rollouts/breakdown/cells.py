@@ -10,12 +10,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, FieldError, InvalidRequest
-from backend.rollouts.breakdown.tokens import values_of_tokens
-from backend.rollouts.counting import marked, valid_tallies
-from backend.rollouts.marks import BIT, FLAGS, marks_of
-from backend.rollouts.reading import valid_groups
+from backend.rollouts.breakdown.tokens import load_token_values
+from backend.rollouts.counting import mark_condition, valid_tally_conditions
+from backend.rollouts.marks import BIT, FLAGS, completion_marks
+from backend.rollouts.reading import valid_group_conditions
 from backend.rollouts.repetition import distinct_gram_share
-from backend.storage.completions import in_pieces
+from backend.storage.completions import iterate_completions
 from backend.storage.models import GroupTally, RolloutGroup
 
 MAX_CELLS = 200_000
@@ -120,7 +120,7 @@ _TERM = re.compile(r"reward/([^/]+)/mean")
 _SUITE = re.compile(r"(eval(?:/[^/]+)?)/(accuracy|length_mean|truncated_frac)")
 
 
-def mean_of(metric: str) -> Mean:
+def parse_metric(metric: str) -> Mean:
     """Return the mean behind a metric's name; raises InvalidRequest for a metric that is none over
     completions.
     """
@@ -155,10 +155,14 @@ class Cells:
     """Ids of the groups whose completions can be read."""
 
 
-def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
+def load_cells(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> Cells:
     """Return the completions at some steps; raises Conflict for too many."""
-    carried = carried_groups(session, run_id, mean.kind, steps)
-    tallied = [cell for cell in _tallied(session, run_id, mean.kind, steps) if _is_own(cell, carried)]
+    carried = count_carried_groups(session, run_id, mean.kind, steps)
+    tallied = [
+        cell
+        for cell in _read_tally_cells(session, run_id, mean.kind, steps)
+        if _is_not_carried(cell, carried)
+    ]
     sampled: Counter[int] = Counter()
     trained: Counter[int] = Counter()
     for cell in tallied:
@@ -166,14 +170,18 @@ def cells_of(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[
         trained[cell.step] += 0 if cell.has("left_out") else cell.tokens
     cells = tallied
     if mean.is_of_tokens or (mean.of == "same_reward" and by in {"length", "term"}):
-        cells = _with_marks(session, run_id, mean, by, steps, tallied)
-        cells = [cell for cell in cells if _is_own(cell, carried)]
+        cells = _read_marked_cells(session, run_id, mean, by, steps, tallied)
+        cells = [cell for cell in cells if _is_not_carried(cell, carried)]
     elif mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
-        cells = [cell for cell in _single(session, run_id, mean, by, steps) if _is_own(cell, carried)]
-    return Cells(cells, sampled, trained, _stored(session, run_id, mean.kind, steps))
+        cells = [
+            cell
+            for cell in _read_completion_cells(session, run_id, mean, by, steps)
+            if _is_not_carried(cell, carried)
+        ]
+    return Cells(cells, sampled, trained, _stored_groups(session, run_id, mean.kind, steps))
 
 
-def _with_marks(
+def _read_marked_cells(
     session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied: Sequence[Cell]
 ) -> list[Cell]:
     """Return one cell for each stored completion, with the marks of its group and, of tokens, their
@@ -183,11 +191,11 @@ def _with_marks(
     marks = {(cell.step, cell.prompt_index): cell.marks & shared for cell in tallied}
     cells = [
         replace(cell, marks=cell.marks | marks.get((cell.step, cell.prompt_index), 0))
-        for cell in _single(session, run_id, mean, by, steps)
+        for cell in _read_completion_cells(session, run_id, mean, by, steps)
     ]
     if not mean.is_of_tokens:
         return cells
-    values = values_of_tokens(session, run_id, mean.of, steps)
+    values = load_token_values(session, run_id, mean.of, steps)
     places: Counter[GroupPlace] = Counter()
     valued = []
     for cell in cells:  # in the order of their positions within a group
@@ -200,38 +208,44 @@ def _with_marks(
     return valued
 
 
-def _is_own(cell: Cell, carried: dict[int, int]) -> bool:
+def _is_not_carried(cell: Cell, carried: dict[int, int]) -> bool:
     return cell.prompt_index >= carried.get(cell.step, 0)
 
 
-def carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
+def count_carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
     """Return the groups of each step that the previous step sampled; they come first and count in no mean."""
     before = [step - 1 for step in steps]
     carried: dict[int, int] = {}
     for chunk in _chunks(before):
         query = (
             select(GroupTally.step, func.count(GroupTally.prompt_index.distinct()))
-            .where(*valid_tallies(session, run_id, kind), GroupTally.step.in_(chunk), marked(BIT["waiting"]))
+            .where(
+                *valid_tally_conditions(session, run_id, kind),
+                GroupTally.step.in_(chunk),
+                mark_condition(BIT["waiting"]),
+            )
             .group_by(GroupTally.step)
         )
         carried.update((row[0] + 1, row[1]) for row in session.execute(query))
     return carried
 
 
-def _tallied(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> list[Cell]:
+def _read_tally_cells(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> list[Cell]:
     table = GroupTally
     columns = (table.step, table.prompt_index, table.prompt_id, table.marks, table.reward, table.tokens)
     cells: list[Cell] = []
     for chunk in _chunks(steps):
         query = select(*columns, table.completions).where(
-            *valid_tallies(session, run_id, kind), table.step.in_(chunk)
+            *valid_tally_conditions(session, run_id, kind), table.step.in_(chunk)
         )
-        for step, index, prompt, marks, reward, tokens, count in _limited(session, query, len(cells)):
+        for step, index, prompt, marks, reward, tokens, count in _read_limited(session, query, len(cells)):
             cells.append(Cell(step, index, prompt, "", marks, reward, tokens, count))
     return cells
 
 
-def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]) -> list[Cell]:
+def _read_completion_cells(
+    session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int]
+) -> list[Cell]:
     """Return one cell for each stored completion, with what the metric and its division need."""
     with_terms = mean.is_term or by == "term"
     with_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
@@ -243,18 +257,18 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
         query = (
             select(*columns, RolloutGroup.id)
             .where(
-                *valid_groups(session, run_id),
+                *valid_group_conditions(session, run_id),
                 RolloutGroup.kind == mean.kind,
                 RolloutGroup.step.in_(chunk),
             )
             .order_by(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id)
         )
         groups = {row.id: row for row in session.execute(query.limit(limit + 1))}
-        for group, completions in in_pieces(session, list(groups)):
+        for group, completions in iterate_completions(session, list(groups)):
             cells += [
                 Cell(
                     *groups[group][:4],
-                    marks=marks_of(completion) if with_marks else 0,
+                    marks=completion_marks(completion) if with_marks else 0,
                     reward=completion.reward,
                     tokens=completion.tokens,
                     rewards=dict(completion.rewards) if with_terms else {},
@@ -267,17 +281,17 @@ def _single(session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[i
     return cells
 
 
-def _stored(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[GroupPlace, str]:
+def _stored_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[GroupPlace, str]:
     group_ids: dict[GroupPlace, str] = {}
     for chunk in _chunks(steps):
         query = select(RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.id).where(
-            *valid_groups(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(chunk)
+            *valid_group_conditions(session, run_id), RolloutGroup.kind == kind, RolloutGroup.step.in_(chunk)
         )
         group_ids.update(((row[0], row[1]), row[2]) for row in session.execute(query))
     return group_ids
 
 
-def _limited(session: Session, query: Any, before: int) -> Iterator[Any]:
+def _read_limited(session: Session, query: Any, before: int) -> Iterator[Any]:
     room = MAX_CELLS - before
     rows = session.execute(query.limit(room + 1)).all()
     if len(rows) > room:

@@ -17,10 +17,10 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import FieldError, InvalidRequest, NotFound
 from backend.metrics.reading import read_points
-from backend.rollouts.atlas import prompt_texts
-from backend.rollouts.breakdown.categories import Categories, Key, categories_of, term_weights
-from backend.rollouts.breakdown.cells import By, Cell, Cells, GroupPlace, Mean, cells_of, mean_of
-from backend.rollouts.packing import text_or_damage
+from backend.rollouts.atlas import load_prompts
+from backend.rollouts.breakdown.categories import Categories, Key, make_categories, term_weights
+from backend.rollouts.breakdown.cells import By, Cell, Cells, GroupPlace, Mean, load_cells, parse_metric
+from backend.rollouts.packing import try_unpack_text
 from backend.storage.models import Run
 
 MAX_ROWS = 50
@@ -73,7 +73,7 @@ class Logged(NamedTuple):
     value: float
 
 
-def breakdown_of(
+def make_breakdown(
     session: Session, run: Run, metric: str, before: Window, after: Window, by: By
 ) -> dict[str, Any]:
     """Return the change of a metric as a ranked sum: breakdown_schemas.BreakdownAnswer.
@@ -81,33 +81,33 @@ def breakdown_of(
     Raises InvalidRequest for a metric that is no sum over completions, NotFound for a window without finite
     values, Conflict for too many completions.
     """
-    mean = mean_of(metric)
+    mean = parse_metric(metric)
     if by == "term" and metric != "reward/mean":
         raise InvalidRequest(
             [FieldError("by", f"is term, but {metric} is not a sum of terms; reward/mean is")]
         )
-    windows = [_logged(session, run.id, metric, window) for window in (before, after)]
+    windows = [_read_logged(session, run.id, metric, window) for window in (before, after)]
     steps = sorted({step for window in windows for step in window.steps})
-    cells = cells_of(session, run.id, mean, by, steps)
-    categories = categories_of(by, cells.cells, term_weights(run) if by == "term" else None)
+    cells = load_cells(session, run.id, mean, by, steps)
+    categories = make_categories(by, cells.cells, term_weights(run) if by == "term" else None)
     reference = 0.0 if categories.is_sum or mean.is_sum else (windows[0].value + windows[1].value) / 2
     rows: dict[Key, Row] = {}
     unexplained = Row()
     completions = 0
     for name, window in zip(("before", "after"), windows, strict=True):
-        counted = _fill(rows, name, cells, categories, mean, window, reference)
+        counted = _add_window(rows, name, cells, categories, mean, window, reference)
         sides, side = [getattr(row, name) for row in rows.values()], getattr(unexplained, name)
         side.total = window.value - sum(category.total for category in sides)
         side.share = 0.0 if categories.is_sum else 1 - sum(category.share for category in sides)
         side.completions = sum(cells.sampled.get(step, 0) for step in window.steps) - counted
         completions += counted
-    shown = _ranked(session, run.id, rows, categories, cells, reference)
+    shown = _rank_rows(session, run.id, rows, categories, cells, reference)
     return {
         "run": run.id,
         "metric": metric,
         "by": by,
-        "before": _window(before, windows[0]),
-        "after": _window(after, windows[1]),
+        "before": _window_json(before, windows[0]),
+        "after": _window_json(after, windows[1]),
         "change": windows[1].value - windows[0].value,
         "completions": completions,
         "of": sum(cells.sampled.get(step, 0) for window in windows for step in window.steps),
@@ -116,7 +116,7 @@ def breakdown_of(
     }
 
 
-def _logged(session: Session, run_id: str, metric: str, window: Window) -> Logged:
+def _read_logged(session: Session, run_id: str, metric: str, window: Window) -> Logged:
     """Return the steps of a window with a finite value, and the mean of these values."""
     points = read_points(session, [run_id], [metric]).get((run_id, metric))
     if points is None:
@@ -127,7 +127,7 @@ def _logged(session: Session, run_id: str, metric: str, window: Window) -> Logge
     return Logged(points.steps[inside].tolist(), float(points.values[inside].mean()))
 
 
-def _fill(
+def _add_window(
     rows: dict[Key, Row],
     side: str,
     cells: Cells,
@@ -136,7 +136,7 @@ def _fill(
     window: Logged,
     reference: float,
 ) -> int:
-    """Add the completions of a window to the rows; how many there are."""
+    """Add the completions of a window to the rows; return their number."""
     inside = set(window.steps)
     valued = [
         (cell, value)
@@ -176,12 +176,12 @@ def _weights(cells: Sequence[Cell], all_cells: Cells, mean: Mean, steps: int) ->
     present: dict[int, int] = {}
     for cell in all_cells.cells:
         present[cell.step] = present.get(cell.step, 0) + cell.count
-    # what is not stored is taken to have a value
+    # completions that are not stored are assumed to have a value
     missing = {step: max(0, all_cells.sampled.get(step, 0) - present[step]) for step in counted}
     return [1 / (steps * (counted[cell.step] + missing[cell.step])) for cell in cells]
 
 
-def _ranked(
+def _rank_rows(
     session: Session,
     run_id: str,
     rows: dict[Key, Row],
@@ -194,11 +194,11 @@ def _ranked(
     shown, small = order[:MAX_ROWS], order[MAX_ROWS:]
     prompts = {prompt for key in shown if (prompt := categories.prompt(key))}
     texts = {
-        prompt_id: text_or_damage(row.prompt)[0][:EXCERPT_CHARS]
-        for prompt_id, row in prompt_texts(session, run_id, sorted(prompts)).items()
+        prompt_id: try_unpack_text(row.prompt)[0][:EXCERPT_CHARS]
+        for prompt_id, row in load_prompts(session, run_id, sorted(prompts)).items()
     }
     ranked = [
-        _row("category", rows[key], reference)
+        _row_json("category", rows[key], reference)
         | {
             "label": categories.label(key),
             "prompt": texts.get(categories.prompt(key), ""),
@@ -210,7 +210,7 @@ def _ranked(
     if small:
         parts = [rows[key].parts(reference) for key in small]
         small_row = {"label": f"{len(small):,} others", "value": sum(v for v, _ in parts)}
-        ranked.append(_blank("others") | small_row | {"share": sum(s for _, s in parts)})
+        ranked.append(_empty_row("others") | small_row | {"share": sum(s for _, s in parts)})
     for row in ranked:
         row["total"] = row["value"] + row["share"]
     return ranked
@@ -224,23 +224,23 @@ def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
     label = f"{missing:,} completions that are not stored or have no value" if missing else "Rounding"
     if not missing and abs(total) > LOG_ROUNDING:
         label = "Difference between the stored completions and the logged value"
-    row = _blank("not_stored") | {"label": label, "value": 0.0, "share": total, "total": total}
-    return row | {"before": _side(before), "after": _side(after)}
+    row = _empty_row("not_stored") | {"label": label, "value": 0.0, "share": total, "total": total}
+    return row | {"before": _side_json(before), "after": _side_json(after)}
 
 
-def _blank(kind: str) -> dict[str, Any]:
+def _empty_row(kind: str) -> dict[str, Any]:
     nothing = {"share": 0.0, "mean": None, "completions": 0}
     texts = {"kind": kind, "label": "", "prompt": ""}
     return texts | {"marks": [], "examples": [], "before": nothing, "after": nothing}
 
 
-def _row(kind: str, row: Row, reference: float) -> dict[str, Any]:
+def _row_json(kind: str, row: Row, reference: float) -> dict[str, Any]:
     value, share = row.parts(reference)
-    sides = {"before": _side(row.before), "after": _side(row.after)}
-    return _blank(kind) | sides | {"value": value, "share": share}
+    sides = {"before": _side_json(row.before), "after": _side_json(row.after)}
+    return _empty_row(kind) | sides | {"value": value, "share": share}
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side_json(side: Side) -> dict[str, Any]:
     mean = side.total / side.share if side.share > LOG_ROUNDING else None
     return {"share": side.share, "mean": mean, "completions": side.completions}
 
@@ -258,7 +258,7 @@ def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dic
     return examples
 
 
-def _window(window: Window, logged: Logged) -> dict[str, Any]:
+def _window_json(window: Window, logged: Logged) -> dict[str, Any]:
     return {
         "first": window.first,
         "last": window.last,

@@ -7,17 +7,17 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict
-from backend.rollouts.counting import marked, valid_tallies
+from backend.rollouts.counting import mark_condition, valid_tally_conditions
 from backend.rollouts.marks import BIT
-from backend.rollouts.packing import arrays_or_damage
-from backend.rollouts.reading import valid_groups
+from backend.rollouts.packing import try_unpack_arrays
+from backend.rollouts.reading import valid_group_conditions
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 
 MAX_TOKENS = 4_000_000
 """Maximum number of tokens that are read from both windows together."""
 
 
-def values_of_tokens(
+def load_token_values(
     session: Session, run_id: str, name: str, steps: Sequence[int]
 ) -> dict[tuple[int, int, int], float]:
     """Sums of `loss`, else means of the values that count, by step, prompt_index and position.
@@ -27,17 +27,17 @@ def values_of_tokens(
     if not steps:
         return {}
     conditions = [
-        *valid_groups(session, run_id),
+        *valid_group_conditions(session, run_id),
         RolloutGroup.kind == "train",
         RolloutGroup.step.between(min(steps), max(steps)),
         RolloutGroup.left_out == "",
     ]
     inside = set(steps)
     counted = select(GroupTally.step, func.sum(GroupTally.tokens)).where(
-        *valid_tallies(session, run_id, "train"),
+        *valid_tally_conditions(session, run_id, "train"),
         GroupTally.step.between(min(steps), max(steps)),
         GroupTally.marks.bitwise_and(BIT["left_out"]) == 0,
-        marked(BIT["stored"]),
+        mark_condition(BIT["stored"]),
     )
     totals = session.execute(counted.group_by(GroupTally.step))
     if sum(row[1] for row in totals if row[0] in inside) > MAX_TOKENS:
@@ -48,7 +48,7 @@ def values_of_tokens(
     token_values = {}
     for step, index, data in session.execute(query.where(*conditions)):
         if step in inside:
-            for position, arrays in enumerate(arrays_or_damage(data)[0]):
+            for position, arrays in enumerate(try_unpack_arrays(data)[0]):
                 value = _value(arrays, name)
                 if value is not None:
                     token_values[step, index, position] = value

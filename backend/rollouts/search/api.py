@@ -17,11 +17,11 @@ from backend.rollouts.judgements import MAX_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
 from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
 from backend.rollouts.search import lift
-from backend.rollouts.search.hits import hits_json, waiting
+from backend.rollouts.search.hits import count_waiting, hits_json
 from backend.rollouts.search.pages import ORDERS, counts_by_step, find
 from backend.rollouts.search.query import parse
-from backend.rollouts.search.scope import Scope, runs_of
-from backend.rollouts.selection import FORMATS, selection_of
+from backend.rollouts.search.scope import Scope, find_runs
+from backend.rollouts.selection import FORMATS, export_selection
 from backend.storage.engine import reading
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
@@ -35,7 +35,7 @@ Search = Annotated[
 ]
 
 
-def _scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     lab: LabOf,
     runs: Annotated[str, Query(max_length=20_000, description="Ids of runs, with commas.")] = "",
     experiment: Annotated[str, Query(max_length=64, description="All runs of this experiment.")] = "",
@@ -53,11 +53,11 @@ def _scope(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
         run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct
     )
     with reading(lab.sessions) as session:
-        run_ids = runs_of(session, split_list(runs), experiment)
+        run_ids = find_runs(session, split_list(runs), experiment)
     return Scope(run_ids, first_step, last_step, kind, rollout_filter, label)
 
 
-ScopeOf = Annotated[Scope, Depends(_scope)]
+ScopeOf = Annotated[Scope, Depends(_parse_scope)]
 
 
 @router.get("/search", response_model=FoundPage)
@@ -82,7 +82,7 @@ def search(
             "items": hits_json(session, page.rows, terms),
             "next": page.next and write_cursor(page.next, order=sort),
             "searched_to": page.searched_to,
-            "waiting": waiting(session, scope),
+            "waiting": count_waiting(session, scope),
         }
     )
 
@@ -102,7 +102,7 @@ def export_search(
     file: Annotated[Literal["jsonl", "parquet"], Query(description="Format of the file.")] = "jsonl",
 ) -> StreamingResponse:
     """All completions that match, with prompts and labels, as a file; at most 100,000."""
-    content = selection_of(lab.sessions, scope, parse(q), file)
+    content = export_selection(lab.sessions, scope, parse(q), file)
     headers = {"Content-Disposition": f'attachment; filename="rollouts.{file}"'}
     return StreamingResponse(content, media_type=FORMATS[file], headers=headers)
 
@@ -119,9 +119,9 @@ def lift_of(
     limit: Annotated[int, Query(ge=1, le=100)] = 30,
 ) -> Json:
     """Phrases that grew: between two windows of steps, from wrong to right, or from one run to another."""
-    sets = _sets(scope, by, (a_first, a_last), (b_first, b_last))
-    samples = [lift.sample(session, subset) for _, subset in sets]
-    grew, fell = lift.phrases_of(*samples, limit=limit)
+    sets = _compared_sets(scope, by, (a_first, a_last), (b_first, b_last))
+    samples = [lift.read_sample(session, subset) for _, subset in sets]
+    grew, fell = lift.compare_phrases(*samples, limit=limit)
     a, b = (
         {
             "label": name,
@@ -137,10 +137,10 @@ def lift_of(
 Window = tuple[int | None, int | None]
 
 
-def _sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]]:
+def _compared_sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]]:
     if by == "correct":
         return [
-            (name, scope.restricted(first=None, last=None, correct=is_right))
+            (name, scope.restrict(first=None, last=None, correct=is_right))
             for name, is_right in (("wrong", False), ("right", True))
         ]
     if by == "runs":
@@ -157,7 +157,7 @@ def _sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[str, Scope]
     return [
         (
             f"steps {first or 0} to {'the last' if last is None else last}",
-            scope.restricted(first=first, last=last, correct=None),
+            scope.restrict(first=first, last=last, correct=None),
         )
         for first, last in (a, b)
     ]
@@ -173,7 +173,7 @@ def _phrases(phrases: list[lift.Phrase]) -> list[dict[str, Any]]:
 @router.get("/labels", response_model=labels.LabelCounts)
 def used_labels(session: ReadSession, scope: ScopeOf) -> Json:
     """Labels in use in some runs, the most frequent first."""
-    return Json({"items": labels.label_counts(session, scope.runs), "next": None})
+    return Json({"items": labels.count_labels(session, scope.runs), "next": None})
 
 
 @router.post("/labels/import", response_model=ImportedJudgements)

@@ -25,15 +25,15 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import TSQUERY, array
 from sqlalchemy.orm import Session
 
-from backend.rollouts.labels import labels_of
-from backend.rollouts.packing import text_or_damage
+from backend.rollouts.labels import load_labels
+from backend.rollouts.packing import try_unpack_text
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.completion import Completion
-from backend.storage.completions import completions_of
+from backend.storage.completions import load_completions
 from backend.storage.engine import is_postgres
 from backend.storage.models import RolloutGroup
-from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_beginning, words_table
+from backend.storage.rollout_words import LONGEST_WORD, SHIFT, TABLE, is_common_prefix, words_table
 
 BEFORE, BEHIND = 80, 160
 """Characters of a snippet around the first place that matches."""
@@ -84,32 +84,32 @@ class GroupRange:
 WHOLE = GroupRange()
 
 
-def waiting(session: Session, scope: Scope) -> int:
-    """Groups of the scope that are not in the index yet."""
+def count_waiting(session: Session, scope: Scope) -> int:
+    """Return the number of groups of the scope that are not indexed yet."""
     query = select(func.count()).where(*scope.of_groups(session), RolloutGroup.search_number.is_(None))
     return session.scalar(query) or 0
 
 
 def is_rare(session: Session, terms: Sequence[Term], limit: int) -> bool:
     """Return whether the words match at most `limit` completions of all runs."""
-    required, unwanted = of_index(terms)
+    required, unwanted = index_terms(terms)
     if not required:
         return False
-    hits = hits_of(session, required, unwanted, WHOLE).limit(limit + 1).subquery()
+    hits = select_hits(session, required, unwanted, WHOLE).limit(limit + 1).subquery()
     return (session.scalar(select(func.count()).select_from(hits)) or 0) <= limit
 
 
-def planned(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
+def plan_terms(session: Session, terms: Sequence[Term]) -> Sequence[Term]:
     """Return the terms, those marked for which texts are read in place of the index."""
     return [
         replace(term, is_read=True)
-        if term.is_prefix and is_common_beginning(session, term.words[-1], MAX_OF_BEGINNING)
+        if term.is_prefix and is_common_prefix(session, term.words[-1], MAX_OF_BEGINNING)
         else term
         for term in terms
     ]
 
 
-def of_index(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+def index_terms(terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """Return the terms that the index is asked for: wanted and unwanted ones."""
     required = [term for term in terms if term.whole_words and not term.is_not]
     return required, [term for term in terms if term.is_not and not term.is_exact and not term.is_read]
@@ -120,7 +120,7 @@ def is_phrase(term: Term) -> bool:
     return len(term.words) > 1 and not term.is_exact
 
 
-def hits_of(
+def select_hits(
     session: Session, required: Sequence[Term], unwanted: Sequence[Term], groups: "GroupRange" = WHOLE
 ) -> Select[Any]:
     """Number and position of the completions in which every wanted and no unwanted term is.
@@ -129,7 +129,9 @@ def hits_of(
     """
     if is_postgres(session):
         columns = (words_table.c.number, words_table.c.position, words_table.c.is_long)
-        hits = select(*columns).where(*map(_may_be, required), *(not_(_surely(term)) for term in unwanted))
+        hits = select(*columns).where(
+            *map(_may_match, required), *(not_(_surely_matches(term)) for term in unwanted)
+        )
         return hits.where(*groups.of_numbers(words_table.c.number))
     rowid: ColumnElement[int] = literal_column(f"{TABLE}.rowid", Integer)
     number = rowid.bitwise_rshift(SHIFT)
@@ -137,7 +139,7 @@ def hits_of(
         select(number.label("number"), rowid.bitwise_and((1 << SHIFT) - 1).label("position"))
         .add_columns(literal(0).label("is_long"))
         .select_from(words_table)
-        .where(literal_column(TABLE).op("MATCH")(_fts5(required, unwanted)))
+        .where(literal_column(TABLE).op("MATCH")(_fts5_query(required, unwanted)))
     )
     if groups.numbers is not None:  # of the row's id, which FTS5 goes to at once
         first, last = groups.numbers[0], groups.numbers[-1]
@@ -145,15 +147,15 @@ def hits_of(
     return hits.where(number % groups.every == 0) if groups.every > 1 else hits
 
 
-def _fts5(required: Sequence[Term], unwanted: Sequence[Term]) -> str:
+def _fts5_query(required: Sequence[Term], unwanted: Sequence[Term]) -> str:
     """Return the expression for FTS5, which takes the words out of a term as it took them out of the
     texts.
     """
-    expression = " AND ".join(map(_of_fts5, required))
-    return f"({expression}) NOT ({' OR '.join(map(_of_fts5, unwanted))})" if unwanted else expression
+    expression = " AND ".join(map(_fts5_term, required))
+    return f"({expression}) NOT ({' OR '.join(map(_fts5_term, unwanted))})" if unwanted else expression
 
 
-def _of_fts5(term: Term) -> str:
+def _fts5_term(term: Term) -> str:
     if term.is_exact:
         return "(" + " AND ".join(f'"{word}"' for word in term.words) + ")"
     if term.is_read:
@@ -162,19 +164,19 @@ def _of_fts5(term: Term) -> str:
     return f'"{inner}"{" *" if term.is_prefix else ""}'
 
 
-def _may_be(term: Term) -> ColumnElement[bool]:
+def _may_match(term: Term) -> ColumnElement[bool]:
     """Return the condition for Postgres that the term occurs, or that a long text has the term's words."""
     if not is_phrase(term):
-        return _has(term, " & ")
-    return or_(_has(term, " <-> "), and_(_has(term, " & "), words_table.c.is_long == true()))
+        return _matches(term, " & ")
+    return or_(_matches(term, " <-> "), and_(_matches(term, " & "), words_table.c.is_long == true()))
 
 
-def _surely(term: Term) -> ColumnElement[bool]:
+def _surely_matches(term: Term) -> ColumnElement[bool]:
     """Return the condition for Postgres that the term occurs, as far as positions are known."""
-    return _has(term, " <-> " if is_phrase(term) else " & ")
+    return _matches(term, " <-> " if is_phrase(term) else " & ")
 
 
-def _has(term: Term, joined: str) -> ColumnElement[bool]:
+def _matches(term: Term, joined: str) -> ColumnElement[bool]:
     words = [f"'{word[:LONGEST_WORD]}'" for word in term.words]
     if term.is_prefix:
         words[-1] += ":*"
@@ -186,9 +188,9 @@ def _has(term: Term, joined: str) -> ColumnElement[bool]:
 def hits_json(
     session: Session, rows: Sequence[CompletionPlace], terms: Sequence[Term]
 ) -> list[dict[str, Any]]:
-    """Completions as the HTTP interface shows them: schemas.FoundItem."""
-    completions = found_at(session, rows)
-    labels = labels_of(session, [completion.id for _, completion in completions])
+    """Return completions as the HTTP interface shows them: schemas.FoundItem."""
+    completions = load_hits(session, rows)
+    labels = load_labels(session, [completion.id for _, completion in completions])
     patterns = [term.pattern() for term in terms if not term.is_not]
     return [
         _hit_json(completion, group, labels.get(completion.id, []), patterns)
@@ -196,14 +198,14 @@ def hits_json(
     ]
 
 
-def found_at(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
+def load_hits(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
     """Return the completions at some places, with their groups; without what is deleted meanwhile."""
     ids = list(dict.fromkeys(group for _, group, _ in places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
     groups = {group.id: group for group in session.scalars(query)}
     by_position = {
         group: {completion.position: completion for completion in completions}
-        for group, completions in completions_of(session, ids).items()
+        for group, completions in load_completions(session, ids).items()
     }
     return [
         (groups[group], by_position[group][position])
@@ -226,20 +228,20 @@ def _hit_json(
         "kind": group.kind,
         "prompt_index": group.prompt_index,
         "prompt_id": group.prompt_id,
-        "prompt": text_or_damage(group.prompt)[0][:EXCERPT_CHARS],
-        "answer": text_or_damage(group.answer)[0][:EXCERPT_CHARS],
+        "prompt": try_unpack_text(group.prompt)[0][:EXCERPT_CHARS],
+        "answer": try_unpack_text(group.answer)[0][:EXCERPT_CHARS],
         "position": rollout.position,
-        "reward": rollout.spelled("reward"),
+        "reward": rollout.spell("reward"),
         "correct": rollout.correct,
         "tokens": rollout.tokens,
         "finish_reason": rollout.finish_reason,
         "flags": rollout.flags,
         "labels": labels,
-        "snippet": snippet_of(rollout.clean_text, patterns),
+        "snippet": make_snippet(rollout.clean_text, patterns),
     }
 
 
-def snippet_of(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, Any]:
+def make_snippet(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, Any]:
     """Return a piece of a text around the first place that matches: schemas.Snippet."""
     firsts = [match.start() for pattern in patterns if (match := pattern.search(content))]
     at = min(firsts, default=0)
@@ -248,14 +250,14 @@ def snippet_of(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, A
     places = [match.span() for pattern in patterns for match in islice(pattern.finditer(piece), MAX_MARKS)]
     return {
         "text": piece,
-        "marks": [list(span) for span in _joined(places)],
+        "marks": [list(span) for span in _join_spans(places)],
         "is_start": start == 0,
         "is_end": end == len(content),
     }
 
 
-def _joined(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Places in order, those that touch in one."""
+def _join_spans(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the sorted spans, with adjacent ones merged."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted(places):
         if spans and start <= spans[-1][1]:

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from backend.rollouts.search.matches import test_of
+from backend.rollouts.search.matches import make_test
 from backend.rollouts.search.scope import Scope
-from backend.storage.completions import completions_of
+from backend.storage.completions import load_completions
 from backend.storage.models import GroupTally, RolloutGroup
-from backend.storage.rollout_words import words_of
+from backend.storage.rollout_words import split_words
 
 PRIOR = 10.0
 MAX_COMPARED = 2_000
@@ -60,46 +60,48 @@ class Phrase:
     z: float
 
 
-def sample(session: Session, scope: Scope) -> Sample:
-    """Completions of randomly chosen groups; the same ones every time."""
+def read_sample(session: Session, scope: Scope) -> Sample:
+    """Read completions of randomly chosen groups; every call chooses the same ones."""
     groups = list(session.scalars(select(RolloutGroup.id).where(*scope.of_groups(session))))
     groups.sort()
     random.Random(0).shuffle(groups)
-    test = test_of(session, scope, ())
+    test = make_test(session, scope, ())
     texts: list[list[str]] = []
     words = 0
     for start in range(0, len(groups), GROUPS_AT_ONCE):
         chunk = groups[start : start + GROUPS_AT_ONCE]
-        by_group = completions_of(session, chunk)
+        by_group = load_completions(session, chunk)
         for completion in (member for group in sorted(chunk) for member in by_group.get(group, ())):
             if test is not None and not test(completion):
                 continue
-            text_words = words_of(completion.clean_text)[: MAX_WORDS - words]
+            text_words = split_words(completion.clean_text)[: MAX_WORDS - words]
             texts.append(text_words)
             words += len(text_words)
             if len(texts) >= MAX_COMPLETIONS or words >= MAX_WORDS:
-                return Sample(texts, _total(session, scope))
-    return Sample(texts, _total(session, scope))
+                return Sample(texts, _count_completions(session, scope))
+    return Sample(texts, _count_completions(session, scope))
 
 
-def _total(session: Session, scope: Scope) -> int:
+def _count_completions(session: Session, scope: Scope) -> int:
     query = select(func.sum(GroupTally.completions)).where(*scope.of_tallies(session))
     return int(session.scalar(query) or 0)
 
 
-def phrases_of(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], list[Phrase]]:
-    """Phrases that grew from the first set to the second, and those that fell, the surest first."""
+def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], list[Phrase]]:
+    """Return the phrases that became more frequent from the first set to the second, and less frequent,
+    surest first.
+    """
     counted: list[tuple[str, int, int]] = []
     if a.texts and b.texts:
-        counted = _counted([*a.texts, *b.texts], len(a.texts))
+        counted = _count_phrases([*a.texts, *b.texts], len(a.texts))
     n, m = len(a.texts), len(b.texts)
-    scored = [scored_phrase(*counts, n, m) for counts in counted]
+    scored = [score_phrase(*counts, n, m) for counts in counted]
     scored.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
-    grew = _longest([phrase for phrase in scored if phrase.z > 0], limit)
-    return grew, _longest([phrase for phrase in scored if phrase.z < 0], limit)
+    grew = _longest_phrases([phrase for phrase in scored if phrase.z > 0], limit)
+    return grew, _longest_phrases([phrase for phrase in scored if phrase.z < 0], limit)
 
 
-def scored_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
+def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
     """Return a phrase that `a` of `n` and `b` of `m` completions contain, with its log-odds."""
     if a + b == n + m:  # every completion contains it
         return Phrase(text, a, b, 0.0, 0.0)
@@ -110,7 +112,7 @@ def scored_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
     return Phrase(text, a, b, log_odds, log_odds / math.sqrt(1 / (b + prior) + 1 / (a + prior)))
 
 
-def _counted(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int, int]]:
+def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int, int]]:
     """(phrase, texts before `first` that contain it, the others) of each that is in LEAST texts."""
     vocabulary: dict[str, int] = {}
     words = [word for text in texts for word in text]
@@ -125,13 +127,13 @@ def _counted(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int,
         if not len(keys):
             break
         starts = np.flatnonzero(owner[: len(keys)] == owner[length - 1 :])
-        for index, a, b in _of_length(keys[starts], owner[starts], first):
+        for index, a, b in _count_keys(keys[starts], owner[starts], first):
             start = int(starts[index])
             phrases.append((" ".join(words[start : start + length]), a, b))
     return phrases
 
 
-def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
+def _count_keys(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
     """(place of its first occurrence, texts before `first`, the others) of each key in LEAST texts."""
     if not len(keys):
         return []
@@ -149,13 +151,13 @@ def _of_length(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> lis
     return [(index, a, total - a) for index, a, total in rows]
 
 
-def _longest(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
+def _longest_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     """Return the first ones; of phrases that repeat a part of one another the longest, in the first one's
     place.
     """
     chosen: list[Phrase] = []
     for phrase in phrases[:MAX_COMPARED]:
-        places = [index for index, longer in enumerate(chosen) if _repeats(phrase, longer)]
+        places = [index for index, longer in enumerate(chosen) if _is_repetition(phrase, longer)]
         if not places:
             chosen += [phrase] if len(chosen) < limit else []
         elif all(len(phrase.text) > len(chosen[index].text) for index in places):
@@ -164,7 +166,7 @@ def _longest(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     return chosen
 
 
-def _repeats(phrase: Phrase, second: Phrase) -> bool:
+def _is_repetition(phrase: Phrase, second: Phrase) -> bool:
     inner, outer = sorted((phrase.text, second.text), key=len)
     return f" {inner} " in f" {outer} " and abs((phrase.a + phrase.b) - (second.a + second.b)) <= 0.2 * max(
         phrase.a + phrase.b, second.a + second.b

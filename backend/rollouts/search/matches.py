@@ -10,13 +10,20 @@ from typing import Any
 from sqlalchemy import Select, and_, case, func, select, tuple_
 from sqlalchemy.orm import Session
 
-from backend.rollouts.reading import tallied
-from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, hits_of, is_phrase, of_index
+from backend.rollouts.reading import has_tally
+from backend.rollouts.search.hits import (
+    WHOLE,
+    CompletionPlace,
+    GroupRange,
+    index_terms,
+    is_phrase,
+    select_hits,
+)
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.completion import Completion
-from backend.storage.completion_codec import Want
-from backend.storage.completions import completions_of
+from backend.storage.completion_codec import CompletionSelection
+from backend.storage.completions import load_completions
 from backend.storage.engine import is_postgres
 from backend.storage.models import RolloutGroup
 from backend.storage.rollout_words import SHIFT
@@ -45,34 +52,36 @@ class Page:
 ALL = Page()
 
 
-def matches(
+def find_matches(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange = WHOLE, page: Page = ALL
 ) -> Iterator[CompletionPlace]:
-    """Yield the places of the completions that match, in the order of the page; `terms` as `planned`."""
-    required, _ = of_index(terms)
-    matched = (_of_words if required else _of_groups)(session, scope, terms, groups, page)
+    """Yield the places of the completions that match, in the order of the page; `terms` as `plan_terms`."""
+    required, _ = index_terms(terms)
+    matched = (_matches_by_words if required else _matches_by_groups)(session, scope, terms, groups, page)
     for count, completion_place in enumerate(matched):
         if count == page.limit:
             return
         yield completion_place
 
 
-def is_of_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
+def is_decided_by_index(session: Session, scope: Scope, terms: Sequence[Term]) -> bool:
     """Return whether the index is sufficient."""
-    return bool(of_index(terms)[0]) and not (test_of(session, scope, terms) or _long_test(session, terms))
+    return bool(index_terms(terms)[0]) and not (
+        make_test(session, scope, terms) or _make_long_test(session, terms)
+    )
 
 
-def count_of_index(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> int:
+def count_in_index(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> int:
     """Return the number of matching completions, up to `limit`, if the index is sufficient."""
-    hits = _named(session, scope, terms, WHOLE, ALL).limit(limit).subquery()
+    hits = _indexed_matches(session, scope, terms, WHOLE, ALL).limit(limit).subquery()
     return session.scalar(select(func.count()).select_from(hits)) or 0
 
 
-def _named(
+def _indexed_matches(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Select[Any]:
     """Step, group, position and `is_long` of the completions that the index names."""
-    hits = hits_of(session, *of_index(terms), groups).cte(nesting=True).prefix_with("MATERIALIZED")
+    hits = select_hits(session, *index_terms(terms), groups).cte(nesting=True).prefix_with("MATERIALIZED")
     query = select(RolloutGroup.step, RolloutGroup.id, hits.c.position, hits.c.is_long).select_from(hits)
     query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
     conditions = [*scope.of_groups(session), *groups.of_groups()]
@@ -83,12 +92,12 @@ def _named(
     return query.where(case((and_(*conditions), 1), else_=0) == 1)
 
 
-def _of_words(
+def _matches_by_words(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
-    test, of_long = test_of(session, scope, terms), _long_test(session, terms)
-    want = _want(terms, reads=of_long is not None)
-    query = _named(session, scope, terms, groups, page)
+    test, of_long = make_test(session, scope, terms), _make_long_test(session, terms)
+    want = _make_selection(terms, reads=of_long is not None)
+    query = _indexed_matches(session, scope, terms, groups, page)
     if page is not ALL or test is not None or of_long is not None:
         columns = list(query.selected_columns)[:3]
         query = query.order_by(*(column.desc() if page.is_descending else column.asc() for column in columns))
@@ -98,19 +107,19 @@ def _of_words(
         return
     for rows in _pieces(session.execute(query).all()):
         read = {row.id for row in rows if test is not None or row.is_long}
-        by_group = completions_of(session, list(read), want)
+        by_group = load_completions(session, list(read), want)
         for step, group, position, is_long in rows:
             if group not in read:
                 yield step, group, position
                 continue
-            completion = _at(by_group.get(group, ()), position)
+            completion = _completion_at(by_group.get(group, ()), position)
             if completion is None or (test is not None and not test(completion)):
                 continue
             if not is_long or of_long is None or of_long(completion):
                 yield step, group, position
 
 
-def _at(completions: Sequence[Completion], position: int) -> Completion | None:
+def _completion_at(completions: Sequence[Completion], position: int) -> Completion | None:
     if position < len(completions) and completions[position].position == position:
         return completions[position]
     return next((completion for completion in completions if completion.position == position), None)
@@ -123,15 +132,15 @@ def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
         start, size = start + size, min(2 * size, MOST)
 
 
-def _of_groups(
+def _matches_by_groups(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
     """Without words that the index is asked for: all completions are read but those with an unwanted word."""
-    test = test_of(session, scope, terms)
-    without = [(term.pattern(), _keys(session, term, groups)) for term in of_index(terms)[1]]
-    want = _want(terms, reads=bool(without))
-    for rows in _pieces(_groups(session, scope, groups, page)):
-        by_group = completions_of(session, [row.id for row in rows], want)
+    test = make_test(session, scope, terms)
+    without = [(term.pattern(), _find_keys(session, term, groups)) for term in index_terms(terms)[1]]
+    want = _make_selection(terms, reads=bool(without))
+    for rows in _pieces(_select_groups(session, scope, groups, page)):
+        by_group = load_completions(session, [row.id for row in rows], want)
         for step, group, number in rows:
             if without and number is None:
                 continue
@@ -141,31 +150,33 @@ def _of_groups(
                 key = (number or 0) << SHIFT | completion.position
                 if not page.is_in(completion_place) or (test is not None and not test(completion)):
                     continue
-                if not any(_has(completion, pattern, keys.get(key)) for pattern, keys in without):
+                if not any(
+                    _contains_unwanted(completion, pattern, keys.get(key)) for pattern, keys in without
+                ):
                     yield completion_place
 
 
-def _has(completion: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
+def _contains_unwanted(completion: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
     """Return whether an unwanted term is in a completion: None says that the index does not name it."""
     return is_long is not None and (not is_long or bool(pattern.search(completion.clean_text)))
 
 
-def _keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bool]:
+def _find_keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bool]:
     """Return the completions with a term, by number and position, and whether their text decides."""
-    rows = session.execute(hits_of(session, [term], [], groups))
+    rows = session.execute(select_hits(session, [term], [], groups))
     reads = is_phrase(term)
     return {number << SHIFT | position: reads and bool(is_long) for number, position, is_long in rows}
 
 
-def _want(terms: Sequence[Term], *, reads: bool) -> Want:
+def _make_selection(terms: Sequence[Term], *, reads: bool) -> CompletionSelection:
     strings = tuple(term.text for term in terms if term.is_exact and not term.is_not)
-    return Want(reads or any(term.is_exact or term.is_read for term in terms), strings)
+    return CompletionSelection(reads or any(term.is_exact or term.is_read for term in terms), strings)
 
 
-def _groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> Sequence[Any]:
+def _select_groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> Sequence[Any]:
     """Step, id and number of the groups in which a completion may match."""
     columns = (RolloutGroup.step, RolloutGroup.id)
-    conditions = [*scope.of_groups(session), *groups.of_groups(), *tallied(scope.filter.of_tallies())]
+    conditions = [*scope.of_groups(session), *groups.of_groups(), *has_tally(scope.filter.of_tallies())]
     if page.behind is not None:
         sort_key = tuple_(*columns)
         conditions.append(sort_key <= page.behind[:2] if page.is_descending else sort_key >= page.behind[:2])
@@ -174,7 +185,7 @@ def _groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> S
     return session.execute(query.order_by(*ways)).all()
 
 
-def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
+def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
     """Return the test of a completion itself; None if nothing is asked of it."""
     labelled = scope.labelled(session) if scope.label else None
     exact = [term for term in terms if term.is_exact]
@@ -193,9 +204,9 @@ def test_of(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | Non
     return test
 
 
-def _long_test(session: Session, terms: Sequence[Term]) -> Test | None:
+def _make_long_test(session: Session, terms: Sequence[Term]) -> Test | None:
     """Return the test of a text for which the index lacks some positions of words."""
-    required, unwanted = of_index(terms)
+    required, unwanted = index_terms(terms)
     phrases = [(term.pattern(), term.is_not) for term in (*required, *unwanted) if is_phrase(term)]
     if not phrases or not is_postgres(session):
         return None

@@ -16,8 +16,8 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.http.paging import read_cursor
-from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, is_rare, planned
-from backend.rollouts.search.matches import Page, count_of_index, is_of_index, matches
+from backend.rollouts.search.hits import WHOLE, CompletionPlace, GroupRange, is_rare, plan_terms
+from backend.rollouts.search.matches import Page, count_in_index, find_matches, is_decided_by_index
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.models import GroupTally, RolloutGroup
@@ -63,16 +63,16 @@ def find(
 ) -> FoundPage:
     """Return one page of completions, in the order of step, group and position."""
     is_descending = sort.startswith("-")
-    after = _read_place(read_cursor(cursor, *PLACE_KINDS, order=sort))
+    after = _parse_cursor(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
-    terms = planned(session, terms)
+    terms = plan_terms(session, terms)
     if is_rare(session, terms, RARE):
-        rows += matches(session, scope, terms, WHOLE, Page(after, is_descending, limit + 1))
+        rows += find_matches(session, scope, terms, WHOLE, Page(after, is_descending, limit + 1))
     else:
         until = time.monotonic() + SECONDS
         for groups, is_last in _group_ranges(session, scope, after, is_descending, until):
             page = Page(after, is_descending, limit + 1 - len(rows))
-            rows += matches(session, scope, terms, groups, page)
+            rows += find_matches(session, scope, terms, groups, page)
             if len(rows) > limit:
                 break
             if not is_last and time.monotonic() > until:
@@ -83,7 +83,7 @@ def find(
     return FoundPage(rows[:limit], rows[limit - 1], None)
 
 
-def _read_place(cursor: Sequence[Any] | None) -> CompletionPlace | None:
+def _parse_cursor(cursor: Sequence[Any] | None) -> CompletionPlace | None:
     return None if cursor is None else (cursor[0], cursor[1], cursor[2])
 
 
@@ -100,7 +100,7 @@ def _group_ranges(
     query = select(*columns, RolloutGroup.search_number).order_by(*ways)
     size, sort_key = FIRST_PART, tuple_(*columns)
     if after is not None:
-        scope = scope.narrowed(session)
+        scope = scope.narrow(session)
         step, group = after[:2]  # the rest of this group comes, too
         query = query.where(sort_key <= (step, group) if is_descending else sort_key >= (step, group))
     began = time.monotonic()
@@ -113,7 +113,7 @@ def _group_ranges(
         if is_last:
             return
         query = query.where(sort_key < ends[1] if is_descending else sort_key > ends[1])
-        scope = scope.narrowed(session)
+        scope = scope.narrow(session)
         now = time.monotonic()
         size, began = _next_size(size, now - began, until - now), now
 
@@ -129,23 +129,25 @@ def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Cou
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
     sampled = WHOLE
-    terms = planned(session, terms)
+    terms = plan_terms(session, terms)
     if not is_rare(session, terms, RARE):
         sampled = replace(WHOLE, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
-        groups = _counted(session, scope, sampled)
+        groups = _read_counted_groups(session, scope, sampled)
         sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
         if scope.filter.is_of_completions or any(term.is_exact or term.is_read for term in terms):
-            sampled = _in_time(session, scope, terms, sampled)
+            sampled = _affordable_groups(session, scope, terms, sampled)
         if sampled.every > 1:
             stored = Counter()
             for group in (counted for counted in groups if counted.number % sampled.every == 0):
                 stored[group.step] += group.completions
-    matched = Counter(completion_place[0] for completion_place in matches(session, scope, terms, sampled))
+    matched = Counter(
+        completion_place[0] for completion_place in find_matches(session, scope, terms, sampled)
+    )
     items = [{"step": step, "matched": matched.get(step, 0), "of": stored[step]} for step in sorted(stored)]
     return Counts(items, sampled.every)
 
 
-class _Counted(NamedTuple):
+class _CountedGroup(NamedTuple):
     """A group that is counted."""
 
     number: int
@@ -154,7 +156,7 @@ class _Counted(NamedTuple):
     completions: int
 
 
-def _counted(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_Counted]:
+def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_CountedGroup]:
     """Return the groups of the part that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
@@ -166,31 +168,33 @@ def _counted(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_C
     query = query.where(
         *scope.of_groups(session), *sampled.of_groups(), RolloutGroup.search_number.is_not(None)
     )
-    return [_Counted(number, step, int(count or 0)) for number, step, count in session.execute(query)]
+    return [_CountedGroup(number, step, int(count or 0)) for number, step, count in session.execute(query)]
 
 
-def _in_time(session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange) -> GroupRange:
+def _affordable_groups(
+    session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange
+) -> GroupRange:
     """Return the part, or fewer of its groups where reading their texts would take too long at the pace of
     some.
     """
     probe = replace(sampled, every=sampled.every * PROBED)
     began = time.monotonic()
-    deque(matches(session, scope, terms, probe), maxlen=0)
+    deque(find_matches(session, scope, terms, probe), maxlen=0)
     expected = (time.monotonic() - began) * PROBED
     if expected <= SECONDS:
         return sampled
     return replace(sampled, every=sampled.every * math.ceil(min(PROBED, expected / max(SECONDS, 1e-9))))
 
 
-def is_more_than(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> bool:
+def has_more_than(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> bool:
     """Return whether more completions match than so many."""
-    terms = planned(session, terms)
-    if is_of_index(session, scope, terms):
-        return count_of_index(session, scope, terms, limit + 1) > limit
+    terms = plan_terms(session, terms)
+    if is_decided_by_index(session, scope, terms):
+        return count_in_index(session, scope, terms, limit + 1) > limit
     all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
     count = 0
     for groups, _ in all_groups or _group_ranges(session, scope, None, is_descending=False, until=math.inf):
-        count += sum(1 for _ in matches(session, scope, terms, groups))
+        count += sum(1 for _ in find_matches(session, scope, terms, groups))
         if count > limit:
             return True
     return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from backend.base.errors import FieldError, InvalidRequest
 from backend.base.text import REFUSED
-from backend.storage.rollout_words import WORD, words_of
+from backend.storage.rollout_words import WORD, split_words
 
 MAX_CHARACTERS = 1_000
 MAX_TERMS = 20
@@ -47,12 +47,14 @@ class Term:
     """Whether the last word is a prefix."""
     is_not: bool = False
     is_read: bool = False
-    """Whether texts are read for it, because asking the index costs more: see `search.planned`."""
+    """Whether texts are read for it, because asking the index costs more: see `search.hits.plan_terms`."""
 
     @property
     def words(self) -> Sequence[str]:
         """Words of a phrase in order; of an exact string those that surely are words of the text."""
-        return [word.lower() for word in INNER.findall(self.text)] if self.is_exact else words_of(self.text)
+        return (
+            [word.lower() for word in INNER.findall(self.text)] if self.is_exact else split_words(self.text)
+        )
 
     @property
     def whole_words(self) -> Sequence[str]:

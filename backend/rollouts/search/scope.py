@@ -8,11 +8,11 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from backend.base.errors import ExperimentNotFound, FieldError, InvalidRequest
-from backend.metrics.attempts import counts, limits_of
+from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.rollouts.marks import BIT
 from backend.rollouts.reading import RolloutFilter
 from backend.storage.models import Experiment, GroupTally, RolloutGroup, RolloutLabel, Run
-from backend.storage.run_lookup import must_exist
+from backend.storage.run_lookup import require_run
 
 MAX_RUNS = 500
 """Runs of one search."""
@@ -39,7 +39,9 @@ class Scope:
         """SQL conditions on groups: those that no later attempt hides."""
         conditions = self._of(RolloutGroup, session)
         if self.label:
-            conditions.append(RolloutGroup.id.in_(select(RolloutLabel.group_id).where(*self._of_label())))
+            conditions.append(
+                RolloutGroup.id.in_(select(RolloutLabel.group_id).where(*self._label_conditions()))
+            )
         return conditions
 
     def of_tallies(self, session: Session) -> list[ColumnElement[bool]]:
@@ -47,7 +49,7 @@ class Scope:
         is_stored = GroupTally.marks.bitwise_and(BIT["stored"]) != 0
         return [*self._of(GroupTally, session), is_stored]
 
-    def narrowed(self, session: Session) -> "Scope":
+    def narrow(self, session: Session) -> "Scope":
         """Return the scope without steps whose tallies show that no completion passes the filter."""
         conditions = self.filter.of_tallies()
         if not conditions or self.steps is not None:
@@ -58,10 +60,10 @@ class Scope:
 
     def labelled(self, session: Session) -> set[str]:
         """Return the completions that have the label."""
-        return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._of_label())))
+        return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._label_conditions())))
 
     def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
-        conditions = [valid_of_runs(session, self.runs, table)]
+        conditions = [valid_runs_condition(session, self.runs, table)]
         if self.first_step is not None:
             conditions.append(table.step >= self.first_step)
         if self.last_step is not None:
@@ -72,14 +74,14 @@ class Scope:
             conditions.append(table.step.in_(self.steps))
         return conditions
 
-    def _of_label(self) -> list[ColumnElement[bool]]:
+    def _label_conditions(self) -> list[ColumnElement[bool]]:
         return [RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label]
 
     def of_run(self, run: str) -> "Scope":
         """Return the part of one run."""
         return replace(self, runs=[run])
 
-    def restricted(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
+    def restrict(self, *, first: int | None, last: int | None, correct: bool | None) -> "Scope":
         """Return a part of it: between two steps, of right or wrong completions."""
         steps = [step for step in (self.first_step, first) if step is not None]
         ends = [step for step in (self.last_step, last) if step is not None]
@@ -89,17 +91,21 @@ class Scope:
         )
 
 
-def valid_of_runs(session: Session, runs: Sequence[str], table: Any = RolloutGroup) -> ColumnElement[bool]:
+def valid_runs_condition(
+    session: Session, runs: Sequence[str], table: Any = RolloutGroup
+) -> ColumnElement[bool]:
     """SQL condition: groups of these runs, or their tallies, that no later attempt hides."""
-    limits = limits_of(session, runs)
+    limits = load_limits(session, runs)
     if len(runs) == 1:  # no OR, which keeps databases from their indexes
-        return and_(table.run_id == runs[0], counts(table, limits.get(runs[0], ())))
+        return and_(table.run_id == runs[0], valid_row_condition(table, limits.get(runs[0], ())))
     plain = [run for run in runs if not limits.get(run)]
-    continued = [and_(table.run_id == run, counts(table, limits[run])) for run in runs if limits.get(run)]
+    continued = [
+        and_(table.run_id == run, valid_row_condition(table, limits[run])) for run in runs if limits.get(run)
+    ]
     return or_(table.run_id.in_(plain), *continued) if continued else table.run_id.in_(plain)
 
 
-def runs_of(session: Session, runs: Sequence[str], experiment: str) -> Sequence[str]:
+def find_runs(session: Session, runs: Sequence[str], experiment: str) -> Sequence[str]:
     """Return the runs that are named, or all of an experiment; raises NotFound, and InvalidRequest for
     none.
     """
@@ -114,5 +120,5 @@ def runs_of(session: Session, runs: Sequence[str], experiment: str) -> Sequence[
         raise InvalidRequest([FieldError("runs", f"a search covers at most {MAX_RUNS} runs")])
     if not experiment:
         for run in runs:
-            must_exist(session, run)
+            require_run(session, run)
     return runs

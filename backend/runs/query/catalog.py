@@ -18,10 +18,10 @@ MAX_METRICS = 5_000
 def fields_json(session: Session) -> list[dict[str, Any]]:
     """Return all fields: schemas.QueryField."""
     stored = {
-        "variant": _distinct(session, select(Run.variant).where(Run.variant != "")),
-        "origin": _distinct(session, select(Run.origin).where(Run.origin != "")),
-        "experiment": _distinct(session, select(Experiment.name)),
-        "tag": _distinct(session, tag_rows(session)),
+        "variant": _distinct_values(session, select(Run.variant).where(Run.variant != "")),
+        "origin": _distinct_values(session, select(Run.origin).where(Run.origin != "")),
+        "experiment": _distinct_values(session, select(Experiment.name)),
+        "tag": _distinct_values(session, tag_rows(session)),
     }
     columns = [
         {"name": field.name, "type": field.type, "values": list(field.values) or stored.get(field.name, [])}
@@ -35,7 +35,7 @@ def fields_json(session: Session) -> list[dict[str, Any]]:
     return [*columns, *({"name": name, "type": "metric", "values": []} for name in metrics), *config]
 
 
-def _distinct(session: Session, query: Select[Any]) -> list[str]:
+def _distinct_values(session: Session, query: Select[Any]) -> list[str]:
     return list(session.scalars(query.distinct().order_by(query.selected_columns[0]).limit(MAX_VALUES)))
 
 

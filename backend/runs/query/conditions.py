@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from backend.runs.query import syntax
 from backend.runs.query.dates import EXPECTED, read_period
-from backend.runs.query.fields import Field, find_field, spelled
+from backend.runs.query.fields import Field, find_field, stored_spelling
 from backend.runs.query.json_paths import JsonValue, SpelledValue
 from backend.runs.query.syntax import Comparison, QueryError, Value, parse
 from backend.storage.engine import is_postgres
@@ -36,7 +36,7 @@ ORDER: dict[str, Callable[[Any, Any], Condition]] = {
 }
 
 
-def condition_of(session: Session, text: str) -> Condition | None:
+def make_condition(session: Session, text: str) -> Condition | None:
     """Return the condition of a query; None for an empty one. Raises QueryError."""
     query = parse(text)
     return None if query is None else _condition(session, query)
@@ -49,70 +49,70 @@ def _condition(session: Session, query: syntax.Query) -> Condition:
         case syntax.Any(parts):
             return or_(*(_condition(session, operand) for operand in parts))
         case syntax.Not(inner):
-            return _negated(_condition(session, inner))
+            return _negate(_condition(session, inner))
         case syntax.Word(text):
-            return named(text)
+            return name_contains(text)
         case Comparison():
-            return _compared(session, query)
+            return _comparison_condition(session, query)
 
 
-def _negated(condition: Condition) -> Condition:
+def _negate(condition: Condition) -> Condition:
     return condition.is_not(true())  # SQLite's parser nests calls of a function less deeply
 
 
-def named(text: str) -> Condition:
+def name_contains(text: str) -> Condition:
     """Return whether the name of run, variant or experiment contains the text, in any case of letters."""
     name_conditions = (column.icontains(text, autoescape=True) for column in (Run.name, Run.variant))
-    return or_(*name_conditions, _in_experiment(Experiment.name.icontains(text, autoescape=True)))
+    return or_(*name_conditions, _experiment_condition(Experiment.name.icontains(text, autoescape=True)))
 
 
-def tagged(session: Session, condition: Callable[[ColumnElement[str]], Condition]) -> Condition:
+def has_tag(session: Session, condition: Callable[[ColumnElement[str]], Condition]) -> Condition:
     """Return whether one of the run's tags meets a condition."""
     elements = func.json_array_elements_text if is_postgres(session) else func.json_each
     tags = elements(Run.tags).table_valued("value", name="each_tag")
     return exists(select(1).select_from(tags).where(condition(tags.c.value)))
 
 
-def _in_experiment(condition: Condition) -> Condition:
+def _experiment_condition(condition: Condition) -> Condition:
     return Run.experiment_id.in_(select(Experiment.id).where(condition))
 
 
-def _compared(session: Session, comparison: Comparison) -> Condition:
+def _comparison_condition(session: Session, comparison: Comparison) -> Condition:
     field = find_field(session, comparison.name)
     operator = {"!=": "=", "!~": "~"}.get(comparison.operator, comparison.operator)
     allowed = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
     if operator not in allowed:
         shown = ", ".join(symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed)
         raise QueryError(f"{field.name} is compared with {shown} or in", comparison.at)
-    condition = or_(*(_meets(session, field, operator, value) for value in comparison.values))
-    return condition if operator == comparison.operator else _negated(condition)
+    condition = or_(*(_relation_condition(session, field, operator, value) for value in comparison.values))
+    return condition if operator == comparison.operator else _negate(condition)
 
 
-def _meets(session: Session, field: Field, operator: str, value: Value) -> Condition:
+def _relation_condition(session: Session, field: Field, operator: str, value: Value) -> Condition:
     """Return the condition that a run's value of a field has this relation to a value."""
     if operator == "=" and value.text.lower() == NONE and not value.is_quoted:
         return _is_missing(session, field)
     match field.type:
         case "text":
-            return _text(field, operator, value)
+            return _text_condition(field, operator, value)
         case "tags":
-            return tagged(session, lambda tag: _like(tag, operator, value.text))
+            return has_tag(session, lambda tag: _like_condition(tag, operator, value.text))
         case "number":
-            return ORDER[operator](field.column, literal(_number(field, value), Float(53)))
+            return ORDER[operator](field.column, literal(_parse_number(field, value), Float(53)))
         case "date":
-            return _date(field, operator, value)
+            return _date_condition(field, operator, value)
         case "config":
-            return _config(field, operator, value)
+            return _config_condition(field, operator, value)
         case "metric":
-            return _metric(field, operator, value)
+            return _metric_condition(field, operator, value)
 
 
 def _is_missing(session: Session, field: Field) -> Condition:
     match field.type:
         case "tags":
-            return _negated(tagged(session, lambda tag: tag.is_not(None)))
+            return _negate(has_tag(session, lambda tag: tag.is_not(None)))
         case "config":
-            return _negated(JsonValue(Run.config, field.path).is_there)
+            return _negate(JsonValue(Run.config, field.path).exists)
         case "metric":
             return SpelledValue(Run.summary, field.path).text.is_(None)
         case "text" if field.column is None:
@@ -124,29 +124,31 @@ def _is_missing(session: Session, field: Field) -> Condition:
             return missing
 
 
-def _text(field: Field, operator: str, value: Value) -> Condition:
-    text = spelled(field, value.text) if operator == "=" else value.text
+def _text_condition(field: Field, operator: str, value: Value) -> Condition:
+    text = stored_spelling(field, value.text) if operator == "=" else value.text
     if operator == "=" and field.values and text not in field.values:
         near = get_close_matches(text[:100], field.values, n=1)
         hint = f"did you mean {near[0]}?" if near else f"{', '.join(field.values)} are known"
         raise QueryError(f"there is no {field.name} {value.text[:100]!r}; {hint}", value.at)
     if field.column is None:
-        return _in_experiment(_like(Experiment.name, operator, text))
-    return _like(field.column, operator, text)
+        return _experiment_condition(_like_condition(Experiment.name, operator, text))
+    return _like_condition(field.column, operator, text)
 
 
-def _like(column: ColumnElement[str] | InstrumentedAttribute[str], operator: str, text: str) -> Condition:
+def _like_condition(
+    column: ColumnElement[str] | InstrumentedAttribute[str], operator: str, text: str
+) -> Condition:
     """Equal to the text, or containing it in any case of letters."""
     return column == text if operator == "=" else column.icontains(text, autoescape=True)
 
 
-def _number(field: Field, value: Value) -> float:
+def _parse_number(field: Field, value: Value) -> float:
     if value.is_quoted or not NUMBER.fullmatch(value.text):
         raise QueryError(f"{field.name} is a number; got {value.text[:100]!r}", value.at)
     return float(value.text)
 
 
-def _date(field: Field, operator: str, value: Value) -> Condition:
+def _date_condition(field: Field, operator: str, value: Value) -> Condition:
     period = read_period(value.text)
     if period is None:
         raise QueryError(EXPECTED, value.at)
@@ -167,7 +169,7 @@ def _date(field: Field, operator: str, value: Value) -> Condition:
             return time > period.end if is_moment else time >= period.end
 
 
-def _config(field: Field, operator: str, value: Value) -> Condition:
+def _config_condition(field: Field, operator: str, value: Value) -> Condition:
     """Numbers are compared with numbers, `true` and `false` with booleans, all else with strings."""
     stored = JsonValue(Run.config, field.path)
     if operator == "~":
@@ -181,11 +183,11 @@ def _config(field: Field, operator: str, value: Value) -> Condition:
     return stored.string == value.text
 
 
-def _metric(field: Field, operator: str, value: Value) -> Condition:
+def _metric_condition(field: Field, operator: str, value: Value) -> Condition:
     stored = SpelledValue(Run.summary, field.path)
     spelling = NOT_NUMBERS.get(value.text.lower())
     if spelling is None:
-        return stored.compared(operator, ORDER[operator], _number(field, value))
+        return stored.compared(operator, ORDER[operator], _parse_number(field, value))
     if operator == "=":
         return stored.text == spelling
     if spelling == SPELLINGS[NAN]:

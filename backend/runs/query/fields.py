@@ -13,7 +13,7 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.config.causes import Cause, Verdict
 from backend.config.metrics import METRICS, find_metric
 from backend.config.run import RunConfig
-from backend.metrics.known import reason_unknown
+from backend.metrics.known import unknown_name_message
 from backend.metrics.store import find_keys
 from backend.runs.lifecycle import STATUSES
 from backend.runs.query.json_paths import SEGMENT, JsonValue
@@ -75,7 +75,7 @@ _NO_VERDICT = "no_verdict"
 """Title of the verdict `inconclusive` on the pages, with an underscore for its space."""
 
 
-def spelled(field: Field, text: str) -> str:
+def stored_spelling(field: Field, text: str) -> str:
     """Return a value as it is stored, if the field has fixed values: "Never learned" as "never_learned"."""
     if not field.values:
         return text
@@ -87,26 +87,26 @@ def find_field(session: Session, name: Name) -> Field:
     """Return the field of a name; raises QueryError with the nearest names for an unknown one."""
     text = ALIASES.get(name.text, name.text)
     if name.statistic:
-        return _metric(session, name)
+        return _metric_field(session, name)
     if text in COLUMNS:
         return COLUMNS[text]
     if text.startswith(CONFIG):
-        return _config(session, name, text.removeprefix(CONFIG))
+        return _config_field(session, name, text.removeprefix(CONFIG))
     if find_metric(text) is not None or find_keys(session, [text]):
-        return _metric(session, name)
+        return _metric_field(session, name)
     paths = [path for path in config_paths() if path == text or path.endswith(f".{text}")]
     if text in paths or len(paths) == 1:
-        return _of_config(text if text in paths else paths[0])
+        return _field_of_path(text if text in paths else paths[0])
     if paths:
         raise QueryError(f"{text!r} is ambiguous: {_first_names(paths)}", name.at)
     if inner := [path for path in config_paths() if f".{text}." in f".{path}"]:
         raise QueryError(f"{text!r} has several fields: {_first_names(inner)}", name.at)
-    raise QueryError(_unknown(text), name.at)
+    raise QueryError(_unknown_field_message(text), name.at)
 
 
-def _metric(session: Session, name: Name) -> Field:
+def _metric_field(session: Session, name: Name) -> Field:
     if find_metric(name.text) is None and not find_keys(session, [name.text]):
-        raise QueryError(reason_unknown(name.text), name.at)
+        raise QueryError(unknown_name_message(name.text), name.at)
     if not SEGMENT.fullmatch(name.text):
         raise QueryError("a metric whose name contains quotes, braces or commas cannot be queried", name.at)
     statistic = name.statistic or "last"
@@ -115,29 +115,29 @@ def _metric(session: Session, name: Name) -> Field:
     )
 
 
-def _config(session: Session, name: Name, path: str) -> Field:
+def _config_field(session: Session, name: Name, path: str) -> Field:
     """Return a path of the schema, or one that any stored config has: those of other trainers have any
     shape.
     """
-    field = _of_config(path)
+    field = _field_of_path(path)
     if any(config_path == path or config_path.startswith(f"{path}.") for config_path in config_paths()):
         return field
     if not all(map(SEGMENT.fullmatch, field.path)):
         raise QueryError(f"{path!r} is not a path of a config", name.at)
     if not session.scalar(select(exists().where(JsonValue(Run.config, field.path).kind.is_not(None)))):
-        raise QueryError(_unknown(name.text), name.at)
+        raise QueryError(_unknown_field_message(name.text), name.at)
     return field
 
 
-def must_be_a_path(session: Session, path: str, parameter: str) -> None:
+def require_path(session: Session, path: str, parameter: str) -> None:
     """Raise InvalidRequest at a parameter unless a config can have this path or a stored one has it."""
     try:
-        _config(session, Name(f"{CONFIG}{path}", at=0), path)
+        _config_field(session, Name(f"{CONFIG}{path}", at=0), path)
     except QueryError as error:
         raise InvalidRequest([FieldError(parameter, error.errors[0].message)]) from error
 
 
-def _of_config(path: str) -> Field:
+def _field_of_path(path: str) -> Field:
     return Field(f"{CONFIG}{path}", "config", path=tuple(path.split(".")))
 
 
@@ -147,16 +147,16 @@ def _first_names(paths: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")
 
 
-def _unknown(text: str) -> str:
+def _unknown_field_message(text: str) -> str:
     if len(text) > LONGEST_NAME:
         return f"there is no field {text[:40]!r}..."
-    names = [*COLUMNS, *METRICS, *(f"{CONFIG}{path}" for path in config_paths()), *_endings()]
+    names = [*COLUMNS, *METRICS, *(f"{CONFIG}{path}" for path in config_paths()), *_path_endings()]
     near = get_close_matches(text, names, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "GET /api/v1/run-fields lists them"
     return f"there is no field {text!r}; {hint}"
 
 
-def _endings() -> list[str]:
+def _path_endings() -> list[str]:
     """Return the last parts of paths, under which most people know a field: `lr`, `temperature`."""
     return sorted({path.rpartition(".")[2] for path in config_paths()})
 
@@ -165,20 +165,20 @@ def _endings() -> list[str]:
 def config_paths() -> tuple[str, ...]:
     """Dotted paths of all fields that a run's config can have; a list is one field."""
     schema = RunConfig.model_json_schema()
-    return tuple(dict.fromkeys(_leaves(schema, schema["$defs"], "", ())))
+    return tuple(dict.fromkeys(_leaf_paths(schema, schema["$defs"], "", ())))
 
 
-def _leaves(node: Any, definitions: dict[str, Any], path: str, above: tuple[str, ...]) -> Iterator[str]:
+def _leaf_paths(node: Any, definitions: dict[str, Any], path: str, above: tuple[str, ...]) -> Iterator[str]:
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
         if name not in above:
-            yield from _leaves(definitions[name], definitions, path, (*above, name))
+            yield from _leaf_paths(definitions[name], definitions, path, (*above, name))
         return
     for key in ("anyOf", "oneOf", "allOf"):
         for option in node.get(key, ()):
-            yield from _leaves(option, definitions, path, above)
+            yield from _leaf_paths(option, definitions, path, above)
     if "properties" in node:
         for key, inner in node["properties"].items():
-            yield from _leaves(inner, definitions, f"{path}.{key}" if path else key, above)
+            yield from _leaf_paths(inner, definitions, f"{path}.{key}" if path else key, above)
     elif not node.keys() & {"anyOf", "oneOf", "allOf"} and node.get("type") != "null":
         yield path

@@ -38,27 +38,27 @@ def _postgres_kind(element: Any, compiler: Any, **kw: Any) -> str:
     return f"json_typeof({compiler.process(value, **kw)})"
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text as it is written in a stored document, in ASCII by `json_text`."""
     return json.dumps(text)[1:-1]
 
 
-def _places(column: Any, path: Sequence[str]) -> list[Any]:
+def _candidate_values(column: Any, path: Sequence[str]) -> list[Any]:
     """Return the value at a path, by every path that SQLite may need for it; at most one has a value.
 
     It takes a number for the place in a list alone, and compares keys with the text of the document.
     """
-    written = [tuple(path), tuple(map(escaped, path))]
-    paths = [*map(_with_places, written), *written]
+    written = [tuple(path), tuple(map(escape_text, path))]
+    paths = [*map(_index_path, written), *written]
     return [column[spelling] for spelling in dict.fromkeys(paths)]
 
 
-def _with_places(path: Sequence[str]) -> tuple[str | int, ...]:
+def _index_path(path: Sequence[str]) -> tuple[str | int, ...]:
     """Return the path in which every key that can be one is the place in a list."""
     return tuple(int(key) if re.fullmatch(r"\d{1,6}", key) else key for key in path)
 
 
-def _first(values: Sequence[Any]) -> Any:
+def _first_value(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else func.coalesce(*values)
 
 
@@ -66,13 +66,13 @@ class JsonValue:
     """The value at a path of a JSON column, as each kind that it can have."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        places = _places(column, path)
-        self.kind: ColumnElement[str] = _first([json_kind(node) for node in places])
-        self.text: ColumnElement[str] = _first([node.as_string() for node in places])
-        self._float: ColumnElement[float] = _first([node.as_float() for node in places])
+        places = _candidate_values(column, path)
+        self.kind: ColumnElement[str] = _first_value([json_kind(node) for node in places])
+        self.text: ColumnElement[str] = _first_value([node.as_string() for node in places])
+        self._float: ColumnElement[float] = _first_value([node.as_float() for node in places])
 
     @property
-    def is_there(self) -> ColumnElement[bool]:
+    def exists(self) -> ColumnElement[bool]:
         """Whether there is a value: JSON's null is none."""
         return self.kind != "null"
 
@@ -94,7 +94,7 @@ class JsonValue:
         if text.isascii():
             return is_match
         document = case((self.kind.in_(DOCUMENTS), self.text))
-        return is_match | document.icontains(escaped(text), autoescape=True)
+        return is_match | document.icontains(escape_text(text), autoescape=True)
 
     def is_boolean(self, *, value: bool) -> ColumnElement[bool]:
         """Return whether it is this boolean, for which each database has its own words."""
@@ -106,9 +106,11 @@ class SpelledValue:
     """A number of a run's summary, in which NaN and the infinities are spelled."""
 
     def __init__(self, column: Any, path: Sequence[str]) -> None:
-        places = [column[spelling] for spelling in dict.fromkeys((tuple(path), tuple(map(escaped, path))))]
-        self.text: ColumnElement[str] = _first([node.as_string() for node in places])
-        self._float: ColumnElement[float] = _first([node.as_float() for node in places])
+        places = [
+            column[spelling] for spelling in dict.fromkeys((tuple(path), tuple(map(escape_text, path))))
+        ]
+        self.text: ColumnElement[str] = _first_value([node.as_string() for node in places])
+        self._float: ColumnElement[float] = _first_value([node.as_float() for node in places])
 
     def compared(
         self, operator: str, compare: Callable[[Any, Any], ColumnElement[bool]], number: float

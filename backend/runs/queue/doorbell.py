@@ -67,7 +67,7 @@ def worker_queue(settings: Settings) -> Celery:
 
 
 @cache
-def _bell(settings: Settings) -> Celery:
+def _make_bell(settings: Settings) -> Celery:
     return _make_app(settings, QUICK_OPTIONS)
 
 
@@ -132,7 +132,7 @@ class _Ringer:
 
     def _send(self, sent: list[bool]) -> None:
         try:
-            _bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
+            _make_bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
             sent.append(True)
         except (OperationalError, OSError) as error:
             logger.warning("could not notify the workers: %s", error)

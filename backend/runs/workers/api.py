@@ -6,13 +6,13 @@ from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from backend.http.dependencies import ReadSession
-from backend.http.paging import iso, page_of, read_cursor
+from backend.http.paging import iso_time, make_page, read_cursor
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.http.routing import Router
 from backend.runs.list import run_columns
 from backend.runs.store import run_json
-from backend.runs.workers.nodes import complete_groups, why_nodes_wait
-from backend.runs.workers.store import live_slots, widest
+from backend.runs.workers.nodes import complete_groups, waiting_reason
+from backend.runs.workers.store import live_slots, max_run_devices
 from backend.storage.engine import db_now
 from backend.storage.live_workers import SILENT_SECONDS
 from backend.storage.models import Run, Worker
@@ -42,8 +42,8 @@ def _worker_json(worker: Worker, now: float, names: dict[str, str]) -> dict[str,
         "status": "lost" if is_lost else worker.status,
         "run": worker.run_id,
         "run_name": names.get(worker.run_id or ""),
-        "started_at": iso(worker.started_at),
-        "seen_at": iso(worker.seen_at),
+        "started_at": iso_time(worker.started_at),
+        "seen_at": iso_time(worker.seen_at),
         "stats": worker.stats,
     }
 
@@ -61,9 +61,9 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
         first = position + 1
     order = (Run.priority.desc(), Run.queued_at, Run.id)
     rows = session.execute(waiting.order_by(*order).limit(limit + 1)).all()
-    why = _reasons(session)
+    why = _waiting_reasons(session)
     return Json(
-        page_of(
+        make_page(
             list(enumerate(rows, first)),
             limit,
             lambda item: run_json(item[1]) | {"position": item[0], "why": why(item[0], item[1])},
@@ -72,20 +72,20 @@ def queue(session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json
     )
 
 
-def _reasons(session: Session) -> Any:
+def _waiting_reasons(session: Session) -> Any:
     """Return a function (position, run) -> why that run waits, in words."""
     now = session.scalar(select(db_now())) or 0.0
     slots = [slot for slot in live_slots(session) if slot.nodes == 1]
     groups = complete_groups(session)
-    widest_worker, idle = widest(slots), [slot for slot in slots if slot.run_id is None]
-    room = widest(idle)
+    widest_worker, idle = max_run_devices(slots), [slot for slot in slots if slot.run_id is None]
+    room = max_run_devices(idle)
 
     def why(position: int, run: Any) -> str:
         if run.run_after > now:
             tries = f", {run.own_failures} failed so far" if run.own_failures else ""
             return f"the next try, in {run.run_after - now:.0f} s{tries}"
         if run.nodes > 1:
-            return why_nodes_wait(groups, run.nodes, run.devices)
+            return waiting_reason(groups, run.nodes, run.devices)
         if not slots:
             return "a worker (none is running)"
         if run.devices > widest_worker:

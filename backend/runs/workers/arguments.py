@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from backend.base.errors import GrpoLabError
-from backend.runs.workers.deadline import deadline_of
+from backend.runs.workers.deadline import parse_deadline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what limits a worker, and its place among several nodes."""
+    """Add the arguments for a worker's limits, and for its place among several nodes."""
     parser.add_argument("--runs", type=int, metavar="N", help="exit after N runs")
     parser.add_argument("--idle", type=float, metavar="SECONDS", help="exit after this time without a run")
     parser.add_argument(
@@ -51,7 +51,7 @@ def arguments_as_settings(
         variables["WORKER_UNTIL"] = str(_deadline(until).timestamp())
     if nodes is None or nodes == 1:
         return variables
-    variables = place_of(nodes, os.environ) | variables
+    variables = cluster_place(nodes, os.environ) | variables
     for name, option in (("WORKER_NODE_RANK", "--node-rank"), ("WORKER_GROUP", "--group")):
         if name not in variables and name not in os.environ:
             told = "no Slurm, Kubernetes or SkyPilot sets it here"
@@ -62,7 +62,7 @@ def arguments_as_settings(
 def _deadline(until: str) -> datetime:
     now = datetime.now()  # noqa: DTZ005 - an offset would be that of today, not of the deadline
     try:
-        moment = deadline_of(until, now)
+        moment = parse_deadline(until, now)
     except ValueError as error:
         raise GrpoLabError(f"--until {error}") from None
     if moment <= now:
@@ -79,7 +79,7 @@ CLUSTERS = (
 """Variables with which a cluster gives a process its rank, its job and the number of nodes."""
 
 
-def place_of(nodes: int, variables: Mapping[str, str]) -> dict[str, str]:
+def cluster_place(nodes: int, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the rank, group and address from the cluster. Raises GrpoLabError if they conflict."""
     for cluster, rank, group, number in CLUSTERS:
         if rank not in variables:

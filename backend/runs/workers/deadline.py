@@ -9,7 +9,7 @@ EARLIER = timedelta(hours=12)
 """A time of day that passed less than this ago is a deadline that was missed, not tomorrow's."""
 
 
-def deadline_of(text: str, now: datetime) -> datetime:
+def parse_deadline(text: str, now: datetime) -> datetime:
     """Return the moment that `03:55`, or an ISO 8601 date and time, means on this machine.
 
     It has the time zone of `now`; without one, both are read by the machine's clock, whose offset may change

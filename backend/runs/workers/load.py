@@ -34,7 +34,7 @@ class MachineLoad:
         self._path = path
         self._gpu = GpuLoad(gpu) if gpu else None
         psutil.cpu_percent()  # the first interval begins
-        self._since, self._counted = time.monotonic(), _transferred()
+        self._since, self._counted = time.monotonic(), _count_transferred()
 
     def read(self) -> Readings:
         """Return the means since the last reading, and what is in use now; always by the same thread."""
@@ -46,7 +46,7 @@ class MachineLoad:
         }
         with suppress(OSError):
             readings["disk_free_bytes"] = psutil.disk_usage(str(self._path)).free
-        now, counted = time.monotonic(), _transferred()
+        now, counted = time.monotonic(), _count_transferred()
         seconds = max(now - self._since, 1e-3)
         for name in counted.keys() & self._counted.keys():
             readings[name] = max(0.0, counted[name] - self._counted[name]) / seconds
@@ -59,7 +59,7 @@ class MachineLoad:
             self._gpu.close()
 
 
-def _transferred() -> dict[str, float]:
+def _count_transferred() -> dict[str, float]:
     """Bytes that disks and network have moved since the machine started."""
     totals: dict[str, float] = {}
     with suppress(OSError, RuntimeError, psutil.Error):
@@ -96,7 +96,7 @@ class GpuLoad:
 
     def _watch(self, handle: Any, seconds: float) -> None:
         while not self._ending.is_set():
-            self.see(_look(handle))
+            self.see(_read_gpu(handle))
             self._ending.wait(seconds)
 
     def see(self, values: Readings) -> None:
@@ -117,7 +117,7 @@ class GpuLoad:
         self._ending.set()
 
 
-def _look(handle: Any) -> Readings:
+def _read_gpu(handle: Any) -> Readings:
     """Take one reading without the values that this GPU or its driver does not support."""
     questions: dict[str, Callable[[], float]] = {
         "gpu_frac": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,

@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """A node as it was seen."""
+    """A node's row, with the time since its last heartbeat."""
 
     rank: int
     worker_id: str
@@ -81,32 +81,32 @@ class Seat(NamedTuple):
 
 
 def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
-    """Claim this place in a group, replacing any earlier owner; remove the rows of groups that are gone."""
+    """Claim a place in a group, replacing any earlier owner; remove the rows of lost groups."""
     session.execute(delete(Node).where(Node.seen_at < db_now() - FORGOTTEN_SECONDS))
     row = Node(group_name=group, rank=rank, worker_id=worker_id, work={}, **facts)
     session.merge(row)
     session.flush()
-    beat(session, group, rank, worker_id)
+    record_heartbeat(session, group, rank, worker_id)
 
 
-def beat(session: Session, group: str, rank: int, worker_id: str) -> bool:
+def record_heartbeat(session: Session, group: str, rank: int, worker_id: str) -> bool:
     """Record a sign of life; return False when another worker has taken the place, or the row is gone."""
     return _change(session, group, rank, worker_id, seen_at=db_now())
 
 
-def say(session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None) -> bool:
-    """Write down the leader's order, another node's answer, or that there is none any more."""
+def write_word(session: Session, group: str, rank: int, worker_id: str, word: Order | Answer | None) -> bool:
+    """Store the leader's order or another node's answer; None removes it."""
     work = {} if word is None else word._asdict()
     return _change(session, group, rank, worker_id, work=work, seen_at=db_now())
 
 
 def leave_seat(session: Session, group: str, rank: int, worker_id: str) -> None:
-    """Give the place up."""
+    """Release the place."""
     conditions = (Node.group_name == group, Node.rank == rank, Node.worker_id == worker_id)
     session.execute(delete(Node).where(*conditions))
 
 
-def seats_of(session: Session, group: str) -> list[Seat]:
+def load_seats(session: Session, group: str) -> list[Seat]:
     """Return the nodes of a group, by rank."""
     return [_seat(*row) for row in session.execute(_seats().where(Node.group_name == group)).all()]
 
@@ -125,15 +125,15 @@ def is_complete(seats: Sequence[Seat]) -> bool:
     return bool(seats) and ranks == list(range(seats[0].nodes))
 
 
-def devices_of(seats: Sequence[Seat]) -> int:
+def max_devices(seats: Sequence[Seat]) -> int:
     """Return the most devices that a run can have on each node of this group; 0: it is not complete."""
     return min(seat.devices for seat in seats) if is_complete(seats) else 0
 
 
-def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
+def waiting_reason(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
     """Return the thing that a run on several nodes waits for, given the groups that are complete."""
     group_needed = f"a group of {nodes} nodes"
-    largest = max((devices_of(seats) for seats in groups if len(seats) == nodes), default=0)
+    largest = max((max_devices(seats) for seats in groups if len(seats) == nodes), default=0)
     if not largest:
         return f"{group_needed} (none is complete)"
     if devices > largest:
@@ -141,19 +141,19 @@ def why_nodes_wait(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -
     return f"{group_needed} that is free"
 
 
-def order_of(seats: Sequence[Seat]) -> Order | None:
+def find_order(seats: Sequence[Seat]) -> Order | None:
     """Return the leader's order, if there is one."""
     work = seats[0].work if seats and seats[0].rank == 0 else {}
     return Order(**work) if "port" in work else None
 
 
-def is_trained(session: Session, run_id: str, attempt: int) -> bool:
+def is_current_attempt(session: Session, run_id: str, attempt: int) -> bool:
     """Return whether this attempt still owns its run."""
     owned = select(Run.id).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
     return session.scalar(owned) is not None
 
 
-def difference(seats: Sequence[Seat]) -> str:
+def difference_sentence(seats: Sequence[Seat]) -> str:
     """Return the difference that keeps these nodes from training together, in a sentence; "": none."""
     for seat in seats[1:]:
         for trait, value in seat.traits.items():

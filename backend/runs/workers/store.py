@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.runs.workers.devices import CPU, CPU_RANKS, Slot
 from backend.storage.engine import db_now
-from backend.storage.live_workers import seen_lately
+from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Worker
 
 FORGOTTEN_SECONDS = 3600.0
@@ -58,7 +58,7 @@ def forget_silent(session: Session) -> None:
     session.execute(delete(Worker).where(Worker.seen_at < db_now() - FORGOTTEN_SECONDS))
 
 
-def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
+def load_slots(session: Session, *, host: str, pid: int) -> list[Worker]:
     """Return the slots that one worker process has registered."""
     query = select(Worker).where(Worker.host == host, Worker.pid == pid).order_by(Worker.slot)
     return list(session.scalars(query))
@@ -66,11 +66,11 @@ def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
 
 def live_slots(session: Session) -> list[Worker]:
     """Return the slots that were seen lately."""
-    query = select(Worker).where(seen_lately()).order_by(Worker.host, Worker.slot)
+    query = select(Worker).where(has_recent_heartbeat()).order_by(Worker.host, Worker.slot)
     return list(session.scalars(query))
 
 
-def widest(slots: Sequence[Worker]) -> int:
+def max_run_devices(slots: Sequence[Worker]) -> int:
     """Return the most devices that one run can have on these slots: GPUs of a worker, or ranks of a CPU
     slot.
     """

@@ -25,8 +25,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import Conflict
-from backend.http.bodies import distinct
-from backend.service.backup.files import BadBackup, Digest, check_names, describe, files_in, open_below
+from backend.http.bodies import refuse_duplicates
+from backend.service.backup.files import BadBackup, Digest, check_names, describe, list_files, open_below
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -89,7 +89,7 @@ def read_manifest(directory: Path) -> Manifest:
             content = file.read(MANIFEST_BYTES + 1)
         if len(content) > MANIFEST_BYTES:
             raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MANIFEST_BYTES:,} bytes")
-        document = json.loads(content, object_pairs_hook=distinct)
+        document = json.loads(content, object_pairs_hook=refuse_duplicates)
         if isinstance(document, dict) and (saved_format := document.get("format", FORMAT)) != FORMAT:
             raise BadBackup(
                 f"{directory} has format {saved_format!r:.20}, this version reads {FORMAT}: "
@@ -99,11 +99,11 @@ def read_manifest(directory: Path) -> Manifest:
     except FileNotFoundError:
         raise BadBackup(f"{directory} is not a backup: it has no {MANIFEST}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise BadBackup(f"the {MANIFEST} of {directory} cannot be read: {_in_words(error)}") from None
+        raise BadBackup(f"the {MANIFEST} of {directory} cannot be read: {_error_text(error)}") from None
     return manifest
 
 
-def _in_words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
@@ -139,12 +139,12 @@ def verify(directory: Path, manifest: Manifest) -> None:
             raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
         if described != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
-    if unexpected := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
+    if unexpected := sorted(set(list_files(directory)) - manifest.files.keys() - {MANIFEST}):
         raise BadBackup(f"{directory} contains a file that is not part of it: {unexpected[0]!r:.200}")
 
 
 @contextmanager
-def draft_of(directory: Path) -> Iterator[Path]:
+def open_draft(directory: Path) -> Iterator[Path]:
     """Yield a directory next to `directory` that takes its name at the end; nothing stays of it after an
     error.
     """

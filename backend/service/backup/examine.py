@@ -14,9 +14,9 @@ from backend.service.backup.contents import SavedTable
 from backend.service.backup.files import BadBackup, is_canonical
 from backend.service.backup.tables import ordered_tables
 from backend.storage.engine import open_engine
-from backend.storage.migrate import locked, upgrade_within
+from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import Checkpoint, Run
-from backend.storage.schema import schema_of
+from backend.storage.schema import read_schema
 
 DEEPEST = 200
 """Levels of a document; those that come from outside have at most a quarter of it."""
@@ -49,8 +49,10 @@ def check_sqlite(file: Path, revision: str) -> None:
         ) as database:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
                 database.execute(f"PRAGMA {pragma}")
-            schema = _schema(database)
-            if unexpected := sorted(schema.keys() ^ (expected_schema := _expected(file, revision)).keys()):
+            schema = _read_schema(database)
+            if unexpected := sorted(
+                schema.keys() ^ (expected_schema := _expected_schema(file, revision)).keys()
+            ):
                 raise BadBackup(
                     f"its database has a different schema than {revision}: {' '.join(unexpected[0])!r:.200}"
                 )
@@ -66,7 +68,7 @@ def check_sqlite(file: Path, revision: str) -> None:
         raise BadBackup(f"its database cannot be read: {error}") from None
 
 
-def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+def _read_schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """Return the statements that made everything, by kind and name."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return {
@@ -76,16 +78,16 @@ def _schema(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     }
 
 
-def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
+def _expected_schema(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
     """Return the schema objects of an empty database of this schema."""
     empty = database_file.with_name(f"{database_file.name}.empty")
     engine = open_engine(f"sqlite:///{empty}", pool_size=1)
     try:
-        with locked(engine) as connection:
+        with schema_lock(engine) as connection:
             upgrade_within(connection, revision)
         engine.dispose()
         with closing(sqlite3.connect(empty)) as database:
-            return _schema(database)
+            return _read_schema(database)
     finally:
         engine.dispose()
         for leftover in empty.parent.glob(f"{empty.name}*"):
@@ -94,7 +96,7 @@ def _expected(database_file: Path, revision: str) -> dict[tuple[str, str], str]:
 
 def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
     """Raise BadBackup unless the database is what the manifest says, before it is brought up to date."""
-    if (schema := schema_of(connection)) != revision:
+    if (schema := read_schema(connection)) != revision:
         raise BadBackup(f"its database has schema {schema!r:.40}, its manifest says {revision}")
     for name, table in saved.items():
         count = connection.scalar(text(f'SELECT count(*) FROM "{name}"'))  # noqa: S608 - names that we know
@@ -146,7 +148,7 @@ def check_lines(parents: Mapping[str, str], limit: int) -> None:
 
 def _check_types(connection: Connection, table: Table) -> None:
     """SQLite takes any value in any column."""
-    conditions = " AND ".join(_conditions(table))
+    conditions = " AND ".join(_type_conditions(table))
     query = f'SELECT 1 FROM "{table.name}" WHERE NOT ({conditions}) LIMIT 1'  # noqa: S608 - our own names
     if connection.scalar(text(query)):
         raise BadBackup(f"a row of {table.name} in its database holds a value of another type")
@@ -168,7 +170,7 @@ def _check_documents(connection: Connection, table: Table) -> None:
                 raise BadBackup(f"{row_name} {reason}: {document!r:.60}")
 
 
-def _conditions(table: Table) -> Iterator[str]:
+def _type_conditions(table: Table) -> Iterator[str]:
     for column in table.columns:
         name = f'"{column.name}"'
         if isinstance(column.type, Float):

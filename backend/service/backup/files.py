@@ -59,9 +59,9 @@ def check_names(names: Collection[str]) -> None:
     for name in names:
         if not is_canonical(name):
             raise BadBackup(f"the backup names a file outside of itself: {name!r:.200}")
-    folded = {_folded(name): name for name in names}
+    folded = {_fold_name(name): name for name in names}
     if len(folded) < len(names):
-        twin = next(name for name in names if folded[_folded(name)] != name)
+        twin = next(name for name in names if folded[_fold_name(name)] != name)
         raise BadBackup(f"the backup names a file twice, in different case: {twin!r:.200}")
     parents = {key[: key.rindex("/")] for key in folded if "/" in key}
     for parent in parents:
@@ -71,7 +71,7 @@ def check_names(names: Collection[str]) -> None:
                 raise BadBackup(f"the backup has a file where it has a directory: {folded[above]!r:.200}")
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -94,8 +94,8 @@ def open_below(directory: Path, name: str) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def files_in(directory: Path) -> Iterator[str]:
-    """Everything that is not a directory, relative to this one; links are not followed."""
+def list_files(directory: Path) -> Iterator[str]:
+    """Yield the path of every entry that is not a directory, relative to this one; links are not followed."""
     for parent, directories, files in os.walk(directory):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         for name in sorted([*files, *links]):
@@ -103,7 +103,7 @@ def files_in(directory: Path) -> Iterator[str]:
 
 
 def describe(file: BufferedReader) -> Digest:
-    """Size and SHA-256 of all that is read."""
+    """Return the size and the SHA-256 of a file's content."""
     digest = file_digest(file, "sha256")
     return Digest(bytes=file.tell(), sha256=digest.hexdigest())
 
@@ -125,8 +125,8 @@ def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None
         raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
 
 
-def take(source: Path, target: Path) -> None:
-    """Have a file of our own in another place: a hard link, else a copy. Nobody ever changes it."""
+def link_or_copy(source: Path, target: Path) -> None:
+    """Link or copy a file of this installation, which never changes: a hard link if possible, else a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target, follow_symlinks=False)

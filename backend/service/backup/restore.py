@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import Conflict, Unavailable
 from backend.base.settings import Settings, service_url
-from backend.metrics.block_check import damaged
+from backend.metrics.block_check import find_damaged_blocks
 from backend.runs.events import add_event
 from backend.runs.high_water_mark import forget_mark
 from backend.runs.lifecycle import release_run
@@ -34,10 +34,10 @@ from backend.service.maintenance.damaged_blocks import tell_damage
 from backend.service.process.instance_lock import AlreadyRunning, hold_instance
 from backend.service.process.preflight import check_state_dir, restore_mark
 from backend.storage.engine import open_engine, open_sessions, reading
-from backend.storage.migrate import locked, upgrade_within
+from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.storage.rollout_words import reset
-from backend.storage.schema import known_schemas, newest_schema, why_unknown
+from backend.storage.schema import known_schemas, newest_schema, unknown_schema_reason
 
 REASON = "restored from a backup"
 DRAFT = ".runs.restored"
@@ -71,7 +71,8 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
         raise BadBackup(f"this is a backup of {manifest.database}, but DATABASE_URL names {kind}")
     if manifest.schema_revision not in known_schemas():
         raise BadBackup(
-            f"this backup has schema {manifest.schema_revision}, {why_unknown(manifest.schema_revision)}"
+            f"this backup has schema {manifest.schema_revision}, "
+            f"{unknown_schema_reason(manifest.schema_revision)}"
         )
     columns_by_table = {table.name: set(table.columns.keys()) for table in ordered_tables()}
     for name, table in manifest.tables.items():
@@ -85,7 +86,7 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
 
 
 def _check_place(settings: Settings, *, overwrite: bool) -> None:
-    content = _content(settings)
+    content = _count_content(settings)
     if content.has_workers:
         raise Conflict("a worker is using this database, or was half a minute ago: stop all workers first")
     has_files = any((settings.state / "runs").glob("*"))
@@ -103,7 +104,7 @@ class Content(NamedTuple):
     has_workers: bool = False
 
 
-def _content(settings: Settings) -> Content:
+def _count_content(settings: Settings) -> Content:
     file = _sqlite_file(settings)
     if file is not None and not file.exists():
         return Content(has_rows=False)
@@ -135,7 +136,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
     runs, file = settings.state / "runs", _sqlite_file(settings)
     if file is not None:
         _close(file)
-    with _marked(settings, directory):
+    with _restore_mark(settings, directory):
         draft = _take_files(settings, directory, manifest)
         try:
             if file is None:
@@ -154,7 +155,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
 
 
 @contextmanager
-def _marked(settings: Settings, directory: Path) -> Iterator[None]:
+def _restore_mark(settings: Settings, directory: Path) -> Iterator[None]:
     """Nothing starts until this has come to its end; a backup that is refused has changed nothing."""
     mark = restore_mark(settings)
     was_interrupted = mark.exists()
@@ -218,9 +219,9 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
         check_sqlite(draft, manifest.schema_revision)
         engine = open_engine(f"sqlite:///{draft}", pool_size=1)
         try:
-            with locked(engine) as connection:
+            with schema_lock(engine) as connection:
                 check_counts(connection, manifest.schema_revision, manifest.tables)
-                _finish(connection, manifest)
+                _finish_database(connection, manifest)
         finally:
             engine.dispose()
     except BadBackup:
@@ -250,14 +251,14 @@ def _close(file: Path) -> None:
 def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> None:
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with locked(engine) as connection:
+        with schema_lock(engine) as connection:
             connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             old = MetaData()
             old.reflect(connection)
             old.drop_all(connection)
             upgrade_within(connection, manifest.schema_revision)
             load_tables(connection, directory, manifest.tables)
-            _finish(connection, manifest)
+            _finish_database(connection, manifest)
     except psycopg.OperationalError as error:  # COPY speaks to the driver itself
         raise Unavailable(f"the database could not be restored: {error}; run it again") from None
     except psycopg.Error as error:
@@ -267,13 +268,13 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
         engine.dispose()
 
 
-def _finish(connection: Connection, manifest: Manifest) -> None:
+def _finish_database(connection: Connection, manifest: Manifest) -> None:
     """Up to date, without the workers of then; what trained waits for a worker."""
     upgrade_within(connection, newest_schema())
     check_rows(connection)
     reset(connection)
     session = Session(connection)
-    tell_damage(session, damaged(session))
+    tell_damage(session, find_damaged_blocks(session))
     session.execute(delete(BrowserSession))
     session.execute(delete(Worker))
     session.execute(delete(Singleton))

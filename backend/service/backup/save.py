@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, Unavailable
 from backend.base.settings import Settings
-from backend.metrics.block_check import damaged, sentence
-from backend.rollouts.block_check import damaged_groups
+from backend.metrics.block_check import damage_sentence, find_damaged_blocks
+from backend.rollouts.block_check import find_damaged_groups
 from backend.service.backup.contents import (
     DATABASE,
     MANIFEST,
@@ -31,16 +31,16 @@ from backend.service.backup.contents import (
     Manifest,
     SavedTable,
     check_contents,
-    draft_of,
+    open_draft,
     write_json,
 )
-from backend.service.backup.files import Digest, describe, files_in, is_canonical, open_below, take
+from backend.service.backup.files import Digest, describe, is_canonical, link_or_copy, list_files, open_below
 from backend.service.backup.tables import ordered_tables, save_tables
 from backend.storage.artifacts.copies import Copies
 from backend.storage.artifacts.store import ArtifactFault
 from backend.storage.engine import copy_sqlite, open_engine
 from backend.storage.models import BrowserSession, Checkpoint
-from backend.storage.schema import newest_schema, schema_of
+from backend.storage.schema import newest_schema, read_schema
 
 TRIES = 5
 """Moments of the database that are tried until no checkpoint is missing."""
@@ -72,17 +72,17 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
     """Write a backup under the name `directory`; it appears there when it is complete."""
     engine, copies = open_engine(settings.effective_database_url, pool_size=2), Copies(settings)
     try:
-        with draft_of(directory) as draft:
+        with open_draft(directory) as draft:
             for number in range(TRIES):
-                _take_all(settings.state / "runs", draft / "runs")
-                with _moment(engine, draft) as connection:
+                _take_checkpoints(settings.state / "runs", draft / "runs")
+                with _open_snapshot(engine, draft) as connection:
                     rows = _checkpoints(connection)
-                    absent = _match(rows, settings.state / "runs", draft / "runs")
-                    missing = [row_id for row_id in absent if not _may_have(copies, rows[row_id])]
+                    absent = _match_checkpoints(rows, settings.state / "runs", draft / "runs")
+                    missing = [row_id for row_id in absent if not _may_have_copy(copies, rows[row_id])]
                     if missing and number < TRIES - 1:
                         continue
-                    tables = _tables(connection, draft, missing)
-                    damage = _damage(connection)
+                    tables = _save_tables(connection, draft, missing)
+                    damage = _find_damage(connection)
                     break
             _take_uploads(settings.datasets_dir, draft)
             manifest = _manifest(engine, draft, tables, len(rows) - len(absent))
@@ -96,7 +96,7 @@ def save_backup(settings: Settings, directory: Path) -> SavedBackup:
     return SavedBackup(manifest, [rows[row_id] for row_id in missing], len(absent) - len(missing), damage)
 
 
-def _may_have(copies: Copies, name: str) -> bool:
+def _may_have_copy(copies: Copies, name: str) -> bool:
     """Return whether the artifact store has it, or does not answer: a row too many is better than one too
     few.
     """
@@ -106,14 +106,14 @@ def _may_have(copies: Copies, name: str) -> bool:
         return True
 
 
-def _damage(connection: Connection) -> list[str]:
-    """Points and completions that this backup has, and that nobody can read."""
+def _find_damage(connection: Connection) -> list[str]:
+    """Return sentences about damaged points and completions in this backup."""
     session = Session(connection)
-    points = [sentence(session, block, reason) for block, reason in damaged(session)]
-    return [*points, *damaged_groups(session)]
+    points = [damage_sentence(session, block, reason) for block, reason in find_damaged_blocks(session)]
+    return [*points, *find_damaged_groups(session)]
 
 
-def _take_all(source: Path, target: Path) -> None:
+def _take_checkpoints(source: Path, target: Path) -> None:
     """Take every checkpoint that is there and was not taken before."""
     for manifest in sorted(source.glob(f"*/[!.]*/{MANIFEST}")):
         _take_checkpoint(manifest.parent, target / manifest.parent.relative_to(source))
@@ -128,7 +128,7 @@ def _take_checkpoint(source: Path, target: Path) -> bool:
         if not all(map(is_canonical, names)):
             return False  # it names what lies elsewhere: nothing that we wrote
         for name in names:
-            take(source / name, target / name)
+            link_or_copy(source / name, target / name)
     except FileNotFoundError:  # retention has just removed it
         shutil.rmtree(target, ignore_errors=True)
         return False
@@ -137,8 +137,8 @@ def _take_checkpoint(source: Path, target: Path) -> bool:
     return True
 
 
-def _match(rows: dict[str, str], source: Path, target: Path) -> list[str]:
-    """Ids of rows whose checkpoint is gone; what was taken and has no row goes too."""
+def _match_checkpoints(rows: dict[str, str], source: Path, target: Path) -> list[str]:
+    """Return the ids of rows whose checkpoint is missing, and remove taken checkpoints without a row."""
     missing = [
         row_id
         for row_id, name in rows.items()
@@ -153,11 +153,11 @@ def _match(rows: dict[str, str], source: Path, target: Path) -> list[str]:
 def _take_uploads(datasets_dir: Path, draft: Path) -> None:
     for path in sorted((datasets_dir / UPLOADS).glob("*")):
         if path.is_file() and not path.name.startswith("."):
-            take(path, draft / UPLOADS / path.name)
+            link_or_copy(path, draft / UPLOADS / path.name)
 
 
 @contextmanager
-def _moment(engine: Engine, draft: Path) -> Iterator[Connection]:
+def _open_snapshot(engine: Engine, draft: Path) -> Iterator[Connection]:
     """Yield a connection to the database as it is now, whatever is written to it meanwhile."""
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -181,7 +181,7 @@ def _moment(engine: Engine, draft: Path) -> Iterator[Connection]:
 
 
 def _check_schema(connection: Connection) -> None:
-    if (schema := schema_of(connection)) != newest_schema():
+    if (schema := read_schema(connection)) != newest_schema():
         raise Conflict(
             f"the database has schema {schema or 'none'}, this version has {newest_schema()}: "
             "start the service once to upgrade it"
@@ -194,7 +194,7 @@ def _checkpoints(connection: Connection) -> dict[str, str]:
     return {row.id: f"{row.run_id}/{row.path}" for row in rows}
 
 
-def _tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, SavedTable]:
+def _save_tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, SavedTable]:
     if connection.dialect.name == "postgresql":
         return save_tables(connection, draft / "database", without=missing)
     connection.execute(text("PRAGMA secure_delete = ON"))
@@ -221,10 +221,10 @@ def _manifest(engine: Engine, draft: Path, tables: dict[str, SavedTable], checkp
         schema_revision=newest_schema(),
         tables=tables,
         checkpoints=checkpoints,
-        files={name: _described(draft, name) for name in files_in(draft)},
+        files={name: _describe_file(draft, name) for name in list_files(draft)},
     )
 
 
-def _described(draft: Path, name: str) -> Digest:
+def _describe_file(draft: Path, name: str) -> Digest:
     with open_below(draft, name) as file:
         return describe(file)

@@ -64,14 +64,14 @@ def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Sav
         order = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
         cursor = _driver(connection).cursor()
         with cursor.copy(order) as copy:
-            for block in _unpacked(directory, f"database/{table.name}.copy.zst"):
+            for block in _decompress(directory, f"database/{table.name}.copy.zst"):
                 copy.write(block)
         if cursor.rowcount != saved[table.name].rows:
             raise BadBackup(f"{table.name} has {cursor.rowcount} rows, {saved[table.name].rows} were saved")
     _continue_numbers(connection, saved)
 
 
-def _unpacked(directory: Path, name: str) -> Iterator[bytes]:
+def _decompress(directory: Path, name: str) -> Iterator[bytes]:
     size = 0
     with open_below(directory, name) as raw:
         limit = max(MAX_UNPACKED, MAX_RATIO * os.fstat(raw.fileno()).st_size)

@@ -27,12 +27,12 @@ def declarations() -> str:
     """Return the text of `api.d.ts`: one declaration for each schema that a response uses."""
     document = create_app().openapi()
     schemas = document["components"]["schemas"]
-    used = sorted(_used(document["paths"], schemas))
-    blocks = (_declared(name, schemas[name]) for name in used)
+    used = sorted(_used_schemas(document["paths"], schemas))
+    blocks = (_declaration(name, schemas[name]) for name in used)
     return "\n".join([HEAD, "declare namespace Api {", *("\n".join(block) for block in blocks), "}", ""])
 
 
-def _used(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
+def _used_schemas(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str]:
     """Names of the schemas that responses refer to, directly or through other schemas."""
     responses = [method["responses"] for path in paths.values() for method in path.values()]
     waiting = [name for response in responses for name in _references(response)]
@@ -56,7 +56,7 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _declared(name: str, schema: Mapping[str, Any]) -> list[str]:
+def _declaration(name: str, schema: Mapping[str, Any]) -> list[str]:
     """Return an interface, or an alias if the schema is not an object."""
     if "properties" not in schema:
         return [f"  type {name} = {_type(schema)};"]

@@ -11,7 +11,7 @@ from typing import Any
 from backend.analysis.diagnosis.detectors import DETECTORS
 from backend.analysis.diagnosis.remedies import REMEDIES
 from backend.analysis.diagnosis.signs import TITLES
-from backend.base.documented import descriptions_of
+from backend.base.documented import field_descriptions
 from backend.base.locations import CODE_ROOT
 from backend.base.settings import Settings
 from backend.catalog.policies.architectures import REFUSED, TESTED
@@ -27,7 +27,7 @@ PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 def main() -> None:
     """Write the tables into docs/."""
-    for page, text in with_tables(pages()).items():
+    for page, text in update_tables(pages()).items():
         page.write_text(text, encoding="utf-8")
 
 
@@ -37,7 +37,7 @@ def pages() -> dict[Path, str]:
     return {page: text for page, text in texts.items() if PLACE.search(text)}
 
 
-def with_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
+def update_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
     """Return the pages with every table up to date."""
     written = tables()
     places = [match[2] for text in texts.values() for match in PLACE.finditer(text)]
@@ -47,10 +47,10 @@ def with_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
                 f"docs/ has {places.count(name)} places for the table {name}: "
                 f"write <!-- {name} --> and <!-- /{name} --> into one page"
             )
-    return {page: PLACE.sub(lambda match: _filled(match, written), text) for page, text in texts.items()}
+    return {page: PLACE.sub(lambda match: _fill_table(match, written), text) for page, text in texts.items()}
 
 
-def _filled(match: re.Match[str], written: Mapping[str, str]) -> str:
+def _fill_table(match: re.Match[str], written: Mapping[str, str]) -> str:
     before, name, after = match.groups()
     if name not in written:
         raise SystemExit(f"nothing writes the table {name}, which docs/ has a place for")
@@ -69,22 +69,22 @@ def tables() -> dict[str, str]:
         "causes": causes(),
         "architectures": architectures(),
     }
-    return written | measured() | survived()
+    return written | benchmark_tables() | fault_totals()
 
 
-def measured() -> dict[str, str]:
+def benchmark_tables() -> dict[str, str]:
     """Tables of the last benchmark runs: `benchmarks/NAME/results.md`, and additional `results-PART.md`."""
     files = sorted((CODE_ROOT / "benchmarks").glob("*/results*.md"))
     names = {file: f"benchmark {file.parent.name}{file.stem.removeprefix('results')}" for file in files}
-    return {names[file]: _from_docs(file.read_text(encoding="utf-8")) for file in files}
+    return {names[file]: _relative_to_docs(file.read_text(encoding="utf-8")) for file in files}
 
 
-def _from_docs(text: str) -> str:
+def _relative_to_docs(text: str) -> str:
     """Return the text with links relative to docs/ instead of the project's root."""
     return text.strip().replace("](docs/", "](")
 
 
-def survived() -> dict[str, str]:
+def fault_totals() -> dict[str, str]:
     """Totals of the fault rounds in the ledger: written by `make faults`."""
     return {"faults": (CODE_ROOT / "tests/faults/results.md").read_text(encoding="utf-8").strip()}
 
@@ -119,7 +119,7 @@ def aliases() -> str:
 
 def settings() -> str:
     """Return one line per environment variable."""
-    texts = descriptions_of(Settings)
+    texts = field_descriptions(Settings)
     rows = (
         [f"`{name.upper()}`", _value(field.default), _one_line(texts.get(name, ""))]
         for name, field in Settings.model_fields.items()
@@ -169,11 +169,11 @@ def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> s
     """Return a heading, what the section is for, the options of a union, and the table of fields."""
     title = f"`{section.path}`" if section.path else "The run"
     options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
-    parts = [f"### {title}", _opening(options_by_row), options, _fields_of(section)]
+    parts = [f"### {title}", _section_text(options_by_row), options, _field_table(section)]
     return "\n\n".join(piece for piece in parts if piece)
 
 
-def _opening(options_by_row: Mapping[Row, Iterable[str]]) -> str:
+def _section_text(options_by_row: Mapping[Row, Iterable[str]]) -> str:
     """Meaning and default of a section, from its row in the section above; each default with its options."""
     meanings = {_prose(row.meaning) for row in options_by_row}
     defaults: dict[str, list[str]] = {}
@@ -186,7 +186,7 @@ def _opening(options_by_row: Mapping[Row, Iterable[str]]) -> str:
     return " ".join([*(meanings if len(meanings) == 1 else ()), default]).strip()
 
 
-def _fields_of(section: Section) -> str:
+def _field_table(section: Section) -> str:
     if not section.rows:
         return ""
     head = ["field", "default", "values", "meaning"]
@@ -214,26 +214,26 @@ def _prose(text: str) -> str:
 
 def _changes(changes: Mapping[str, Any]) -> str:
     """`{"objective": {"aggregation": {"type": "token_mean"}}}` as `aggregation token_mean`."""
-    flat = [change for key, value in changes.items() for change in _flat(key, value)]
+    flat = [change for key, value in changes.items() for change in _flatten(key, value)]
     return "; ".join(flat).replace("objective.", "")
 
 
-def _flat(path: str, value: Any) -> list[str]:
+def _flatten(path: str, value: Any) -> list[str]:
     if not isinstance(value, Mapping):
         return [f"{path} {_plain(value)}"]
-    changes = [change for key, inner in value.items() if key != "type" for change in _flat(key, inner)]
+    changes = [change for key, inner in value.items() if key != "type" for change in _flatten(key, inner)]
     if "type" in value:
         return [f"{path} {value['type']}" + (f" ({', '.join(changes)})" if changes else "")]
-    return [change for key, inner in value.items() for change in _flat(f"{path}.{key}", inner)]
+    return [change for key, inner in value.items() for change in _flatten(f"{path}.{key}", inner)]
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(_listed(element) for element in value)
+        return ", ".join(_term_text(element) for element in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _listed(value: Any) -> str:
+def _term_text(value: Any) -> str:
     """Return a reward term as `correctness x 1`, anything else unchanged."""
     if isinstance(value, Mapping) and "name" in value:
         return f"{value['name']} x {value.get('weight', 1):g}"

@@ -31,11 +31,11 @@ def warn(topic: str, text: str) -> Finding:
 
 
 def bad(topic: str, text: str) -> Finding:
-    """Return a finding that must be mended."""
+    """Return a finding that must be fixed."""
     return Finding(topic, "bad", text)
 
 
-def checked(topic: str, check: Callable[[], None], text: str) -> Finding:
+def run_check(topic: str, check: Callable[[], None], text: str) -> Finding:
     """`text` when the check passes, else its complaint."""
     try:
         check()

@@ -37,7 +37,7 @@ def examine_machine(settings: Settings) -> Iterator[Finding]:
 
 
 def python(version: tuple[int, ...]) -> Finding:
-    """Old enough to be too old?"""
+    """Check the version of Python."""
     description = f"{'.'.join(map(str, version))} ({sys.executable})"
     if version < OLDEST_PYTHON:
         return bad("python", f"{description} is too old: install Python 3.11 or newer and `make clean up`")
@@ -45,7 +45,7 @@ def python(version: tuple[int, ...]) -> Finding:
 
 
 def memory_bytes() -> int:
-    """Memory that this process may use: the machine's, or less in a container."""
+    """Return the memory that this process may use: the machine's, or less in a container."""
     total: int = psutil.virtual_memory().total
     limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.exists() else ""
     return min(total, int(limit)) if limit.isdecimal() else total
@@ -100,7 +100,7 @@ def sandbox(settings: Settings) -> Finding:
 
 
 def driver_version() -> int:
-    """Major version of NVIDIA's driver; 0 when nobody says."""
+    """Return the major version of NVIDIA's driver; 0 if it is unknown."""
     argv = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         output = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout

@@ -7,10 +7,10 @@ from itertools import islice
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from backend.metrics.block_check import damaged, sentence
-from backend.rollouts.block_check import damaged_groups
+from backend.metrics.block_check import damage_sentence, find_damaged_blocks
+from backend.rollouts.block_check import find_damaged_groups
 from backend.service.doctor.finding import Finding, bad, ok, warn
-from backend.storage.schema import newest_schema, schema_of
+from backend.storage.schema import newest_schema, read_schema
 
 SECONDS = 5.0
 """Time for reading blocks."""
@@ -24,25 +24,25 @@ MUCH_FREE = 2**30
 
 def points(session: Session) -> Finding:
     """Return whether the checksums of blocks are right, of as many as a few seconds suffice for."""
-    if schema_of(session.connection()) != newest_schema():
+    if read_schema(session.connection()) != newest_schema():
         return ok("points", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
     damages = [
-        sentence(session, *block_and_reason)
-        for block_and_reason in islice(damaged(session, until=until), NAMED)
+        damage_sentence(session, *block_and_reason)
+        for block_and_reason in islice(find_damaged_blocks(session, until=until), NAMED)
     ]
-    return _finding_of("points", damages, until)
+    return _damage_finding("points", damages, until)
 
 
 def completions(session: Session) -> Finding:
     """Check the blocks of completions."""
-    if schema_of(session.connection()) != newest_schema():
+    if read_schema(session.connection()) != newest_schema():
         return ok("rollouts", "checked once the schema is up to date")
     until = time.monotonic() + SECONDS
-    return _finding_of("rollouts", list(islice(damaged_groups(session, until=until), NAMED)), until)
+    return _damage_finding("rollouts", list(islice(find_damaged_groups(session, until=until), NAMED)), until)
 
 
-def _finding_of(name: str, damages: Sequence[str], until: float) -> Finding:
+def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
     if damages:
         return bad(name, "; ".join(damages))
     if time.monotonic() > until:

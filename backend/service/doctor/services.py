@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.base.settings import Settings, service_url
 from backend.runs.high_water_mark import find_older
 from backend.runs.queue.broker import choose_broker, find_server, is_ready
-from backend.service.doctor.finding import Finding, bad, checked, ok, warn
+from backend.service.doctor.finding import Finding, bad, ok, run_check, warn
 from backend.service.doctor.points import completions, free_pages, points
 from backend.service.monitoring.status import broker_fault
 from backend.service.process.instance_lock import is_alive, running_instance
@@ -25,21 +25,21 @@ from backend.service.process.preflight import (
     free_port,
 )
 from backend.service.webhook.addresses import Unreachable
-from backend.service.webhook.messages import UNSIGNED, format_of
+from backend.service.webhook.messages import UNSIGNED, choose_format
 from backend.service.webhook.post import try_connection
-from backend.service.webhook.sender import NAME, target_of
+from backend.service.webhook.sender import NAME, resolve_target
 from backend.storage.engine import db_now, open_engine, open_sessions, reading
 from backend.storage.models import Webhook
-from backend.storage.schema import known_schemas, newest_schema, schema_of, why_unknown
+from backend.storage.schema import known_schemas, newest_schema, read_schema, unknown_schema_reason
 
 CLOCK_SECONDS = 5.0
 """Largest harmless difference of the clocks, in seconds; leases use only the database's clock."""
 
 EARLIEST = 1_735_689_600
-"""2025: a clock before it was never set."""
+"""Start of 2025, in seconds since 1970; an earlier clock was never set."""
 
 OLDEST_SQLITE = (3, 35)
-"""The first with RETURNING."""
+"""First version of SQLite that has RETURNING."""
 
 OLDEST_POSTGRES = 140000
 
@@ -47,12 +47,12 @@ MIN_CONNECTIONS = 50
 
 
 def examine_services(settings: Settings) -> Iterator[Finding]:
-    """Yield one line each."""
+    """Yield a finding for each service."""
     yield port(settings)
     yield from leftovers(settings)
     yield broker(settings)
     yield clock(time.time())
-    opened = checked("database", lambda: check_database(settings), "opens")
+    opened = run_check("database", lambda: check_database(settings), "opens")
     yield opened
     if opened.is_good:
         engine = open_engine(settings.effective_database_url, pool_size=1)
@@ -72,7 +72,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
 
 
 def port(settings: Settings) -> Finding:
-    """Free, or taken by ourselves."""
+    """Check that the port is free, or used by this installation."""
     try:
         check_state_dir(settings)
         if running := running_instance(settings):
@@ -84,7 +84,7 @@ def port(settings: Settings) -> Finding:
                 f"a service already answers at {service_url(settings)}: fine if you started it (`serve`), "
                 f"otherwise choose another port, e.g. PORT={free_port()}",
             )
-        return checked("port", lambda: check_port(settings), f"{settings.port} is free")
+        return run_check("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:
         return bad("port", error.detail)
 
@@ -93,22 +93,22 @@ def webhook(settings: Settings, session: Session) -> Finding:
     """Return whether the address of the webhook may be used and answers, and how the last event fared."""
     if not settings.grpolab_webhook_url:
         return ok("webhook", "none is set")
-    form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+    form = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
     if form == "json" and not settings.grpolab_webhook_secret:
         return bad("webhook", UNSIGNED)
     try:
-        target = target_of(settings)
+        target = resolve_target(settings)
         try_connection(target)
     except Unreachable as error:
         return bad("webhook", error.detail)
-    row = session.get(Webhook, NAME) if schema_of(session.connection()) == newest_schema() else None
+    row = session.get(Webhook, NAME) if read_schema(session.connection()) == newest_schema() else None
     if row is not None and row.failures:
         return warn("webhook", f"{target.host} is reached, but the last try failed: {row.last_error}")
     return ok("webhook", f"{target.host} is reached; it gets {form}")
 
 
 def leftovers(settings: Settings) -> Iterator[Finding]:
-    """Leftovers of a killed installation; the next start removes them."""
+    """Yield findings about leftovers of a killed installation, which the next start removes."""
     socket = choose_broker(settings).socket
     is_stale = socket is not None and socket.exists() and not is_ready(socket)
     if is_stale:
@@ -118,7 +118,7 @@ def leftovers(settings: Settings) -> Iterator[Finding]:
 
 
 def broker(settings: Settings) -> Finding:
-    """Return whether the bell is heard, or will be once `make up` has started the broker."""
+    """Check that the broker answers, or can be started by `make up`."""
     chosen = choose_broker(settings)
     if settings.broker_url:
         fault = broker_fault(settings)
@@ -140,15 +140,15 @@ def broker(settings: Settings) -> Finding:
 
 
 def clock(now: float) -> Finding:
-    """Return whether this machine knows what year it is."""
+    """Check that this machine's clock was ever set."""
     if now < EARLIEST:
         return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
     return ok("clock", "set")
 
 
 def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    """Schema, clock and the settings that matter."""
-    yield schema(schema_of(connection))
+    """Check schema, clock and important settings of the database."""
+    yield schema(read_schema(connection))
     theirs = connection.scalar(select(db_now())) or 0.0
     yield skew(time.time() - theirs)
     if engine.dialect.name == "postgresql":
@@ -164,25 +164,25 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def age(settings: Settings, session: Session) -> Finding:
-    """Return whether the database has what the state directory proves."""
-    if schema_of(session.connection()) != newest_schema():
+    """Check that the database has not lost transactions that the state directory proves."""
+    if read_schema(session.connection()) != newest_schema():
         return ok("history", "checked once the schema is up to date")
     older = find_older(settings, session)
     return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
 
 
 def schema(revision: str) -> Finding:
-    """Known, or to be upgraded."""
+    """Check that the schema is known or can be upgraded."""
     newest = newest_schema()
     if revision and revision not in known_schemas():
-        return bad("schema", f"{revision}, {why_unknown(revision)}")
+        return bad("schema", f"{revision}, {unknown_schema_reason(revision)}")
     if revision != newest:
         return ok("schema", f"{revision or 'none yet'}: the next start brings it to {newest}")
     return ok("schema", revision)
 
 
 def skew(seconds: float) -> Finding:
-    """Between this machine's clock and the database's."""
+    """Check the difference between the clocks of this machine and the database."""
     if abs(seconds) > CLOCK_SECONDS:
         direction = "ahead of" if seconds > 0 else "behind"
         return warn(
@@ -194,7 +194,7 @@ def skew(seconds: float) -> Finding:
 
 
 def postgres(settings: dict[str, Any]) -> Finding:
-    """Settings of a server that would lose, refuse or change what is stored."""
+    """Check for settings of a server that would lose, refuse or change data."""
     if int(settings["server_version_num"]) < OLDEST_POSTGRES:
         return bad("postgres", "older than version 14: upgrade the server")
     if settings["server_encoding"] != "UTF8":

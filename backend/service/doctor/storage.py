@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from backend.base.settings import Settings
 from backend.base.text import size_text
-from backend.service.doctor.finding import Finding, bad, checked, ok, warn
+from backend.service.doctor.finding import Finding, bad, ok, run_check, warn
 from backend.service.monitoring.status import LOW_BYTES
 from backend.service.process.preflight import check_state_dir
 from backend.storage.artifacts.store import artifact_store
@@ -34,7 +34,7 @@ NETWORK_FILE_SYSTEMS = (
 
 def examine_storage(settings: Settings) -> Iterator[Finding]:
     """Yield one line each."""
-    state = checked("state", lambda: check_state_dir(settings), f"{settings.state} can be written")
+    state = run_check("state", lambda: check_state_dir(settings), f"{settings.state} can be written")
     yield state
     if state.is_good:
         yield privacy(settings.state)
@@ -42,9 +42,9 @@ def examine_storage(settings: Settings) -> Iterator[Finding]:
         yield speed(settings.state, sync_seconds(settings.run_dir))
     url = make_url(settings.effective_database_url)
     if url.get_backend_name() == "sqlite" and url.database:
-        yield file_system(Path(url.database), file_system_of(Path(url.database)))
+        yield file_system(Path(url.database), find_file_system(Path(url.database)))
     if settings.artifacts_url:
-        yield checked("artifacts", lambda: _try_store(settings), f"{settings.artifacts_url} can be written")
+        yield run_check("artifacts", lambda: _try_store(settings), f"{settings.artifacts_url} can be written")
     yield models(settings.models_dir)
     yield datasets(settings.datasets_dir)
 
@@ -66,7 +66,7 @@ def privacy(state: Path) -> Finding:
 
 
 def space(path: Path, free: int | None) -> Finding:
-    """Room for the database and checkpoints."""
+    """Check the free space for the database and checkpoints."""
     if free is None:
         return bad("disk", f"the disk of {path} does not report its free space: check it with `df`")
     if free < LOW_BYTES:
@@ -105,7 +105,7 @@ def speed(path: Path, seconds: float) -> Finding:
     return ok("speed", text)
 
 
-def file_system_of(path: Path) -> str:
+def find_file_system(path: Path) -> str:
     """Return the kind of the file system that a path lies on; empty when nobody says."""
     absolute = path.absolute()
     mounts = {Path(partition.mountpoint): partition.fstype for partition in psutil.disk_partitions(all=True)}
@@ -133,7 +133,7 @@ def models(directory: Path) -> Finding:
 
 
 def datasets(directory: Path) -> Finding:
-    """JSONL files are offered as problems, uploads are written here."""
+    """Check the datasets' directory, which holds the JSONL files offered as problems, and uploads."""
     unreadable = [path for path in sorted(directory.rglob("*.jsonl")) if not os.access(path, os.R_OK)]
     if unreadable:
         return warn("datasets", f"{unreadable[0]} cannot be read: `chmod u+r {unreadable[0]}`")

@@ -53,7 +53,9 @@ def _closing_first(
     return on_signal
 
 
-async def _counted(chunks: AsyncGenerator[bytes], streams: Counter[str], role: str) -> AsyncIterator[bytes]:
+async def _count_stream(
+    chunks: AsyncGenerator[bytes], streams: Counter[str], role: str
+) -> AsyncIterator[bytes]:
     """Yield the stream, counted among those of its role while it is open."""
     streams[role] += 1
     try:
@@ -80,7 +82,7 @@ async def stream(
     if broadcaster.listeners >= MAX_LISTENERS:
         raise Unavailable(f"{MAX_LISTENERS} live pages are open already: close some")
     return StreamingResponse(
-        _counted(broadcaster.listen(header or last_event_id), streams, role),
+        _count_stream(broadcaster.listen(header or last_event_id), streams, role),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )

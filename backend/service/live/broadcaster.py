@@ -16,12 +16,12 @@ from backend.service.live.changes import (
     Message,
     Position,
     changes_after,
-    current_place,
     events_after,
-    messages_of,
-    read_place,
-    settled_place,
-    these_runs,
+    load_runs,
+    make_messages,
+    newest_position,
+    parse_position,
+    settled_position,
 )
 from backend.storage.engine import Sessions, reading
 from backend.storage.models import Worker
@@ -63,7 +63,7 @@ class Parcel(NamedTuple):
     is_event: bool
     """Whether the message reports that event; other messages may be sent twice."""
 
-    def is_told(self, told: int) -> bool:
+    def is_known(self, told: int) -> bool:
         """Return whether a page that knows the events up to `told` knows this; its place would lead it
         back.
         """
@@ -73,7 +73,7 @@ class Parcel(NamedTuple):
 Queue = asyncio.Queue[Parcel | None]
 
 
-class Missed(NamedTuple):
+class MissedMessages(NamedTuple):
     """A page of what a stream has missed."""
 
     content: bytes
@@ -128,12 +128,12 @@ class Broadcaster:
                 self._task = asyncio.create_task(self._poll())
             yield b": hello\n\n"
             await self._is_following.wait()  # what happens from here on reaches the queue
-            missed = await run_in_threadpool(self._missed, read_place(last_id))
+            missed = await run_in_threadpool(self._load_missed, parse_position(last_id))
             while missed.content and not self._is_closing:
                 yield missed.content
                 if missed.is_all:
                     break
-                missed = await run_in_threadpool(self._missed, missed.position)
+                missed = await run_in_threadpool(self._load_missed, missed.position)
             async for content in self._follow(queue, missed.position.event):
                 yield content
         except SQLAlchemyError as error:
@@ -152,16 +152,16 @@ class Broadcaster:
             while not queue.empty():  # whoever is behind gets all of it at once
                 parcels.append(queue.get_nowait())
             delivered = [parcel for parcel in parcels if parcel is not None]
-            if content := b"".join(parcel.content for parcel in delivered if not parcel.is_told(told)):
+            if content := b"".join(parcel.content for parcel in delivered if not parcel.is_known(told)):
                 yield content
             if None in parcels:
                 return
 
-    def _missed(self, position: Position | None) -> Missed:
+    def _load_missed(self, position: Position | None) -> MissedMessages:
         with reading(self._sessions) as session:
             if position is None:
-                return _beginning(session, "hello")
-            now = current_place(session)
+                return _first_message(session, "hello")
+            now = newest_position(session)
             events = events_after(session, position.event, PAGE)
             changed = changes_after(session, position.changed, limit=MAX_RUNS + 1)
             # else too old, of another database, or of a clock that was set back
@@ -170,12 +170,12 @@ class Broadcaster:
                 and position.changed <= now.changed + CLOCK_SLACK
             )
             if not is_known or len(changed) > MAX_RUNS:
-                return _beginning(session, "reset")
+                return _first_message(session, "reset")
             is_all = len(events) < PAGE
-            runs = these_runs(session, list(changed)) if is_all else ()
-            messages = list(messages_of(events, runs, position, {}))
+            runs = load_runs(session, list(changed)) if is_all else ()
+            messages = list(make_messages(events, runs, position, {}))
         content = b"".join(message.encode() for message in messages)
-        return Missed(content, _behind(messages, position), is_all)
+        return MissedMessages(content, _position_after(messages, position), is_all)
 
     async def _poll(self) -> None:
         try:
@@ -191,22 +191,22 @@ class Broadcaster:
         while self._listeners and time.monotonic() < ends_at:
             try:
                 if not self._is_following.is_set():
-                    await run_in_threadpool(self._begin)
+                    await run_in_threadpool(self._start_polling)
                     self._is_following.set()
                 is_due = time.monotonic() - looked_at > LOOK_SECONDS
-                if is_due or await run_in_threadpool(self._has_news):
+                if is_due or await run_in_threadpool(self._has_changes):
                     looked_at = time.monotonic()
-                    if (news := await run_in_threadpool(self._news)) is None:
+                    if (news := await run_in_threadpool(self._load_changes)) is None:
                         self._is_following.clear()  # the next turn begins anew
                         self._end_all()
                     else:
-                        self._tell(news)
+                        self._send(news)
             except SQLAlchemyError as error:
                 logger.warning("cannot follow the runs: %s", str(error).splitlines()[0])
                 await asyncio.sleep(LOOK_SECONDS)
             await asyncio.sleep(PEEK_SECONDS)
 
-    def _tell(self, parcels: Sequence[Parcel]) -> None:
+    def _send(self, parcels: Sequence[Parcel]) -> None:
         for parcel in parcels:
             for queue in list(self._listeners):
                 try:
@@ -221,33 +221,33 @@ class Broadcaster:
             queue.get_nowait()
         queue.put_nowait(None)
 
-    def _begin(self) -> None:
+    def _start_polling(self) -> None:
         with reading(self._sessions) as session:
-            self._place = settled_place(session)
+            self._place = settled_position(session)
             self._told = changes_after(session, self._place.changed)
-            self._workers = {worker.id: _state(worker) for worker in session.scalars(select(Worker))}
+            self._workers = {worker.id: _worker_state(worker) for worker in session.scalars(select(Worker))}
 
-    def _has_news(self) -> bool:
+    def _has_changes(self) -> bool:
         with reading(self._sessions) as session:
-            return current_place(session) != self._place
+            return newest_position(session) != self._place
 
-    def _news(self) -> list[Parcel] | None:
+    def _load_changes(self) -> list[Parcel] | None:
         """Return the changes since the last poll; None if there are too many to report run by run."""
         with reading(self._sessions) as session:
-            newest = current_place(session).changed  # less than it was, once a clock was set back
+            newest = newest_position(session).changed  # less than it was, once a clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE)
             changed_at = changes_after(session, self._place.changed)
             news = [run for run, at in changed_at.items() if self._told.get(run) != at]
             if len(news) > MAX_RUNS:
                 return None
-            runs = these_runs(session, news)
+            runs = load_runs(session, news)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()
-        messages = list(messages_of(events, runs, self._place, self._steps))
-        self._place = _behind(messages, self._place)
+        messages = list(make_messages(events, runs, self._place, self._steps))
+        self._place = _position_after(messages, self._place)
         self._told = changed_at
-        changed = [worker for worker in workers if self._workers.get(worker.id) != _state(worker)]
-        self._workers = {worker.id: _state(worker) for worker in workers}
+        changed = [worker for worker in workers if self._workers.get(worker.id) != _worker_state(worker)]
+        self._workers = {worker.id: _worker_state(worker) for worker in workers}
         messages += [Message("worker", _worker_json(worker)) for worker in changed]
         return [
             Parcel(
@@ -257,18 +257,18 @@ class Broadcaster:
         ]
 
 
-def _beginning(session: Session, kind: str) -> Missed:
+def _first_message(session: Session, kind: str) -> MissedMessages:
     """Return the first message to a page that resumes nothing."""
-    position = settled_place(session)
-    return Missed(Message(kind, {}, position).encode(), position, is_all=True)
+    position = settled_position(session)
+    return MissedMessages(Message(kind, {}, position).encode(), position, is_all=True)
 
 
-def _behind(messages: Sequence[Message], position: Position) -> Position:
+def _position_after(messages: Sequence[Message], position: Position) -> Position:
     """Return the position behind some messages that began at `position`."""
     return (messages[-1].position if messages else None) or position
 
 
-def _state(worker: Worker) -> tuple[Any, ...]:
+def _worker_state(worker: Worker) -> tuple[Any, ...]:
     return worker.status, worker.run_id
 
 

@@ -38,7 +38,7 @@ class Position(NamedTuple):
         return f"{self.event}.{int(self.changed * 1e6)}"
 
 
-def read_place(text: str) -> Position | None:
+def parse_position(text: str) -> Position | None:
     """Return the position that `Position.write` wrote; None for any other text."""
     event, dot, changed = text.partition(".")
     if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
@@ -59,15 +59,15 @@ class Message(NamedTuple):
         return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
 
 
-def current_place(session: Session) -> Position:
+def newest_position(session: Session) -> Position:
     """Return the newest event and change that can be seen."""
     newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
     return Position(newest or 0, changed or 0.0)
 
 
-def settled_place(session: Session) -> Position:
+def settled_position(session: Session) -> Position:
     """Return the start position of a new stream; no event before it can still appear."""
-    position = current_place(session)
+    position = newest_position(session)
     last = 0
     query = select(Event.id, Event.at, db_now()).where(Event.id > position.event - RECENT).order_by(Event.id)
     for event, at, now in session.execute(query):
@@ -111,13 +111,13 @@ def changes_after(session: Session, changed: float, *, limit: int | None = None)
     return {row.id: row.changed_at for row in session.execute(query)}
 
 
-def these_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
+def load_runs(session: Session, runs: Sequence[str]) -> Sequence[Any]:
     """Runs with these ids, in the order of their changes."""
     query = run_columns().where(Run.id.in_(runs)).order_by(Run.changed_at)
     return session.execute(query).all() if runs else ()
 
 
-def messages_of(
+def make_messages(
     events: Sequence[Event], runs: Sequence[Any], position: Position, steps: dict[str, int]
 ) -> Iterator[Message]:
     """Events and runs that were found behind a place, each with the place to resume from behind it.

@@ -16,14 +16,14 @@ from backend.base.errors import GrpoLabError
 from backend.base.settings import Settings
 from backend.experiments.searches.advance import advance
 from backend.experiments.searches.store import active_searches
-from backend.experiments.trials.store import due_trials, settle
-from backend.metrics.sealing import seal, sealable
+from backend.experiments.trials.store import due_trials, settle_trial
+from backend.metrics.sealing import find_sealable, seal
 from backend.rollouts.token_budget import TokenBudget
 from backend.runs.queue.doorbell import ring
 from backend.runs.strays import Strays
 from backend.service.maintenance.damaged_blocks import tell_block
 from backend.storage.engine import Sessions, reading
-from backend.storage.rollout_words import index_groups, unindexed
+from backend.storage.rollout_words import has_unindexed_groups, index_groups
 
 logger = logging.getLogger(__name__)
 
@@ -81,23 +81,25 @@ class Chore:
 
 def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
     """Return every chore of an installation."""
-    trials = _OneByOne("trial", due_trials, lambda trial: settle(sessions, settings, trial))
-    searches = _OneByOne("search", active_searches, lambda search: _go_on_with(search, sessions, settings))
+    trials = _OneByOne("trial", due_trials, lambda trial: settle_trial(sessions, settings, trial))
+    searches = _OneByOne(
+        "search", active_searches, lambda search: _advance_search(search, sessions, settings)
+    )
     strays, budget = Strays(settings, sessions), TokenBudget(settings, sessions)
     start = time.monotonic()
 
     def points(session: Session) -> Work | None:
-        tasks = sealable(session)
-        return _pieces(seal(sessions, tasks, tell_block)) if tasks else None
+        tasks = find_sealable(session)
+        return _make_work(seal(sessions, tasks, tell_block)) if tasks else None
 
     def verdicts(session: Session) -> Work | None:
         runs = unjudged(session)
-        return _pieces(_judge(sessions, runs)) if runs else None
+        return _make_work(_judge_runs(sessions, runs)) if runs else None
 
     return [
         Chore(points, SEAL_PAUSE_SECONDS, SEAL_SECONDS),
         Chore(
-            lambda session: _pieces(index_groups(sessions)) if unindexed(session) else None,
+            lambda session: _make_work(index_groups(sessions)) if has_unindexed_groups(session) else None,
             INDEX_PAUSE_SECONDS,
             INDEX_SECONDS,
         ),
@@ -105,13 +107,13 @@ def all_chores(settings: Settings, sessions: Sessions) -> list[Chore]:
         Chore(searches.find, SEARCH_PAUSE_SECONDS),
         Chore(verdicts, JUDGE_PAUSE_SECONDS, JUDGE_SECONDS),
         Chore(
-            lambda _session: _pieces(_sweep(strays)),
+            lambda _session: _make_work(_sweep_files(strays)),
             SWEEP_PAUSE_SECONDS,
             SWEEP_SECONDS,
             next_look=start + SWEEP_DELAY_SECONDS,
         ),
         Chore(
-            lambda _session: _pieces(budget.sweep()),
+            lambda _session: _make_work(budget.sweep()),
             BUDGET_PAUSE_SECONDS,
             BUDGET_SECONDS,
             next_look=start + BUDGET_PAUSE_SECONDS,
@@ -151,19 +153,19 @@ class _OneByOne:
 _END = object()
 
 
-def _pieces(work: Iterator[None]) -> Work:
+def _make_work(work: Iterator[None]) -> Work:
     """Return the work that a generator does; the generator yields after each piece."""
     return lambda: next(work, _END) is not _END
 
 
-def _go_on_with(search: str, sessions: Sessions, settings: Settings) -> None:
+def _advance_search(search: str, sessions: Sessions, settings: Settings) -> None:
     for _ in range(SEARCH_STEPS):
         if not advance(sessions, settings, search):
             return
         ring(settings)
 
 
-def _judge(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
+def _judge_runs(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
     """Judge these runs, then the runs that lack a verdict by then."""
     while runs:
         yield from judge_runs(sessions, runs)
@@ -171,7 +173,7 @@ def _judge(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
             runs = unjudged(session)
 
 
-def _sweep(strays: Strays) -> Iterator[None]:
+def _sweep_files(strays: Strays) -> Iterator[None]:
     """Check the runs' files once."""
     try:
         yield from strays.sweep()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.metrics.block_check import sentence
+from backend.metrics.block_check import damage_sentence
 from backend.metrics.block_damage import BlockPlace
 from backend.runs.events import add_event
 from backend.storage.models import Event, Run
@@ -17,7 +17,7 @@ def tell_damage(session: Session, damages: Iterable[tuple[BlockPlace, str]]) -> 
     """Write an event for each block whose run has none of it yet; how many were written."""
     told = 0
     for block, reason in list(damages):
-        message = sentence(session, block, reason)
+        message = damage_sentence(session, block, reason)
         event_query = select(Event.id).where(Event.run_id == block.run, Event.message == message)
         if session.get(Run, block.run) is not None and session.scalar(event_query.limit(1)) is None:
             add_event(session, KIND, message, run_id=block.run, attempt=block.attempt, level="error")

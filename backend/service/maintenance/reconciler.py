@@ -15,11 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
-from backend.metrics.block_damage import forget_reported, noticed
-from backend.runs.deletion import carry_on
+from backend.metrics.block_damage import forget_damage, recorded_damage
+from backend.runs.deletion import continue_deletions
 from backend.runs.high_water_mark import raise_mark
 from backend.runs.leases import LostRuns
-from backend.runs.lifecycle import claimable, take_back_lost
+from backend.runs.lifecycle import claimable_condition, take_back_lost
 from backend.runs.queue.doorbell import ring
 from backend.runs.workers.store import live_slots
 from backend.service.maintenance.chores import all_chores
@@ -43,7 +43,7 @@ DELETION_PAUSE_SECONDS = 30.0
 MARK_SECONDS = 10.0
 """Seconds between two updates of the database's high-water mark."""
 
-_WAITING = select(func.count()).select_from(Run).where(claimable(), Run.wish == "")
+_WAITING = select(func.count()).select_from(Run).where(claimable_condition(), Run.wish == "")
 _DELETED = select(Run.id).where(Run.deleting_at.is_not(None)).limit(1)
 
 
@@ -93,7 +93,7 @@ class Reconciler:
         """Run one round; return how many times the doorbell was to be rung."""
         with reading(self._sessions) as session:
             clock = self._clock.look(session)
-            rings = _rings_wanted(session)
+            rings = _count_rings(session)
             lost = self._lost.look(session)
             is_deleting = session.scalar(_DELETED) is not None
             for chore in self._chores:
@@ -103,7 +103,7 @@ class Reconciler:
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         chores = [chore for chore in self._chores if chore.work is not None]
-        damage = noticed()
+        damage = recorded_damage()
         if not (rings or lost or is_deleting or is_odd or chores or damage):
             return 0
         with self._sessions.begin() as session:
@@ -115,7 +115,7 @@ class Reconciler:
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
             tell_damage(session, damage.items())
-        forget_reported(damage)
+        forget_damage(damage)
         self._clock.settled(clock)
         for _ in range(rings):
             if not ring(self._settings):
@@ -138,7 +138,7 @@ class Reconciler:
         if time.monotonic() < self._delete_after:
             return
         try:
-            carry_on(self._sessions, self._settings, seconds=DELETION_SECONDS)
+            continue_deletions(self._sessions, self._settings, seconds=DELETION_SECONDS)
         except (OSError, ArtifactFault) as error:
             self._delete_after = time.monotonic() + DELETION_PAUSE_SECONDS
             logger.warning("files of a deleted run cannot be removed: %s", error)
@@ -159,7 +159,7 @@ def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bo
     return session.scalar(row.on_conflict_do_nothing().returning(Singleton.name)) is not None
 
 
-def _rings_wanted(session: Session) -> int:
+def _count_rings(session: Session) -> int:
     """Return how many times to ring the doorbell: once for each waiting run that an idle slot can start."""
     waiting = session.scalar(_WAITING) or 0
     if not waiting:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.settings import Settings
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 
 ALIVE_SECONDS = 60.0
 """Trainers try again, and renew their note, every few seconds."""
@@ -33,7 +33,7 @@ class Note:
 
     def as_json(self) -> dict[str, Any]:
         """Return the note as the HTTP interface shows it."""
-        return asdict(self) | {"since": iso(self.since)}
+        return asdict(self) | {"since": iso_time(self.since)}
 
 
 def note_path(settings: Settings, run_id: str) -> Path:

@@ -7,7 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response
 
 from backend.http.access_log import REQUESTS
-from backend.http.dependencies import Lab, lab_of
+from backend.http.dependencies import Lab, get_lab
 from backend.http.problem_details import problem
 from backend.http.responses import Json
 from backend.http.routing import Router
@@ -29,13 +29,15 @@ async def healthz() -> Json:
 @router.get("/readyz", response_model=dict[str, str])
 async def readyz(request: Request) -> Response:
     """200 only when database, broker and at least one worker are ready; else 503 with what is missing."""
-    missing = await to_thread.run_sync(_missing, lab_of(request), request.app.state.status, limiter=LOOKERS)
+    missing = await to_thread.run_sync(
+        _missing_parts, get_lab(request), request.app.state.status, limiter=LOOKERS
+    )
     if missing:
         return problem(503, "Not ready", "; ".join(missing), headers={"Retry-After": "5"})
     return Json({"status": "ready"})
 
 
-def _missing(lab: Lab, status: Status) -> list[str]:
+def _missing_parts(lab: Lab, status: Status) -> list[str]:
     states = status.look()
     missing = [states[name]["detail"] for name in ("database", "broker") if states[name]["state"] != "ok"]
     if states["database"]["state"] == "ok":
@@ -59,7 +61,7 @@ def _scrape(request: Request) -> bytes:
     }
     registry = CollectorRegistry()
     registry.register(
-        Gauges(lab_of(request), facts, state.status.look(), (request.app.version, newest_schema()))
+        Gauges(get_lab(request), facts, state.status.look(), (request.app.version, newest_schema()))
     )
     ProcessCollector(registry=registry)
     return generate_latest(registry) + generate_latest(REQUESTS)

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.causes import Verdict
 from backend.http.dependencies import Lab
-from backend.runs.lifecycle import STATUSES, claimable
+from backend.runs.lifecycle import STATUSES, claimable_condition
 from backend.runs.workers.store import live_slots
 from backend.service.webhook.sender import KINDS, LEVELS
 from backend.storage.engine import db_now, reading
@@ -117,20 +117,22 @@ class Gauges:
         if self._found["database"]["state"] != "away":
             try:
                 with reading(self._lab.sessions) as session:
-                    yield from list(in_sql(session, self._lab.settings.lease_seconds))
+                    yield from list(database_samples(session, self._lab.settings.lease_seconds))
             except SQLAlchemyError:
                 return  # it went away just now
 
 
-def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
+def database_samples(session: Session, lease_seconds: float) -> Iterator[Sample]:
     """Yield the values that come from the database."""
     counted: Any = session.execute(
         select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
     )
     for status, count in (dict.fromkeys(STATUSES, 0) | dict(tuple(row) for row in counted)).items():
         yield "grpolab_runs", (status,), count
-    yield from _of_diagnoses(session)
-    waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(claimable(), Run.wish == "")
+    yield from _diagnosis_samples(session)
+    waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(
+        claimable_condition(), Run.wish == ""
+    )
     depth, waited = session.execute(waiting).one()
     yield "grpolab_queue_depth", (), depth
     yield "grpolab_queue_oldest_age_seconds", (), max(waited or 0.0, 0.0)
@@ -147,10 +149,10 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     states = [slot.status for slot in slots]
     for state in SLOT_STATES:
         yield "grpolab_worker_slots", (state,), states.count(state)
-    yield from _of_machines(slots)
+    yield from _machine_samples(slots)
 
 
-def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
+def _machine_samples(slots: Sequence[Worker]) -> Iterator[Sample]:
     """Yield the newest reading of each machine and of each slot's GPU."""
     newest: dict[tuple[str, tuple[str, ...]], float] = {}
     for slot in sorted(slots, key=lambda slot: slot.seen_at):
@@ -163,7 +165,7 @@ def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
         yield gauge, labels, value
 
 
-def _of_diagnoses(session: Session) -> Iterator[Sample]:
+def _diagnosis_samples(session: Session) -> Iterator[Sample]:
     """Yield the metrics of verdicts, their events, and the webhook that reports them."""
     judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
     counted: Any = session.execute(judged.group_by(Run.verdict)).all()

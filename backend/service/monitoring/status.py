@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from backend.base.settings import Settings
 from backend.base.text import size_text
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.http.responses import Json
 from backend.http.routing import Router
 from backend.runs.queue.broker import choose_broker
@@ -34,15 +34,15 @@ LOOK_SECONDS = 2.0
 """Seconds between two checks of the parts, however many pages request the status."""
 
 PROBE_SECONDS = 3.0
-"""A database that takes longer for a row is away."""
+"""Seconds after which a database that has not answered a probe counts as away."""
 
 LOW_BYTES = 500_000_000
-"""Less room than this on the disk is worth a word."""
+"""Free disk space below which the page shows a warning, in bytes."""
 
 
 @dataclass(slots=True)
 class Component:
-    """One part and since when it is as it is."""
+    """A part of the service, its state, and the time of its last change."""
 
     state: str = "ok"
     detail: str = ""
@@ -57,11 +57,11 @@ class Component:
 
     def as_json(self) -> dict[str, Any]:
         """Return the part as the HTTP interface shows it."""
-        return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
+        return {"state": self.state, "detail": self.detail, "since": iso_time(self.since)}
 
 
 class Status:
-    """Looks at the parts when somebody asks, at most every two seconds."""
+    """Checks the parts on request, at most every two seconds."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -107,7 +107,7 @@ class Status:
         return None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections to the database."""
         self._engine.dispose()
 
 

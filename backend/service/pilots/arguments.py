@@ -4,7 +4,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is the same for every cluster, and what only one of them needs."""
+    """Add the arguments of `pilots`, common ones and those of a single cluster."""
     parser.add_argument("cluster", choices=("slurm", "kubernetes", "skypilot"))
     parser.add_argument("--most", type=int, default=8, metavar="N", help="pilots at a time (8)")
     parser.add_argument("--every", type=float, default=15, metavar="SECONDS", help="time between looks (15)")

@@ -31,14 +31,14 @@ class Slurm:
 
     def count(self) -> Pilots:
         """Return the jobs of this user by their name."""
-        listing = output_of(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
+        listing = run_command(["squeue", "--me", "--noheader", f"--name={NAME}", "--format=%t"])
         states = listing.split()
         waiting = sum(state in ("PD", "CF", "RQ", "RF", "RH", "SE") for state in states)
         return Pilots(waiting, len(states) - waiting)
 
     def submit(self) -> str:
         """Submit with `sbatch`, which reads the script from its input."""
-        return output_of(["sbatch", "--parsable"], self._script).strip()
+        return run_command(["sbatch", "--parsable"], self._script).strip()
 
 
 class Kubernetes:
@@ -49,7 +49,7 @@ class Kubernetes:
 
     def count(self) -> Pilots:
         """Return the jobs with the label that have not finished."""
-        listing = output_of(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
+        listing = run_command(["kubectl", "get", "jobs", f"--selector=app={NAME}", "--output=json"])
         try:
             states = [item.get("status", {}) for item in json.loads(listing)["items"]]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -60,7 +60,7 @@ class Kubernetes:
 
     def submit(self) -> str:
         """Create with `kubectl`."""
-        return output_of(["kubectl", "create", "--filename=-", "--output=name"], self._job).strip()
+        return run_command(["kubectl", "create", "--filename=-", "--output=name"], self._job).strip()
 
 
 class SkyPilot:
@@ -71,17 +71,17 @@ class SkyPilot:
 
     def count(self) -> Pilots:
         """Return the unfinished jobs by their name."""
-        listing = output_of(["sky", "jobs", "queue", "--skip-finished"])
+        listing = run_command(["sky", "jobs", "queue", "--skip-finished"])
         states = [line for line in listing.splitlines() if NAME in line]
         running = sum("RUNNING" in line for line in states)
         return Pilots(len(states) - running, running)
 
     def submit(self) -> str:
         """Launch with `sky jobs launch`, without waiting for the job."""
-        return output_of(["sky", "jobs", "launch", "--yes", "--detach-run", self._path]).strip()[-200:]
+        return run_command(["sky", "jobs", "launch", "--yes", "--detach-run", self._path]).strip()[-200:]
 
 
-def output_of(command: Sequence[str], text: str = "") -> str:
+def run_command(command: Sequence[str], text: str = "") -> str:
     """Return the output of a command. Raises Unavailable with the command's message if it fails or hangs."""
     try:
         done = subprocess.run(

@@ -17,7 +17,7 @@ from backend.base.locations import CODE_ROOT, FILES_ROOT
 from backend.base.settings import Settings
 from backend.service.pilots import jobs
 from backend.service.pilots.clusters import Cluster, Kubernetes, SkyPilot, Slurm
-from backend.service.pilots.need import need_of
+from backend.service.pilots.need import compute_need
 from backend.storage.artifacts.store import STORAGE_VARIABLES
 from backend.storage.engine import open_engine, open_sessions, reading
 
@@ -25,7 +25,7 @@ from backend.storage.engine import open_engine, open_sessions, reading
 def keep_pilots(
     settings: Settings, *, most: int, every: float, once: bool, devices: int, nodes: int, **options: Any
 ) -> Iterator[str]:
-    """Look at the queue every so many seconds and submit what is missing; lines for the terminal.
+    """Poll the queue regularly and submit missing pilots; yield lines for the terminal.
 
     A cluster or database that is away is named once, and asked again at the next look. SIGTERM and Ctrl-C end
     the command; the pilots stay.
@@ -40,7 +40,7 @@ def keep_pilots(
             try:
                 pilots = cluster.count()
                 with reading(sessions) as session:
-                    need = need_of(session, pilots, most=most, devices=devices, nodes=nodes)
+                    need = compute_need(session, pilots, most=most, devices=devices, nodes=nodes)
                 for _ in range(need.pilots):
                     waiting = f"{need.runs} runs waited for {sum(pilots)} pilots"
                     yield f"started pilot {cluster.submit()}: {waiting}"

@@ -76,7 +76,7 @@ def kubernetes_job(
         "image": image,
         "command": list(command),
         "envFrom": [{"secretRef": {"name": secret}}],
-        "env": [{"name": "STATE_DIR", "value": "/state"}, *(_place_of_pod() if nodes > 1 else [])],
+        "env": [{"name": "STATE_DIR", "value": "/state"}, *(_pod_variables() if nodes > 1 else [])],
         "volumeMounts": [{"name": "state", "mountPath": "/state"}],
         "resources": resources,
     }
@@ -85,7 +85,7 @@ def kubernetes_job(
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [container],
-        **({"affinity": _apart()} if nodes > 1 else {}),
+        **({"affinity": _anti_affinity()} if nodes > 1 else {}),
         "volumes": [{"name": "state", **volume}],
     }
     return {
@@ -104,7 +104,7 @@ def kubernetes_job(
     }
 
 
-def _place_of_pod() -> list[dict[str, Any]]:
+def _pod_variables() -> list[dict[str, Any]]:
     """Variables with the name of the pod's job and its address; Kubernetes adds its index by itself."""
     fields = {
         "WORKER_GROUP": "metadata.labels['batch.kubernetes.io/job-name']",
@@ -113,7 +113,7 @@ def _place_of_pod() -> list[dict[str, Any]]:
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
 
 
-def _apart() -> dict[str, Any]:
+def _anti_affinity() -> dict[str, Any]:
     """Return an affinity that places each pod of a job on a separate node."""
     term = {
         "labelSelector": {"matchLabels": {"app": NAME}},

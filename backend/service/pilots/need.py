@@ -7,9 +7,9 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.runs.lifecycle import claimable
+from backend.runs.lifecycle import claimable_condition
 from backend.runs.workers.devices import CPU, CPU_RANKS
-from backend.runs.workers.nodes import complete_groups, devices_of
+from backend.runs.workers.nodes import complete_groups, max_devices
 from backend.runs.workers.store import live_slots
 from backend.storage.models import Run, Worker
 
@@ -33,26 +33,32 @@ class Need(NamedTuple):
     """Pilots to start now."""
 
 
-def need_of(session: Session, pilots: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
+def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
     """Pilots of so many devices to add to the existing `pilots`; at most `most` at a time.
 
     A pilot takes one run at a time. One that has just started counts as on its way until its slot is seen.
     Runs that need more devices than a pilot has, or another number of `nodes`, are left out: it could never
     take them.
     """
-    fits = (claimable(), Run.wish == "", Run.devices <= devices, Run.nodes == nodes)
+    fits = (claimable_condition(), Run.wish == "", Run.devices <= devices, Run.nodes == nodes)
     runs = session.scalars(select(Run.devices).where(*fits)).all()
     free = [slot for slot in live_slots(session) if slot.run_id is None and slot.nodes == nodes]
-    left = left_over(runs, free) if nodes == 1 else left_for_groups(session, runs, free, nodes)
+    left = (
+        count_runs_without_slot(runs, free)
+        if nodes == 1
+        else count_runs_without_group(session, runs, free, nodes)
+    )
     needed = min(left - pilots.waiting, most - pilots.waiting - pilots.running)
     return Need(len(runs), len(free), max(0, needed))
 
 
-def left_for_groups(session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int) -> int:
+def count_runs_without_group(
+    session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int
+) -> int:
     """Number of the runs for which no complete group of so many nodes is free."""
     idle = {slot.id.rpartition("-")[0] for slot in free}
     groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
-    room = sorted(devices_of(seats) for seats in groups if seats[0].worker_id in idle)
+    room = sorted(max_devices(seats) for seats in groups if seats[0].worker_id in idle)
     left = 0
     for devices in sorted(runs, reverse=True):
         if room and room[-1] >= devices:
@@ -62,7 +68,7 @@ def left_for_groups(session: Session, runs: Sequence[int], free: Sequence[Worker
     return left
 
 
-def left_over(runs: Sequence[int], free: Sequence[Worker]) -> int:
+def count_runs_without_slot(runs: Sequence[int], free: Sequence[Worker]) -> int:
     """Number of the runs, given by the devices that they need, that no worker has free slots for."""
     slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
     left = 0

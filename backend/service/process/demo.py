@@ -10,7 +10,7 @@ from backend.base.outgoing import fetch
 from backend.base.settings import Settings
 from backend.config.recipes import RECIPES
 from backend.http.auth.permissions import Role
-from backend.http.auth.tokens import token_of
+from backend.http.auth.tokens import read_or_create_token
 
 DEMO = ("demo_healthy", "demo_collapse")
 
@@ -46,7 +46,7 @@ def _request(
     more_headers: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     headers = {
-        "Authorization": f"Bearer {token_of(settings, Role.OPERATOR)}",
+        "Authorization": f"Bearer {read_or_create_token(settings, Role.OPERATOR)}",
         "Content-Type": "application/json",
         **(more_headers or {}),
     }

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def gc_frozen() -> Iterator[None]:
+def freeze_gc() -> Iterator[None]:
     """Keep objects made in this context from the garbage collector, even when the process ends.
 
     Importing torch and transformers makes hundreds of thousands of objects. Searching them again and again is

@@ -50,7 +50,7 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
     """Be the only launcher of this state directory; raises AlreadyRunning."""
     path = settings.run_dir / "up.lock"
     with path.open("a+") as file:
-        _take(file, path)
+        _acquire(file, path)
         was_clean = not path.read_text()
         _write(path, json.dumps(Instance(os.getpid(), url)._asdict()))
         yield Hold(is_after_crash=not was_clean)
@@ -86,7 +86,7 @@ def listening_as(settings: Settings, instance: Instance | None) -> Settings:
     return settings.model_copy(update={"host": address.hostname, "port": address.port})
 
 
-def _take(file: IO[str], path: Path) -> None:
+def _acquire(file: IO[str], path: Path) -> None:
     deadline = time.monotonic() + NOTE_SECONDS
     while True:
         try:

@@ -22,12 +22,12 @@ from backend.base.sandbox.layers import check_sandbox
 from backend.base.settings import Settings, service_url
 from backend.http.auth.tokens import login_link
 from backend.runs.queue.broker import Broker, choose_broker, is_ready, prepare_broker
-from backend.runs.workers.store import slots_of
+from backend.runs.workers.store import load_slots
 from backend.service.process import preflight
 from backend.service.process.instance_lock import AlreadyRunning, hold_instance, is_alive, listening_as
 from backend.service.process.lifeline import VARIABLE as LIFELINE
 from backend.service.process.lifeline import die_with_parent
-from backend.service.process.log_files import cap, last_words
+from backend.service.process.log_files import last_words, limit_size
 from backend.service.process.preflight import CannotStart
 from backend.service.process.terminal import Terminal, link_command, show_link
 from backend.storage.engine import open_engine, open_sessions, reading
@@ -74,7 +74,7 @@ class ChildProcess:
     def start(self) -> None:
         """Start the process in a separate session, so that Ctrl-C reaches only the launcher."""
         self.log.parent.mkdir(mode=0o700, exist_ok=True)
-        cap(self.log)
+        limit_size(self.log)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.argv,
@@ -115,7 +115,7 @@ class Launcher:
     """Number of stop requests; the second one means without saving."""
 
     def catch_signals(self) -> None:
-        """Ctrl-C, SIGTERM and a closed terminal all ask for the same thing."""
+        """Handle Ctrl-C, SIGTERM and a closed terminal as requests to stop."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
 
@@ -123,14 +123,14 @@ class Launcher:
         self.signals += 1
 
     def start(self) -> None:
-        """Broker first; service and worker start side by side."""
+        """Start the broker, then service and worker concurrently."""
         env = {**os.environ, "STATE_DIR": str(self.settings.state), "PYTHONUNBUFFERED": "1"}
         broker = choose_broker(self.settings)
         prepare_broker(broker, self.settings)
         if broker.command:
             self._start_broker(broker, env)
-        service = self._child("service", self._our("serve"), env, grace_seconds=8)
-        worker = self._child("worker", self._our("worker"), env, grace_seconds=45)
+        service = self._child("service", self._program_command("serve"), env, grace_seconds=8)
+        worker = self._child("worker", self._program_command("worker"), env, grace_seconds=45)
         service.start()
         worker.start()
         url = service_url(self.settings)
@@ -150,7 +150,7 @@ class Launcher:
             self._await(child, lambda: broker.socket is not None and is_ready(broker.socket))
             step.result = broker.title
 
-    def _our(self, command: str) -> tuple[str, ...]:
+    def _program_command(self, command: str) -> tuple[str, ...]:
         return (sys.executable, "-m", "backend.service", command)
 
     def _child(
@@ -183,18 +183,18 @@ class Launcher:
             time.sleep(0.03)
 
     def keep_running(self) -> None:
-        """Start again what ended by itself, until a signal comes."""
+        """Restart programs that ended by themselves, until a signal arrives."""
         looked_at = time.monotonic()
         while not self.signals:
             is_time_to_look = time.monotonic() - looked_at > LOG_LOOK_SECONDS
             for child in self.children:
-                self._revive(child)
+                self._restart(child)
                 if is_time_to_look:
-                    cap(child.log)
+                    limit_size(child.log)
             looked_at = time.monotonic() if is_time_to_look else looked_at
             time.sleep(0.25)
 
-    def _revive(self, child: ChildProcess) -> None:
+    def _restart(self, child: ChildProcess) -> None:
         now = time.monotonic()
         if child.is_running:
             return
@@ -244,7 +244,7 @@ class Launcher:
 def _slots(engine: Engine, worker: ChildProcess) -> str:
     """Return what the worker has registered, as text; "" until it has."""
     with reading(open_sessions(engine)) as session:
-        slots = slots_of(session, host=platform.node(), pid=worker.pid)
+        slots = load_slots(session, host=platform.node(), pid=worker.pid)
         if not slots:
             return ""
         number = "one run" if len(slots) == 1 else f"{len(slots)} runs"
@@ -266,7 +266,7 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
         with hold_instance(settings, service_url(settings)) as hold:
             preflight.check_port(settings, patience_seconds=10 if hold.is_after_crash else 0)
             preflight.check_database(settings)
-            _live(launcher, show_demo=show_demo)
+            _run_until_stopped(launcher, show_demo=show_demo)
     except AlreadyRunning as running:
         terminal.say(f"  {running}")
         if show_demo and running.instance.pid:
@@ -287,7 +287,7 @@ def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
         step.result = launch_demo(settings, url)
 
 
-def _live(launcher: Launcher, *, show_demo: bool) -> None:
+def _run_until_stopped(launcher: Launcher, *, show_demo: bool) -> None:
     settings, terminal = launcher.settings, launcher.terminal
     try:
         with terminal.step("database", "upgrading") as step:

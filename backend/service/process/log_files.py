@@ -10,7 +10,7 @@ LIMIT_BYTES = 10_000_000
 """A longer log is set aside as `NAME.old.log`; the one that was set aside before is gone."""
 
 
-def cap(log: Path) -> None:
+def limit_size(log: Path) -> None:
     """Set a log aside that has grown too long: copied and emptied, because its program holds it open."""
     if not log.exists() or log.stat().st_size <= LIMIT_BYTES:
         return

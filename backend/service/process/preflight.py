@@ -23,7 +23,7 @@ SECRETS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")
 
 
 class CannotStart(GrpoLabError):
-    """Something outside this program is in the way."""
+    """A condition outside this program prevents the start; the message says how to fix it."""
 
     status = 503
     title = "Cannot start"

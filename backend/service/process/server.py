@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from backend.base.settings import Settings
 from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.http.problem_details import problem
-from backend.service.process.gc_freeze import gc_frozen
+from backend.service.process.gc_freeze import freeze_gc
 from backend.service.process.memory import keep_returning_memory, limit_arenas
 from backend.service.process.sockets import listen
 
@@ -36,7 +36,7 @@ class Protocol(H11Protocol):
     """Moment of the loop's clock at which the client last sent or read something."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody has connected."""
+        """Accept a connection, and begin to wait for its first request; refuse it if there are too many."""
         super().connection_made(transport)
         self.heard_at = self.loop.time()
         if len(self.connections) > CONNECTIONS and not self._make_room():
@@ -45,7 +45,7 @@ class Protocol(H11Protocol):
             self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Something has arrived: of a head, or of a body."""
+        """Handle received bytes of a head or a body."""
         if self._is_refused:
             return
         self.heard_at = self.loop.time()
@@ -128,7 +128,7 @@ class Server(uvicorn.Server):
     _loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        """Serve until it is time to end."""
+        """Serve until the server is asked to exit."""
         self._signalled, self._loop = asyncio.Event(), asyncio.get_running_loop()
         while not await self.on_tick(0):  # 0: renew the header with the date
             with suppress(TimeoutError):
@@ -159,7 +159,7 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until a signal; 1 when it could not begin."""
+    """Serve until a signal; return the exit code, 1 if the server could not start."""
     limit_arenas()
     server = Server(server_config(partial(_make_app, settings), settings, factory=True, log_config=None))
     keep_returning_memory()
@@ -169,7 +169,7 @@ def run_server(settings: Settings) -> int:
 
 
 def _make_app(settings: Settings) -> FastAPI:
-    with gc_frozen():
+    with freeze_gc():
         from backend.service.main import create_app
 
         return create_app(settings)

@@ -14,10 +14,10 @@ def listen(settings: Settings) -> list[socket.socket]:
         settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     # The protocol is named: without it asyncio leaves Nagle's algorithm on, which costs 40 ms an answer.
-    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(infos)]
+    return [_bind(family, address) for family, _, _, _, address in dict.fromkeys(infos)]
 
 
-def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:

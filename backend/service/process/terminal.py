@@ -29,7 +29,7 @@ class Terminal:
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def say(self, text: str = "") -> None:
-        """Say one line."""
+        """Print one line."""
         self._write(text + "\n")
 
     def _write(self, text: str) -> None:

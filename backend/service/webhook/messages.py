@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from backend.base.redaction import redact, redact_document
-from backend.http.paging import iso
+from backend.http.paging import iso_time
 from backend.storage.models import Event
 
 Format = Literal["json", "slack", "discord"]
@@ -36,7 +36,7 @@ class RunNames(NamedTuple):
     verdict: str | None
 
 
-def format_of(url: str, requested: str) -> Format:
+def choose_format(url: str, requested: str) -> Format:
     """Return the format that was asked for, else the one that the address is known for."""
     if requested in {"json", "slack", "discord"}:
         return requested  # type: ignore[return-value]
@@ -49,7 +49,7 @@ def format_of(url: str, requested: str) -> Format:
     return "discord" if is_discord else "json"
 
 
-def body_of(event: Event, run: RunNames | None, form: Format) -> bytes:
+def make_body(event: Event, run: RunNames | None, form: Format) -> bytes:
     """Return the request's body. Names and messages may hold anything; no chat reads markup or mentions in
     them.
     """
@@ -78,17 +78,17 @@ def _document(event: Event, run: RunNames | None) -> dict[str, Any]:
         "details": event.data,
     }
     shown: dict[str, Any] = redact_document(data)
-    return {"type": type_of(event), "timestamp": iso(event.at), "data": shown}
+    return {"type": event_type(event), "timestamp": iso_time(event.at), "data": shown}
 
 
-def type_of(event: Event) -> str:
+def event_type(event: Event) -> str:
     """Return the word by which receivers choose, e.g. `diagnosis.verdict`, `lifecycle.finished`."""
     if event.kind == "diagnosis":
         return "diagnosis.warning" if "warning" in event.data else "diagnosis.verdict"
     return f"{event.kind}.{event.data['to']}" if event.data.get("to") else event.kind
 
 
-def headers_of(event_id: int, body: bytes, secret: str, now: float) -> dict[str, str]:
+def make_headers(event_id: int, body: bytes, secret: str, now: float) -> dict[str, str]:
     """Headers with the signature of Standard Webhooks 1.0; without a secret there is none."""
     headers = {"Content-Type": "application/json", "User-Agent": "grpolab-webhook"}
     message_id, timestamp = f"evt_{event_id}", str(int(now))

@@ -22,7 +22,7 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect to one of the addresses, not to the name."""
-        self.sock = self._first_that_answers()
+        self.sock = self._connect_first()
         if self._target.is_tls:
             context = ssl.create_default_context()
             tls = context.wrap_socket(
@@ -33,7 +33,7 @@ class _Connection(http.client.HTTPConnection):
             tls.do_handshake()
         self._check_time()
 
-    def _first_that_answers(self) -> socket.socket:
+    def _connect_first(self) -> socket.socket:
         *earlier, last = self._target.addresses
         for address in earlier:
             with suppress(OSError):

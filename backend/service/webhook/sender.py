@@ -22,7 +22,7 @@ from backend.runs.origin import ARCHIVED
 from backend.service.live.changes import events_after
 from backend.service.maintenance.reconciler import take_lease
 from backend.service.webhook.addresses import SECONDS, Target, Unreachable, resolve
-from backend.service.webhook.messages import UNSIGNED, RunNames, body_of, format_of, headers_of
+from backend.service.webhook.messages import UNSIGNED, RunNames, choose_format, make_body, make_headers
 from backend.service.webhook.post import post
 from backend.storage.engine import Sessions, insert_into, reading
 from backend.storage.models import Event, Experiment, Run, Webhook
@@ -54,7 +54,7 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class Sender:
             if row is not None and not self._is_due(row):
                 return False
             events = events_after(session, row.event_id, PAGE) if row else []
-            old = _of_archives(session, events)
+            old = _archived_runs(session, events)
             event = next(
                 (
                     candidate
@@ -94,14 +94,14 @@ class Sender:
                 ),
                 None,
             )
-            run = _names(session, event.run_id) if event else None
+            run = _load_names(session, event.run_id) if event else None
         if row is not None and not events:
             return False
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
                 return False
             if row is None:
-                _position(session)
+                _load_position(session)
                 return False
         event_id, failures, now = row.event_id, row.failures, self._clock()
         if event is None:
@@ -126,17 +126,17 @@ class Sender:
 
     def _deliver(self, event: Event, run: RunNames | None, now: float) -> None:
         settings, until = self._settings, time.monotonic() + SECONDS
-        form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+        form = choose_format(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
         if form == "json" and not settings.grpolab_webhook_secret:
             raise Unreachable(UNSIGNED)
-        body = body_of(event, run, form)
-        headers = headers_of(event.id, body, settings.grpolab_webhook_secret, now)
-        target = target_of(settings)
+        body = make_body(event, run, form)
+        headers = make_headers(event.id, body, settings.grpolab_webhook_secret, now)
+        target = resolve_target(settings)
         post(target, body, headers, seconds=until - time.monotonic())
 
     def _settle(self, event_id: int, reached: int, *, delivered: bool) -> None:
         with self._sessions.begin() as session:
-            row = _position(session)
+            row = _load_position(session)
             if row.event_id == event_id:  # else another process was quicker
                 row.event_id, row.failures, row.last_error = reached, 0, ""
                 row.delivered_at = self._clock() if delivered else row.delivered_at
@@ -148,7 +148,7 @@ class Sender:
         trace = None if is_known else error
         logger.warning("the webhook of event %d failed: %s", event.id, reason, exc_info=trace)
         with self._sessions.begin() as session:
-            row = _position(session)
+            row = _load_position(session)
             if row.event_id != event_id:
                 return
             row.last_error = reason
@@ -165,19 +165,19 @@ class Sender:
             session.execute(delete(Webhook))
 
 
-def target_of(settings: Settings) -> Target:
+def resolve_target(settings: Settings) -> Target:
     """Return the address of the webhook, resolved and checked; raises Unreachable."""
     return resolve(settings.grpolab_webhook_url, private=settings.grpolab_webhook_private)
 
 
-def _of_archives(session: Session, events: Sequence[Event]) -> set[str]:
+def _archived_runs(session: Session, events: Sequence[Event]) -> set[str]:
     """Ids of runs that were imported from archives: their events are history."""
     runs = {event.run_id for event in events if event.run_id}
     query = select(Run.id).where(Run.id.in_(runs), Run.origin == ARCHIVED)
     return set(session.scalars(query)) if runs else set()
 
 
-def _position(session: Session) -> Webhook:
+def _load_position(session: Session) -> Webhook:
     """Return the stored position; a new one begins behind the newest event."""
     newest = session.scalar(select(func.max(Event.id))) or 0
     fresh = {"name": NAME, "event_id": newest, "failures": 0, "try_after": 0.0, "last_error": ""}
@@ -185,7 +185,7 @@ def _position(session: Session) -> Webhook:
     return session.get_one(Webhook, NAME, with_for_update=True)
 
 
-def _names(session: Session, run_id: str | None) -> RunNames | None:
+def _load_names(session: Session, run_id: str | None) -> RunNames | None:
     columns = (Run.id, Run.name, Experiment.name, Run.variant, Run.seed, Run.status, Run.verdict)
     query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
     row = session.execute(query.where(Run.id == run_id)).one_or_none()

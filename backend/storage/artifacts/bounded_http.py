@@ -16,7 +16,8 @@ MAX_PAGE_BYTES = 4_000_000
 MAX_CALL_BYTES = 3 * BLOCK_BYTES
 """Maximum size of all answers to one file system call together, in bytes.
 
-It is enough to read a block three times, or to list more than 100,000 files."""
+It is enough to read a block three times, or to list more than 100,000 files.
+"""
 
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
@@ -38,7 +39,7 @@ _allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 
 @contextmanager
-def one_call() -> Iterator[None]:
+def count_as_one_call() -> Iterator[None]:
     """Count the answers to all requests inside the `with` block as one call."""
     token = _allowance.set(Allowance())
     try:
@@ -94,13 +95,13 @@ class _Body:
     async def read(self, size: int = -1) -> bytes:
         """Read `size` bytes, or all if `size` is negative."""
         if size >= 0:
-            return self._counted(await self._stream.read(size))
+            return self._count(await self._stream.read(size))
         blocks = []
-        while block := self._counted(await self._stream.readany()):
+        while block := self._count(await self._stream.readany()):
             blocks.append(block)
         return b"".join(blocks)
 
-    def _counted(self, block: bytes) -> bytes:
+    def _count(self, block: bytes) -> bytes:
         self._left -= len(block)
         if self._left < 0:
             raise BadAnswer(f"it answers with more than {self._limit:,} bytes")

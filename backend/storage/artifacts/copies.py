@@ -34,7 +34,7 @@ def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Itera
     if (store := artifact_store(settings)) is None:
         raise Conflict("ARTIFACTS_URL is empty: set it to the address that checkpoints are copied to")
     for row in checkpoints:
-        name, directory = f"{row.run_id}/{row.path}", settings.artifacts_of(row.run_id) / row.path
+        name, directory = f"{row.run_id}/{row.path}", settings.artifact_dir(row.run_id) / row.path
         try:
             if _is_copied(store, row, settings):
                 continue
@@ -50,7 +50,7 @@ def copy_missing(settings: Settings, checkpoints: Iterable[Checkpoint]) -> Itera
 def _is_copied(store: ArtifactStore, row: Checkpoint, settings: Settings) -> bool:
     """Return whether the store has exactly this checkpoint, not another one with its name."""
     try:
-        content = store.manifest(settings.artifacts_of(row.run_id) / row.path)
+        content = store.manifest(settings.artifact_dir(row.run_id) / row.path)
     except (FileNotFoundError, BadCopy):
         return False
     return sha256(content).hexdigest() == row.sha256

@@ -30,7 +30,7 @@ def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
     Raises OSError if it is missing, ValueError if it is not the recorded one, and ArtifactFault if the store
     fails.
     """
-    directory = settings.artifacts_of(checkpoint.run_id) / checkpoint.path
+    directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
     try:
         with (directory / MANIFEST).open("rb") as file:
             content = file.read(MAX_MANIFEST_BYTES + 1)
@@ -43,7 +43,7 @@ def read_manifest(settings: Settings, checkpoint: Checkpoint) -> bytes:
     return content
 
 
-def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
+def read_blocks(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the content of an open file in blocks, then close it."""
     with file:
         while block := file.read(BLOCK_BYTES):

@@ -86,8 +86,8 @@ class ArtifactStore:
         self.url, self.root, self._locks = url.rstrip("/"), state / "runs", state / "run"
         self._is_local, self._is_s3 = url.startswith("file://"), url.startswith("s3://")
         self._one_call: Callable[[], AbstractContextManager[None]] = nullcontext
-        with self._reaching():
-            options = {"auto_mkdir": True} if self._is_local else self._options_of_s3()
+        with self._translate_errors():
+            options = {"auto_mkdir": True} if self._is_local else self._s3_options()
             self._files, base = fsspec.core.url_to_fs(
                 self.url, skip_instance_cache=True, use_listings_cache=False, **options
             )
@@ -95,13 +95,13 @@ class ArtifactStore:
         if self._is_s3:
             self._files.retries = 2
 
-    def _options_of_s3(self) -> dict[str, Any]:
+    def _s3_options(self) -> dict[str, Any]:
         """Return the options of an S3 client with bounded answers; empty for any other storage."""
         if not self._is_s3:
             return {}
-        from backend.storage.artifacts.bounded_http import BoundedSession, one_call
+        from backend.storage.artifacts.bounded_http import BoundedSession, count_as_one_call
 
-        self._one_call = one_call
+        self._one_call = count_as_one_call
         return {**OF_S3, "config_kwargs": {**OF_S3["config_kwargs"], "http_session_cls": BoundedSession}}
 
     def listing(self, run_id: str) -> dict[str, bool]:
@@ -138,7 +138,7 @@ class ArtifactStore:
         target = self._key(directory)
         self._remove(f"{target}/{MANIFEST}")
         try:
-            with self._reaching():
+            with self._translate_errors():
                 for name in json.loads((directory / MANIFEST).read_bytes())["files"]:
                     self._put(directory / name, f"{target}/{name}")
                 if self._is_local:  # whose files appear bit by bit, but are renamed at once
@@ -161,7 +161,7 @@ class ArtifactStore:
         """
         make_directory(directory.parent)
         make_directory(self._locks)
-        with _alone(self._locks / f"fetch-{directory.parent.name}.lock"):
+        with _exclusive_lock(self._locks / f"fetch-{directory.parent.name}.lock"):
             if directory.is_dir() and not again:
                 return True
             try:
@@ -211,7 +211,7 @@ class ArtifactStore:
 
         This and each read raise FileNotFoundError if it is missing, and ArtifactFault if the store fails.
         """
-        return cast("IO[bytes]", _Copy(partial(self._read, self._key(path)), self.size(path)))
+        return cast("IO[bytes]", _RemoteFile(partial(self._read, self._key(path)), self.size(path)))
 
     def _read(self, key: str, start: int, end: int) -> bytes:
         """Read these bytes of a file. Raises BadCopy if the store returns other, more or fewer bytes."""
@@ -297,7 +297,7 @@ class ArtifactStore:
     ) -> Any:
         """Call the file system and return the result. Raises ArtifactFault if the call fails or times out."""
         seconds = seconds or CALL_SECONDS
-        with self._reaching(), self._one_call():
+        with self._translate_errors(), self._one_call():
             try:
                 if self._files.async_impl:  # is cancelled at the deadline, which closes its connections
                     return call(*arguments, timeout=seconds, **options)
@@ -324,14 +324,14 @@ class ArtifactStore:
         return future.result(timeout=seconds)
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn every error in the `with` block into ArtifactFault, except FileNotFoundError."""
         try:
             yield
         except (FileNotFoundError, GrpoLabError):
             raise
         except Exception as error:  # botocore's, aiohttp's, of each storage its own
-            words = str(_told_of(error)).strip().partition("\n")[0] or type(error).__name__
+            words = str(_underlying_error(error)).strip().partition("\n")[0] or type(error).__name__
             raise self._fault(redact(words)[:REASON_CHARACTERS]) from error
 
 
@@ -351,7 +351,7 @@ def _store(url: str, state: Path, _process: int) -> ArtifactStore:
     return ArtifactStore(url, state)
 
 
-class _Copy(io.RawIOBase):
+class _RemoteFile(io.RawIOBase):
     """A file in the store, read through `read(start, end)`."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
@@ -387,7 +387,7 @@ class _Copy(io.RawIOBase):
         return len(piece)
 
 
-def _told_of(error: BaseException) -> BaseException:
+def _underlying_error(error: BaseException) -> BaseException:
     """Return the BadAnswer that the storage's client has wrapped in its own errors, else the error itself."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, BadAnswer):
@@ -415,13 +415,13 @@ def _sizes(manifest: bytes) -> dict[str, int] | None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _exclusive_lock(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on the file `path`; the end of the process releases it."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if not _is(path, file):
-                continue  # whoever held it has removed it since
+            if not _is_same_file(path, file):
+                continue  # the previous holder has removed the file
             try:
                 yield
             finally:
@@ -429,7 +429,7 @@ def _alone(path: Path) -> Iterator[None]:
             return
 
 
-def _is(path: Path, file: IO[bytes]) -> bool:
+def _is_same_file(path: Path, file: IO[bytes]) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:

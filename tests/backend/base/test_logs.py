@@ -9,7 +9,7 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from backend.base.logs import about, set_up_logging
+from backend.base.logs import log_context, set_up_logging
 from backend.runs.events import add_event
 from backend.service.process import log_files as logfiles
 from backend.storage.models import Event
@@ -41,7 +41,7 @@ logger = logging.getLogger("backend.test")
 
 def test_a_line_of_json_has_the_same_fields(reported):
     logged_lines = reported("json")
-    with about(request_id="abc"):
+    with log_context(request_id="abc"):
         logger.info("GET", extra={"path": "/a", "ms": 3})
     logger.info("outside")
     first, second = map(json.loads, logged_lines())
@@ -113,8 +113,8 @@ def test_a_log_that_has_grown_is_set_aside_while_it_is_written(tmp_path, monkeyp
     log = tmp_path / "service.log"
     with log.open("ab", buffering=0) as program:
         program.write(b"old\n" * 30)
-        logfiles.cap(log)
+        logfiles.limit_size(log)
         program.write(b"new\n")
-        logfiles.cap(log)
+        logfiles.limit_size(log)
     assert log.read_text() == "new\n"
     assert (tmp_path / "service.old.log").read_text() == "old\n" * 30

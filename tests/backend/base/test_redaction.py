@@ -5,7 +5,7 @@ import pytest
 from backend.base.redaction import REDACTED, learn_secrets, redact, redact_document
 from backend.base.settings import Settings
 from backend.http.auth.permissions import Role
-from backend.http.auth.tokens import token_of
+from backend.http.auth.tokens import read_or_create_token
 from tests.api_client import serving
 
 
@@ -23,8 +23,8 @@ def launch_named(client, name):
 def test_a_token_that_was_made_after_the_start_is_no_name_of_an_experiment(fresh, sqlite_url, role):
     with serving(fresh, sqlite_url, token="") as client:
         assert client.get("/api/v1/runs").status_code == 401
-        token = token_of(fresh, role)
-        client.headers["Authorization"] = f"Bearer {token_of(fresh, Role.OPERATOR)}"
+        token = read_or_create_token(fresh, role)
+        client.headers["Authorization"] = f"Bearer {read_or_create_token(fresh, Role.OPERATOR)}"
         answer = launch_named(client, token)
         assert (answer.status_code, token in answer.text) == (422, False)
         assert "looks like a secret" in answer.text
@@ -33,7 +33,7 @@ def test_a_token_that_was_made_after_the_start_is_no_name_of_an_experiment(fresh
 
 def test_a_token_that_was_replaced_is_known_as_soon_as_the_file_is(fresh, sqlite_url):
     with serving(fresh, sqlite_url, token="") as client:
-        before = token_of(fresh, Role.OPERATOR)
+        before = read_or_create_token(fresh, Role.OPERATOR)
         assert launch_named(client, before).status_code == 401
         assert redact(before) == REDACTED
         draft = fresh.state / "draft"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.experiments.comparable import apart
+from backend.experiments.comparable import incomparable_reasons
 from backend.storage.models import Run
 
 OWN = {"rewards": [{"name": "correctness", "weight": 1.0}]}
@@ -21,5 +21,5 @@ OTHER = {"rewards": [{"name": "correctness", "weight": 2.0}]}
 )
 def test_rewards_of_two_origins_have_two_scales(first, second, reasons):
     runs = [Run(origin=origin, config=config) for origin, config in (first, second)]
-    assert apart("reward/mean", *runs) == reasons
-    assert apart("length/mean", *runs) == []
+    assert incomparable_reasons("reward/mean", *runs) == reasons
+    assert incomparable_reasons("length/mean", *runs) == []

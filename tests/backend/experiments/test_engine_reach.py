@@ -92,7 +92,7 @@ def test_operators_are_told_and_a_viewer_makes_the_service_ask_nobody(
     settings, sqlite_url, server, monkeypatch
 ):
     server.status = 503
-    monkeypatch.setattr("backend.experiments.catalog.runnable", lambda *_: SERVED)
+    monkeypatch.setattr("backend.experiments.catalog.resolve_runnable", lambda *_: SERVED)
     served = settings.model_copy(update={"engine_url": address_of(server)})
     with serving(served, sqlite_url, token=VIEWER_TOKEN) as viewer:
         seen = viewer.post("/api/v1/validate", json={})

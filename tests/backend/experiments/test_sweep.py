@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from backend.base.errors import InvalidConfig
 from backend.config.merge import resolve
 from backend.experiments.sweep import Sweep, expand
-from backend.experiments.sweep_values import axis_of
+from backend.experiments.sweep_values import parse_axis
 
 GRPO = {"name": "grpo", "preset": "grpo"}
 
@@ -49,7 +49,7 @@ def refusal(*knobs, **changes):
     ],
 )
 def test_values_are_read(text, now, values):
-    listed = axis_of(text, now).listed
+    listed = parse_axis(text, now).listed
     assert listed == values
     assert [type(value) for value in listed] == [type(value) for value in values]
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from backend.http import bodies
-from backend.http.bodies import LargeBodies, json_size, parsed
+from backend.http.bodies import LargeBodies, json_size, parse_body
 from tests.api_client import HOST
 
 
@@ -59,7 +59,7 @@ def test_a_body_of_many_values_or_levels_is_refused_before_one_is_made(content, 
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
     for encoding, body in (("", content), ("gzip", gzip.compress(content))):
         with pytest.raises(HTTPException, match=phrase) as refused:
-            parsed(body, encoding)
+            parse_body(body, encoding)
         assert refused.value.status_code == status
 
 
@@ -86,18 +86,18 @@ def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch
 
     async def story():
         large = LargeBodies()
-        async with large.admitted("writer", "a"):
+        async with large.wait_for_turn("writer", "a"):
             with pytest.raises(HTTPException, match="too many large bodies") as refused:
-                async with large.admitted("writer", "a"):
+                async with large.wait_for_turn("writer", "a"):
                     pass
             assert refused.value.status_code == 429
-            async with large.admitted("writer", "b"), large.admitted("operator", ""):
+            async with large.wait_for_turn("writer", "b"), large.wait_for_turn("operator", ""):
                 with pytest.raises(HTTPException):
-                    async with large.admitted("writer", "c"):
+                    async with large.wait_for_turn("writer", "c"):
                         pass
-            async with large.admitted("writer", "c"):  # b has ended, and the refused ones hold nothing
+            async with large.wait_for_turn("writer", "c"):  # b has ended, and the refused ones hold nothing
                 pass
-        async with large.admitted("writer", "a"):
+        async with large.wait_for_turn("writer", "a"):
             pass
 
     asyncio.run(story())

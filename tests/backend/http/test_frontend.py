@@ -47,7 +47,7 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
     assert addresses[0] not in client.get("/runs").text
     assert client.get("/static/0123456789abcdef/package.json").status_code == 404
     assert client.get("/static/0123456789abcdef/0123456789abcdef/src/main.js").status_code == 404
-    assert client.get(f"/static/{frontend.edition()}/bundles/nowhere.js").status_code == 404
+    assert client.get(f"/static/{frontend.current_edition()}/bundles/nowhere.js").status_code == 404
     frontend._edition.cache_clear()
 
 
@@ -56,7 +56,7 @@ def test_browsers_keep_scripts_for_good_until_one_of_them_changes(client, tmp_pa
 )
 def test_below_the_edition_only_files_of_the_pages_are_served(client, path):
     for address in (path, path.replace("/", "%2f"), path.replace("..", "%2e%2e")):
-        assert client.get(f"/static/{frontend.edition()}/{address}").status_code == 404
+        assert client.get(f"/static/{frontend.current_edition()}/{address}").status_code == 404
 
 
 def test_a_path_out_of_the_frontend_is_not_found(client):

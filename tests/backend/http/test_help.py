@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from backend.http.frontend import edition
-from backend.http.help import address_of, sources
+from backend.http.frontend import current_edition
+from backend.http.help import page_address, sources
 from backend.http.markdown import render
 from tests.api_client import VIEWER_TOKEN
 from tests.gate import first_in_gate
 
 GOING = {"Accept": "text/html"}
-ADDRESSES = {name: address_of(path) or "" for name, path in sources().items()}
+ADDRESSES = {name: page_address(path) or "" for name, path in sources().items()}
 PAGE = re.compile(r"<main[^>]*>(.*)</main>", re.DOTALL)
 
 
@@ -24,7 +24,7 @@ def anchors(text: str) -> set[str]:
 def written(tmp_path: Path, text: str) -> str:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
-    return render(page, address_of).body
+    return render(page, page_address).body
 
 
 def test_every_page_is_shown_in_the_frame_without_inline_script(client):
@@ -34,8 +34,8 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client):
         assert "script-src 'self'" in answer.headers["content-security-policy"], address
         scripts = re.findall(r"<script[^>]*>", answer.text)
         assert scripts == [
-            f'<script src="/static/{edition()}/src/first_paint.js">',
-            f'<script type="module" src="/static/{edition()}/bundles/app.js">',
+            f'<script src="/static/{current_edition()}/src/first_paint.js">',
+            f'<script type="module" src="/static/{current_edition()}/bundles/app.js">',
         ], address
         assert '<a class="brand"' in answer.text, address
         assert len(PAGE.findall(answer.text)[0]) > 200, address

@@ -14,7 +14,7 @@ from backend.http import timeout
 from backend.http.problem_details import problem
 from backend.http.timeout import RequestTimeout, take_time
 from backend.storage import interruption
-from backend.storage.engine import interrupt_of, reading
+from backend.storage.engine import interrupter, reading
 from backend.storage.interruption import interruptible
 
 BRIEF = 0.2
@@ -58,7 +58,7 @@ def counting(database, began, ended):
     """Return a route that reads for hours, in a thread as routes do."""
 
     def count():
-        with reading(database.sessions) as session, interruptible(interrupt_of(session)):
+        with reading(database.sessions) as session, interruptible(interrupter(session)):
             began.set()
             try:
                 session.execute(COUNT)

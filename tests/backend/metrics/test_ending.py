@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from backend.metrics.ending import end_of, ends_of
+from backend.metrics.ending import curve_end, mean_end
 from backend.metrics.series import Curve
 
 
@@ -16,21 +16,21 @@ def curve(values, *, every=1):
 
 def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
     rising = curve(range(1, 31))
-    assert end_of("reward/mean", rising) == pytest.approx(25.5)
-    assert end_of("eval/accuracy", rising) == 30
-    assert end_of("reward/mean", curve([1, 2, 3], every=25)) == 3
-    assert end_of("reward/mean", curve([])) is None
+    assert curve_end("reward/mean", rising) == pytest.approx(25.5)
+    assert curve_end("eval/accuracy", rising) == 30
+    assert curve_end("reward/mean", curve([1, 2, 3], every=25)) == 3
+    assert curve_end("reward/mean", curve([])) is None
 
 
 def test_a_value_at_the_end_that_is_not_finite_is_none_of_a_number():
     for values in ([1, math.nan], [math.inf, 1]):
-        end = end_of("loss/total", curve(values))
+        end = curve_end("loss/total", curve(values))
         assert end is not None
         assert math.isnan(end)
-    assert end_of("loss/total", curve([math.nan, *range(1, 11)])) == 5.5
+    assert curve_end("loss/total", curve([math.nan, *range(1, 11)])) == 5.5
 
 
 def test_the_end_of_a_group_is_the_mean_over_its_runs_with_their_interval():
-    end = ends_of("eval/accuracy", [curve([0, 0.5]), curve([0, 0.7]), curve([0, math.nan])])
+    end = mean_end("eval/accuracy", [curve([0, 0.5]), curve([0, 0.7]), curve([0, math.nan])])
     half = 12.7062 * 0.1 * math.sqrt(2) / math.sqrt(2)
     assert end == pytest.approx({"n": 2, "mean": 0.6, "low": 0.6 - half, "high": 0.6 + half}, abs=1e-5)

@@ -60,13 +60,13 @@ def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monke
 
 def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
     looked = []
-    look = windows.next_window
+    look = windows.find_next_window
 
     def looking(*arguments):
         looked.append(arguments)
         return look(*arguments)
 
-    monkeypatch.setattr("backend.metrics.csv.next_window", looking)
+    monkeypatch.setattr("backend.metrics.csv.find_next_window", looking)
     monkeypatch.setattr(windows, "WINDOW_POINTS", 100)
     lines = csv_lines(database.sessions, long_run.id, all_attempts=False)
     next(lines), next(lines)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.metrics.grouping import groups_of
+from backend.metrics.grouping import group_runs
 
 
 def run_of(
@@ -18,7 +18,7 @@ def run_of(
 
 
 def grouped(configs, *keys):
-    return groups_of([run_of(name) for name in configs], configs, keys)
+    return group_runs([run_of(name) for name in configs], configs, keys)
 
 
 def test_runs_without_a_field_are_a_group_that_says_so():
@@ -34,22 +34,22 @@ def test_several_fields_make_a_group_of_each_combination():
 
 def test_all_but_the_seed_joins_variants_of_one_config():
     runs = [run_of("a"), run_of("b", variant="other"), run_of("c", digest="bbbbbb")]
-    assert list(groups_of(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
-    assert list(groups_of(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
+    assert list(group_runs(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
+    assert list(group_runs(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
 
 
 def test_a_variant_named_as_another_group_takes_no_run_from_it():
     digests = {"a": "aaaaaa", "b": "bbbbbb", "c": "bbbbbb1", "d": "bbbbbb2"}
     runs = [run_of(name, digest=digest) for name, digest in digests.items()]
     runs += [run_of("e", variant="grpo · one"), run_of("f", variant="grpo · one · bbbbbb")]
-    groups = groups_of(runs, {}, ["variant"])
+    groups = group_runs(runs, {}, ["variant"])
     assert sorted(run for members in groups.values() for run in members) == list("abcdef")
 
 
 def test_forks_of_one_step_share_a_mean_and_stand_apart_from_the_runs_they_left():
     runs = [run_of("a"), run_of("b"), run_of("c", parent="a", step=5), run_of("d", parent="b", step=5)]
     runs.append(run_of("e", parent="c", step=8))
-    assert groups_of(runs, {}, ["variant"]) == {
+    assert group_runs(runs, {}, ["variant"]) == {
         "grpo · one": ["a", "b"],
         "grpo · one · fork at 5": ["c", "d"],
         "grpo · one · fork at 8": ["e"],

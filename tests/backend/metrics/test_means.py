@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.metrics import means
-from backend.metrics.answer import mean_of
-from backend.metrics.means import average
+from backend.metrics.answer import mean_item
+from backend.metrics.means import average_curves
 from backend.metrics.series import Curve
 from backend.metrics.statistics import t_975
 from backend.metrics.view import View
@@ -24,7 +24,7 @@ def timed(x, values):
 
 
 def drawn(curves, band="", max_points=500, **window):
-    return mean_of(
+    return mean_item(
         curves, band, View("wall", window.get("x_min"), window.get("x_max"), max_points, 0.0, None)
     )
 
@@ -32,7 +32,7 @@ def drawn(curves, band="", max_points=500, **window):
 def test_the_mean_over_wall_time_never_runs_backwards():
     slow = Curve(np.arange(1, 3), np.array([5.0, 10.0]), np.array([1.0, 3.0]))
     fast = Curve(np.arange(1, 5), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 4.0, 6.0]))
-    mean = average([slow, fast], "", T_975).mean
+    mean = average_curves([slow, fast], "", T_975).mean
     assert (np.diff(mean.x) > 0).all()
     assert mean.x[-1] == 10
 
@@ -40,13 +40,13 @@ def test_the_mean_over_wall_time_never_runs_backwards():
 def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
     slow = Curve(np.arange(3), np.array([0.0, 4.0, 8.0]), np.array([0.0, 4.0, 8.0]))
     fast = Curve(np.arange(5), np.array([0.0, 2.0, 4.0, 6.0, 8.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0]))
-    mean = average([slow, fast], "", T_975)
+    mean = average_curves([slow, fast], "", T_975)
     assert dict(zip(mean.mean.x, mean.mean.values, strict=True)) == {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}
     assert mean.n.tolist() == [2, 2, 2, 2, 2]
 
 
 def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
-    band = average([curve([1.0, 2.0, 3.0]), curve([3.0, NAN]), curve([5.0])], "std", T_975)
+    band = average_curves([curve([1.0, 2.0, 3.0]), curve([3.0, NAN]), curve([5.0])], "std", T_975)
     assert band.mean.values == pytest.approx([3.0, 2.0, 3.0])
     assert band.n.tolist() == [3, 1, 1]
     assert band.high == pytest.approx([3.0 + np.std([1, 3, 5], ddof=1), NAN, NAN], nan_ok=True)
@@ -62,7 +62,7 @@ def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
     ],
 )
 def test_each_band_has_its_width(spread, half):
-    band = average([curve([value]) for value in (1.0, 3.0, 5.0)], spread, T_975)
+    band = average_curves([curve([value]) for value in (1.0, 3.0, 5.0)], spread, T_975)
     assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
 
 
@@ -81,7 +81,7 @@ def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_point
 def test_a_run_does_not_count_beside_a_value_that_is_not_finite():
     holed = timed([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
     finite = timed([0, 1.5, 2.5, 4], [3, 3, 3, 3])
-    band = average([holed, finite], "minmax", T_975)
+    band = average_curves([holed, finite], "minmax", T_975)
     at = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
     assert at[1.0] == (2, 2)
     assert at[1.5] == (3, 1)

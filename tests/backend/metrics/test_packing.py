@@ -20,7 +20,7 @@ from backend.rollouts.packing import (
     unpack_text,
     unpack_tokens,
 )
-from backend.rollouts.token_values import kind_of, width_of
+from backend.rollouts.token_values import value_kind, value_width
 from backend.storage.completion_codec import LIMIT_TEXT_BYTES
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
@@ -98,7 +98,7 @@ def test_alternatives_keep_their_ids_exactly_and_cost_six_bytes_each():
     logprobs = np.array([-0.1, -3.7, -12.5, -np.inf], np.float32)
     arrays = {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
     for name in arrays:
-        assert width_of(kind_of(name)) == 3
+        assert value_width(value_kind(name)) == 3
     plain = [Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"logprob": logprobs})]
     [unpacked] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), arrays)]))
     assert np.array_equal(unpacked.arrays["alternative_0_id"], ids)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.metrics.series import Curve, ema
+from backend.metrics.series import Curve, exponential_mean
 from backend.metrics.thinning import thin
 
 NAN, INF = math.nan, math.inf
@@ -34,18 +34,18 @@ def slow_ema(values, smoothing):
 
 
 def test_a_smoothed_value_weighs_later_points_more():
-    assert ema(np.array([0.0, 1.0]), 0.5) == pytest.approx([0.0, 2 / 3])
+    assert exponential_mean(np.array([0.0, 1.0]), 0.5) == pytest.approx([0.0, 2 / 3])
 
 
 @given(VALUES, st.sampled_from([0.1, 0.6, 0.99, 0.999]))
 def test_smoothing_equals_the_loop_over_finite_values(values, smoothing):
-    assert ema(np.array(values), smoothing) == pytest.approx(
+    assert exponential_mean(np.array(values), smoothing) == pytest.approx(
         slow_ema(values, smoothing), nan_ok=True, rel=1e-7, abs=1e-6
     )
 
 
 def test_a_nan_does_not_spread_through_the_average():
-    smooth = ema(np.array([1.0, NAN, 3.0, INF]), 0.5)
+    smooth = exponential_mean(np.array([1.0, NAN, 3.0, INF]), 0.5)
     assert math.isnan(smooth[1])
     assert smooth[3] == INF
     assert smooth[2] == pytest.approx((0.25 * 1 + 0.5 * 3) / 0.75)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.rollouts.turns import blocks, read_turns
+from backend.rollouts.turns import read_turns, split_into_blocks
 
 TURN = {
     "tool": "calculator",
@@ -16,7 +16,7 @@ TURN = {
 
 
 def parts(text, turns):
-    return [(block["kind"], block["text"]) for block in blocks(text, turns)]
+    return [(block["kind"], block["text"]) for block in split_into_blocks(text, turns)]
 
 
 def test_the_blocks_of_a_text_are_the_text():

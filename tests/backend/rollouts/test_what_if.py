@@ -9,19 +9,19 @@ import pytest
 from backend.base.errors import Unavailable
 from backend.rollouts import api
 from backend.rollouts import what_if as module
-from backend.rollouts.what_if import OPERATORS, VIEWERS, _computed
+from backend.rollouts.what_if import OPERATORS, VIEWERS, _run_process
 from tests.api_client import VIEWER_TOKEN
 
 
 def test_a_viewer_gets_the_viewers_allowance(client, monkeypatch):
     allowances = []
-    monkeypatch.setattr(api, "must_exist", lambda *_: None)
+    monkeypatch.setattr(api, "require_run", lambda *_: None)
 
     def computing(_session, _order, allowance):
         allowances.append(allowance)
         return {}
 
-    monkeypatch.setattr(api, "what_if", computing)
+    monkeypatch.setattr(api, "compute_what_if", computing)
     order = {"run": "0" * 26, "step": 1, "variants": []}
     for headers in ({}, {"Authorization": f"Bearer {VIEWER_TOKEN}"}):
         assert client.post("/api/v1/rollouts/what-if", json=order, headers=headers).status_code == 200
@@ -40,7 +40,7 @@ def test_viewers_compute_one_step_at_a_time_in_half_the_memory_and_hold_up_no_op
     values = {"mask": np.zeros((1, 1), np.float32)}
     with VIEWERS.turn:
         with pytest.raises(Unavailable, match="another step is being computed"):
-            _computed({}, values, VIEWERS)
-        _computed({}, values, OPERATORS)
-    _computed({}, values, VIEWERS)
+            _run_process({}, values, VIEWERS)
+        _run_process({}, values, OPERATORS)
+    _run_process({}, values, VIEWERS)
     assert started == ["6000000000", "3000000000"]

@@ -12,7 +12,7 @@ from backend.config.adapters import ContinuedAdapter
 from backend.config.previews import previews
 from backend.config.problems import SumsProblem
 from backend.config.sections import PolicyConfig
-from backend.runs.checks import runnable
+from backend.runs.checks import resolve_runnable
 
 
 @pytest.fixture
@@ -118,9 +118,11 @@ def test_the_profile_of_an_offer_is_accepted_as_it_is(settings, model, context, 
     )
     offer = next(offer for offer in policy_offers(settings) if offer.name == "mine")
     assert offer.profile["sampling"]["max_new_tokens"] == completion
-    by_name = runnable(settings, {"policy": {"name": "mine"}})
+    by_name = resolve_runnable(settings, {"policy": {"name": "mine"}})
     assert by_name.sampling.max_new_tokens == completion
-    assert runnable(settings, {"policy": {"name": "mine"}, **without_policy(offer.profile)}) == by_name
+    assert (
+        resolve_runnable(settings, {"policy": {"name": "mine"}, **without_policy(offer.profile)}) == by_name
+    )
 
 
 def without_policy(profile):
@@ -130,7 +132,7 @@ def without_policy(profile):
 def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_log_probabilities(settings):
     def refused(settings, **sampling):
         try:
-            runnable(settings, {"sampling": {"engine": {"type": "server"}, **sampling}})
+            resolve_runnable(settings, {"sampling": {"engine": {"type": "server"}, **sampling}})
         except InvalidConfig as refusal:
             return {error.path: error.message for error in refusal.errors}
         return {}
@@ -153,12 +155,12 @@ def test_a_run_samples_with_servers_only_where_there_are_any_and_as_they_tell_lo
 def test_a_run_samples_beside_its_trainer_only_where_the_operator_said_how(settings):
     beside = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
     with pytest.raises(InvalidConfig) as refusal:
-        runnable(settings, beside)
+        resolve_runnable(settings, beside)
     assert [(error.path, error.message) for error in refusal.value.errors] == [
         ("sampling.engine.type", "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md")
     ]
     told = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
-    assert runnable(told, beside).sampling.engine.memory_share == 0.4
+    assert resolve_runnable(told, beside).sampling.engine.memory_share == 0.4
 
 
 def test_an_environment_needs_a_server_of_that_name(settings):
@@ -168,7 +170,7 @@ def test_an_environment_needs_a_server_of_that_name(settings):
         "rewards": [{"name": "environment"}],
     }
     with pytest.raises(InvalidConfig) as caught:
-        runnable(settings, config)
+        resolve_runnable(settings, config)
     [error] = caught.value.errors
     assert (error.path, error.message) == (
         "environment.server",
@@ -176,6 +178,6 @@ def test_an_environment_needs_a_server_of_that_name(settings):
     )
     other_settings = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
     with pytest.raises(InvalidConfig, match="OPENENV_URLS names maze"):
-        runnable(other_settings, config)
+        resolve_runnable(other_settings, config)
     named = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
-    assert runnable(named, config).environment.server == "guess"
+    assert resolve_runnable(named, config).environment.server == "guess"

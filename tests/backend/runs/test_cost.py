@@ -3,7 +3,7 @@
 import pytest
 
 from backend.runs import lifecycle
-from backend.runs.cost import cost_of
+from backend.runs.cost import sum_cost
 from backend.runs.store import find_run
 from backend.storage.models import Attempt
 from tests.factories import make_run
@@ -21,7 +21,7 @@ def test_attempts_add_up():
         attempt(7200, None, price=4.0, currency="USD"),
         attempt(9000, 9000),
     ]
-    cost = cost_of(attempts, now=9000)
+    cost = sum_cost(attempts, now=9000)
     assert cost["slot_hours"] == pytest.approx(1.5)
     assert cost["gpu_hours"] == pytest.approx(1.0)
     assert cost["money"] == pytest.approx({"USD": 4.0, "EUR": 0.5})
@@ -29,7 +29,7 @@ def test_attempts_add_up():
 
 def test_judges_are_part_of_the_money_of_each_attempt():
     """A worker whose slot has no price, one that has both, and one whose currency is unknown."""
-    cost = cost_of(
+    cost = sum_cost(
         [
             attempt(0, 3600, currency="EUR", judged=0.25),
             attempt(3600, 7200, price=2.0, currency="EUR", judged=0.5),

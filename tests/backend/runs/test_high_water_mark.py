@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from backend.runs.events import add_event
-from backend.runs.high_water_mark import find_older, mark_file, raise_mark, read_mark, tell_if_older
+from backend.runs.high_water_mark import find_older, mark_file, raise_mark, read_mark, report_if_older
 from backend.runs.strays import Strays
 from backend.service.backup.restore import restore_backup
 from backend.service.backup.save import save_backup
@@ -108,13 +108,13 @@ def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
         make_run(session)
         lost = make_run(session)
         make_checkpoint(session, lost, lab.state, step=20)
-        directory = lab.artifacts_of(lost.id)
+        directory = lab.artifact_dir(lost.id)
         session.rollback()
     with database.sessions.begin() as session:
         make_run(session, id="0" * 26)
     go_back(lab, database, 20)
     with database.sessions.begin() as session:
-        tell_if_older(lab, session)
+        report_if_older(lab, session)
     for days in (0, 2, 4):
         clock = lambda days=days: directory.stat().st_mtime + days * 86400  # noqa: E731
         list(Strays(lab, database.sessions, clock=clock).sweep())

@@ -31,7 +31,7 @@ class Installation:
             return make_run(session, **{"status": "finished"} | fields).id
 
     def add_checkpoint(self, run_id, name, *, row=True):
-        directory = self.settings.artifacts_of(run_id) / name
+        directory = self.settings.artifact_dir(run_id) / name
         directory.mkdir(parents=True)
         (directory / "manifest.json").write_text("{}")
         (directory / "model.safetensors").write_text("weights")

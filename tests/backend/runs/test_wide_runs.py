@@ -1,7 +1,7 @@
 """Runs on several devices: what a worker claims, in which order, and what its attempts cost."""
 
 from backend.runs import lifecycle
-from backend.runs.cost import cost_of
+from backend.runs.cost import sum_cost
 from backend.storage.models import Attempt, Run
 from tests.factories import make_run
 
@@ -48,7 +48,7 @@ def test_an_attempt_notes_its_devices_and_costs_as_many_slots(database):
         assert session.get_one(Attempt, (run_id, 1)).devices == 2
         assert session.get_one(Run, run_id).status == "running"
     gpus = Attempt(started_at=0, ended_at=3600, device="cuda:0", devices=2, slot_price=3.0, currency="EUR")
-    assert cost_of([gpus], now=0) == {
+    assert sum_cost([gpus], now=0) == {
         "slot_hours": 2.0,
         "gpu_hours": 2.0,
         "money": {"EUR": 6.0},

@@ -19,7 +19,7 @@ def saved(queued, train, sessions, settings):
     """A run that was asked to end after three of its four steps; its id and directory."""
     run_id = queued(CONFIG)
     train(run_id, CONFIG, stop_after=3)
-    return run_id, settings.artifacts_of(run_id)
+    return run_id, settings.artifact_dir(run_id)
 
 
 def forget(sessions, run_id, *, steps):

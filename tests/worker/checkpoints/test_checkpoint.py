@@ -14,7 +14,7 @@ from backend.base.settings import Settings
 from backend.config.sections import OptimizerConfig, PolicyConfig
 from worker.checkpoints.files import (
     BadCheckpoint,
-    checkpoints,
+    list_checkpoints,
     load_checkpoint,
     load_weights,
     remove_drafts,
@@ -149,7 +149,7 @@ def test_half_a_checkpoint_never_counts(tmp_path):
     complete = Run().save(tmp_path / "checkpoint-000002")
     (tmp_path / ".checkpoint-000003.17.draft").mkdir()
     (tmp_path / "checkpoint-000001").mkdir()
-    assert checkpoints(tmp_path) == [complete]
+    assert list_checkpoints(tmp_path) == [complete]
     with pytest.raises(BadCheckpoint, match=r"manifest\.json is missing"):
         verify_checkpoint(tmp_path / "checkpoint-000001")
     remove_drafts(tmp_path)

@@ -14,8 +14,8 @@ from sqlalchemy import select, text
 import worker.checkpoints.disk
 from backend.config.merge import resolve
 from backend.runs import lifecycle
-from backend.runs.checkpoints import checkpoints_of
-from backend.storage.engine import open_engine, open_sessions, url_of
+from backend.runs.checkpoints import load_checkpoints
+from backend.storage.engine import database_address, open_engine, open_sessions
 from backend.storage.migrate import upgrade
 from backend.storage.models import Event, Run
 from tests.api_client import serving
@@ -41,7 +41,7 @@ def attempt(sessions, run_id):
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "worker", "host")
     assert claim.run_id == run_id
-    url = url_of(sessions).render_as_string(hide_password=False)
+    url = database_address(sessions).render_as_string(hide_password=False)
     train_run(Assignment(run_id, claim.attempt, "cpu", 1, url), threading.Event())
     with sessions() as session:
         return session.get_one(Run, run_id)
@@ -145,7 +145,7 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
     with full_sessions() as session:
         assert session.get_one(Run, run_id).status == "finished"
         assert session.scalar(text("PRAGMA integrity_check")) == "ok"
-        assert len(checkpoints_of(session, run_id)) == 2
+        assert len(load_checkpoints(session, run_id)) == 2
     assert series(full_sessions, run_id) == straight
     engine.dispose()
 

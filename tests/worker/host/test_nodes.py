@@ -16,8 +16,8 @@ from backend.base.settings import Settings
 from backend.config.merge import merge
 from backend.runs import lifecycle
 from backend.runs.queue.broker import Broker, prepare_broker
-from backend.runs.store import log_chunks
-from backend.runs.workers.nodes import seats_of
+from backend.runs.store import load_log_chunks
+from backend.runs.workers.nodes import load_seats
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Metric, MetricKey, Run, Worker
 from tests.api_client import TOKEN
@@ -107,7 +107,7 @@ class Lab:
     def words(self):
         """Return the end of what the workers have said."""
         with self.sessions() as session:
-            seats = "\n".join(map(str, seats_of(session, "pair")))
+            seats = "\n".join(map(str, load_seats(session, "pair")))
         return "\n".join([seats, *(path.read_text()[-3000:] for path in self.logs)])
 
     def rank_of(self, rank):
@@ -124,7 +124,7 @@ class Lab:
         with self.sessions() as session:
             return "".join(
                 chunk.text
-                for chunk in log_chunks(
+                for chunk in load_log_chunks(
                     session, run_id, attempt=attempt, after=None, limit=100, backwards=False
                 )
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from backend.base.redaction import learn
+from backend.base.redaction import add_secrets
 from backend.base.sandbox.process import Sandbox
 from backend.base.settings import Settings
 from backend.runs import lifecycle
@@ -344,7 +344,7 @@ sys.stderr.write("e" * 10_000_000)
 
 
 def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
-    learn("canary-of-a-long-line")
+    add_secrets("canary-of-a-long-line")
     program = f"print('x' * ({LINE_LIMIT} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
     heard = []
     trainer = start_trainer((sys.executable, "-c", program), os.environ)

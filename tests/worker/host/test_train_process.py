@@ -16,7 +16,7 @@ from backend.base.settings import Settings
 from backend.config.merge import resolve
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.storage.engine import open_engine, open_sessions, url_of
+from backend.storage.engine import database_address, open_engine, open_sessions
 from backend.storage.models import Checkpoint, Metric, Run
 from tests.faults.plant import STUB
 from worker.host.trainer_process import trainer_environment
@@ -88,7 +88,7 @@ def give(trainer, sessions, document):
         session.flush()
         claim = lifecycle.claim_run(session, "worker", "host")
     order = {"run_id": claim.run_id, "attempt": claim.attempt, "device": "cpu", "threads": 1}
-    order["database_url"] = url_of(sessions).render_as_string(hide_password=False)
+    order["database_url"] = database_address(sessions).render_as_string(hide_password=False)
     trainer.stdin.write(json.dumps(order) + "\n")
     trainer.stdin.flush()
     return claim.run_id

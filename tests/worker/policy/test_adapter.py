@@ -19,10 +19,10 @@ from worker.checkpoints.files import BadCheckpoint, load_checkpoint, load_weight
 from worker.policy.adapter import (
     adapter_weights,
     add_adapter,
+    base_model,
     is_lora_experts,
     merged_copy,
     target_modules,
-    without_adapter,
 )
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import BUILT_IN, load_policy
@@ -226,13 +226,13 @@ def test_a_model_beside_an_adapter_is_no_policy_and_no_checkpoint(load, stored, 
 def test_an_adapter_learns_what_it_is_rewarded_for(load):
     adapted = load()
     optimizer = PolicyOptimizer(adapted.model, OptimizerConfig(lr=1e-2), steps=20)
-    base = {name: weight.clone() for name, weight in without_adapter(adapted.model).named_parameters()}
+    base = {name: weight.clone() for name, weight in base_model(adapted.model).named_parameters()}
     before = logprobs(adapted.model).sum().item()
     for step in range(1, 21):
         (-logprobs(adapted.model).sum()).backward()
         optimizer.step(step)
     assert logprobs(adapted.model).sum().item() > before / 2
-    now = dict(without_adapter(adapted.model).named_parameters())
+    now = dict(base_model(adapted.model).named_parameters())
     assert all(torch.equal(now[name], weight) for name, weight in base.items())
     assert all("lora_" in name for name in optimizer.tensors())
 
@@ -251,7 +251,7 @@ def test_experts_are_adapted_sampled_from_and_merged(load, dtype):
     torch.testing.assert_close(
         logprobs(merged_copy(adapted.model)), logprobs(adapted.model), rtol=0, atol=bound
     )
-    without = logprobs(without_adapter(adapted.model))
+    without = logprobs(base_model(adapted.model))
     torch.testing.assert_close(without, logprobs(base.model), rtol=0, atol=bound)
     assert (without - logprobs(adapted.model)).abs().max() > 0.05
     logprobs(adapted.model).sum().backward()

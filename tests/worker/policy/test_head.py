@@ -5,7 +5,7 @@ import torch
 
 from backend.base.errors import InvalidConfig
 from tests.models.architectures import build
-from worker.policy.head import check_head, head_of
+from worker.policy.head import check_head, make_head
 
 
 @pytest.mark.parametrize("name", ["gemma2", "falcon_h1", "granite", "cohere2"])
@@ -16,7 +16,7 @@ def test_a_scale_or_a_cap_of_the_logits_is_the_models_own(name, size):
     model.get_decoder().register_forward_hook(
         lambda _body, _inputs, output: setattr(output, "last_hidden_state", output.last_hidden_state * size)
     )
-    torch.testing.assert_close(head_of(model)(hidden), model(input_ids=ids, use_cache=False).logits)
+    torch.testing.assert_close(make_head(model)(hidden), model(input_ids=ids, use_cache=False).logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -26,7 +26,7 @@ def test_a_scale_or_a_cap_of_the_logits_is_the_models_own(name, size):
 def test_a_config_that_does_not_tell_the_logits_is_refused(name, change, dtype, monkeypatch):
     model = build(name, dtype=dtype)
     check_head(model, name="mine")
-    changed = head_of(model)._replace(**change)
-    monkeypatch.setattr("worker.policy.head.head_of", lambda _model: changed)
+    changed = make_head(model)._replace(**change)
+    monkeypatch.setattr("worker.policy.head.make_head", lambda _model: changed)
     with pytest.raises(InvalidConfig, match=r"'mine' \(\w+\) changes its logits in a way"):
         check_head(model, name="mine")

@@ -78,7 +78,7 @@ def test_packed_texts_have_the_numbers_of_padded_ones(name):
 def test_flex_attention_has_the_numbers_of_padded_texts(name, monkeypatch):
     model = build(name)
     padded = measured(model)
-    monkeypatch.setattr(packing, "_attention_of", lambda _: "flex_attention")
+    monkeypatch.setattr(packing, "_choose_attention", lambda _: "flex_attention")
     with eager_flex(monkeypatch):
         assert enable_packing(model, "on") == ""
         compare(padded, measured(model), relative=1e-6)
@@ -113,7 +113,7 @@ def test_recomputed_layers_attend_as_they_did(is_adapted, monkeypatch):
     if is_adapted:
         add_adapter(model, LoraAdapter(rank=4), base="gemma3")
     expected = measured(model)
-    monkeypatch.setattr(packing, "_attention_of", lambda _: "flex_attention")
+    monkeypatch.setattr(packing, "_choose_attention", lambda _: "flex_attention")
     enable_recompute(model)
     with eager_flex(monkeypatch):
         enable_packing(model, "on")
@@ -145,6 +145,6 @@ def test_on_a_gpu_kernels_have_the_numbers_of_padded_texts(name, kernel, dtype, 
         pytest.skip("flash attention is not installed, or has no float32")
     model = build(name, dtype=dtype, wide=True).to("cuda")
     padded = measured(model)
-    monkeypatch.setattr(packing, "_attention_of", lambda _: kernel)
+    monkeypatch.setattr(packing, "_choose_attention", lambda _: kernel)
     assert enable_packing(model, "auto") == ""
     compare(padded, measured(model), relative=1e-3 if dtype == torch.float32 else 0.05)

@@ -20,7 +20,7 @@ from backend.config.sections import PolicyConfig, SamplingConfig
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import as_policy, load_policy
 from worker.policy.routing import replayed_experts, routed_logprobs, routers
-from worker.policy.token_batch import padded, token_batch
+from worker.policy.token_batch import pad_values, token_batch
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
 from worker.rollout.behaviour import Behaviour
@@ -74,7 +74,7 @@ def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
         fresh = routed_logprobs(mixture.model, batch, temperature=1.0)
     ours, theirs = choices(replayed_experts(batch), batch), choices(fresh.experts, batch)
     assert (ours == theirs).all(dim=-1).float().mean() > 0.999
-    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     torch.testing.assert_close(fresh.scored.logprobs, sampler, rtol=0, atol=1e-4)
 
 
@@ -130,7 +130,7 @@ def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
     policy = Behaviour(SamplingConfig(precision="int8")).policy(mixture)
     completions = sampled(policy)
     batch = batch_of(mixture, completions)
-    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed = routed_logprobs(mixture.model, batch, temperature=1.0)
     unreplayed = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
     assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
@@ -154,7 +154,7 @@ def test_routes_of_other_mixtures_are_watched_and_replayed(mixture, family):
     policy = as_policy(model, mixture.tokenizer, name=family, chat_template=False)
     completions = sampled(policy)
     batch = batch_of(policy, completions)
-    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed = routed_logprobs(policy.model, batch, temperature=1.0)
     torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
     elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))

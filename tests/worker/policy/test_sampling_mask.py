@@ -9,10 +9,10 @@ from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig
 from worker.policy import logprobs as logprobs_module
 from worker.policy.head import Head
-from worker.policy.logprobs import States, scored, token_logprobs
+from worker.policy.logprobs import States, score_states, token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.sampling_mask import mask_log_mass, mask_pairs
-from worker.policy.token_batch import padded, token_batch
+from worker.policy.token_batch import pad_values, token_batch
 from worker.problems.sums import Sums
 from worker.rollout.sampler import Decoding, Sampler
 from worker.types import SamplingMask
@@ -39,7 +39,9 @@ def of_logits(logits, target, *rows):
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
     pairs = mask_pairs([mask_keeping(*rows)]) if rows else None
-    values = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
+    values = score_states(
+        head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs
+    )
     return [value.item() for value in values]
 
 
@@ -112,7 +114,7 @@ def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
     batch = batch_of(tiny, completions)
     with torch.no_grad():
         rescored = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
-    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     torch.testing.assert_close(rescored.logprobs, sampler, rtol=0, atol=2e-4)
     assert torch.isfinite(rescored.entropy).all()
     assert 0.5 < float(rescored.kept_mass[batch.mask].mean()) < 1

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from backend.base.errors import InvalidConfig, PluginFailed
 from backend.config.problems import FileProblem, HubProblem, ProblemSource, ReasoningGymProblem
 from backend.config.run import RunConfig
-from backend.config.sources import pinned
+from backend.config.sources import pin_sources
 from worker.problems.file import load_file
 from worker.problems.hub import load_folders, load_hub
 from worker.problems.mixture import build_mixture
@@ -36,9 +36,6 @@ def mixture_of(problems: list[dict[str, Any]], datasets_dir: Path, *, seed: int 
     return build_mixture(
         SOURCES.validate_python(problems), seed=seed, order=order, datasets_dir=datasets_dir, hf_online=False
     )
-
-
-# ---------------------------------------------------------------- files
 
 
 def squares(
@@ -90,16 +87,13 @@ def test_a_split_field_decides_and_a_question_marked_for_evaluation_never_trains
 def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
     path = tmp_path / "squares.jsonl"
     write_rows(path, products())
-    launched = pinned(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
+    launched = pin_sources(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
     resumed = RunConfig.model_validate(launched.model_dump(mode="json"))
     settings = {"seed": 0, "order": "shuffled", "datasets_dir": tmp_path, "hf_online": False}
     assert build_mixture(resumed.problems, **settings).prompts(0, 1)
     write_rows(path, [*products(), {"prompt": "one more", "answer": "1"}])
     with pytest.raises(InvalidConfig, match=r"squares\.jsonl has changed since launch: expected SHA-256"):
         build_mixture(resumed.problems, **settings)
-
-
-# ---------------------------------------------------------------- hub datasets
 
 
 def hub_folder(tmp_path: Path, **splits: list[dict[str, Any]]) -> Path:
@@ -143,9 +137,6 @@ def test_a_hub_name_while_offline_is_refused_with_what_to_set():
         load_hub(HubProblem(dataset="openai/gsm8k"), seed=0, shuffled=True, hf_online=False)
 
 
-# ---------------------------------------------------------------- reasoning_gym
-
-
 @pytest.fixture(scope="module")
 def chain_sum():
     problem = ReasoningGym(ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2}), seed=0)
@@ -168,8 +159,6 @@ def test_no_question_is_both_trained_on_and_held_out(chain_sum):
     assert len(held_out) == 100
     assert not trained & held_out
 
-
-# ---------------------------------------------------------------- plugins
 
 PLUGIN = """
 from worker.prompt import Prompt
@@ -262,9 +251,6 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
 def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, params, reason):
     with pytest.raises(PluginFailed, match=reason):
         mixture_of([{"name": "plugin", "entry_point": name, "params": params}], tmp_path)
-
-
-# ---------------------------------------------------------------- mixtures
 
 
 def three_sources(tmp_path: Path) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.base.errors import InvalidConfig
-from backend.catalog.datasets.overlap import overlapping
+from backend.catalog.datasets.overlap import find_overlapping
 from backend.catalog.datasets.similarity import near_duplicates
-from backend.catalog.datasets.words import normalised
+from backend.catalog.datasets.words import normalise
 from backend.config.data import DataConfig
 from backend.config.pass_rates import PassRates, text_key
 from backend.config.run import RunConfig
@@ -41,8 +41,8 @@ def test_a_row_overlaps_by_thirteen_words_in_a_row_and_not_by_twelve():
     words = [f"w{n}" for n in range(20)]
     held_out = [" ".join(words)]
     thirteen, twelve = " ".join(["x", *words[3:16], "y"]), " ".join(["x", *words[3:15], "y"])
-    assert overlapping([thirteen, twelve, "x y"], held_out, 13) == {0}
-    assert overlapping([thirteen, twelve], held_out, 12) == {0, 1}
+    assert find_overlapping([thirteen, twelve, "x y"], held_out, 13) == {0}
+    assert find_overlapping([thirteen, twelve], held_out, 12) == {0, 1}
 
 
 def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
@@ -82,7 +82,7 @@ def test_rows_much_like_another_one_are_reported_or_dropped(tmp_path):
 
 
 def runs_of(text):
-    words = normalised(text).split()
+    words = normalise(text).split()
     return {tuple(words[at : at + 3]) for at in range(max(1, len(words) - 2))}
 
 

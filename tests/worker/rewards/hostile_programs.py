@@ -63,7 +63,7 @@ ATTACKS = {
     "patch the comparison": (
         "import worker.rewards.code_tests as c\nc.is_same_output = c.is_same_value = lambda *a: True"
     ),
-    "patch the codec": "import worker.rewards.programs as p\np.encoded = lambda v: {{'anything': v}}",
+    "patch the codec": "import worker.rewards.programs as p\np.encode_value = lambda v: {{'anything': v}}",
     "patch the fork": (
         "import backend.base.sandbox.forks as f\nf.answer = lambda *a: b'{{\"value\": {{}}}}\\n'"
     ),

@@ -16,7 +16,7 @@ from worker.rewards.code_tests import (
     is_same_output,
     is_same_value,
 )
-from worker.rewards.programs import encoded
+from worker.rewards.programs import encode_value
 from worker.rewards.score import Scorer
 
 ADD = "def add(a, b):\n    return a + b"
@@ -74,7 +74,7 @@ def test_outputs_are_compared_by_their_words(printed, expected, is_same):
     [((1, 2), [1, 2], True), (3, [3], True), ({1: 2}, {"1": 2}, True), ([3], 3, False), ("3", 3, False)],
 )
 def test_values_are_compared_as_json(value, expected, is_same):
-    assert is_same_value(encoded(value), expected) is is_same
+    assert is_same_value(encode_value(value), expected) is is_same
 
 
 FORGED = {
@@ -87,7 +87,7 @@ FORGED = {
 def test_whatever_a_program_has_the_encoder_return_is_wrong(grade):
     tests = {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
     for forgery, answer in FORGED.items():
-        forging = f"import functools, worker.rewards.programs as p\np.encoded = lambda value: {answer}"
+        forging = f"import functools, worker.rewards.programs as p\np.encode_value = lambda value: {answer}"
         program = f"{forging}\n{ADD}"
         assert grade(program, tests) == 0, forgery
     assert grade(ADD, tests) == 1
@@ -202,7 +202,7 @@ def test_a_program_finds_nothing_of_another_one_in_its_memory(grade):
 @pytest.mark.parametrize("term", [CodeReward(), PluginReward(entry_point="any")], ids=["code", "plugin"])
 def test_a_machine_that_hides_no_files_refuses_before_anything_is_sampled(monkeypatch, term):
     monkeypatch.setattr(layers, "program_refusal", lambda _settings: "nothing hides files")
-    monkeypatch.setattr("worker.rewards.plugins._module_of", lambda _name: "json")
+    monkeypatch.setattr("worker.rewards.plugins._plugin_module", lambda _name: "json")
     with pytest.raises(SandboxIncomplete, match="python are refused: nothing hides files"):
         Scorer((term,))
     Scorer((CorrectnessReward(),)).close()

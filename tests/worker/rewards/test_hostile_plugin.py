@@ -115,7 +115,7 @@ def test_a_plugin_remembers_nothing_of_the_call_before(attack):
 def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, listener, unix_listener, capfd):
     """Else the test above would show nothing."""
     monkeypatch.setattr("backend.base.sandbox.process.layer_names", lambda: {"on": []})
-    monkeypatch.setattr("backend.base.sandbox.bubblewrap.why_not", lambda: "switched off")
+    monkeypatch.setattr("backend.base.sandbox.bubblewrap.unavailable_reason", lambda: "switched off")
     scores, failure = rewards("greedy", f"{attack}|{listener}|{unix_listener}")
     assert scores == [None]
     for name in ("token", "state", "program", "network", "socket", "fork", "signal", "code", "packages"):

@@ -60,9 +60,6 @@ def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> floa
     return grade.score
 
 
-# ---------------------------------------------------------------- reading the form
-
-
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
@@ -152,9 +149,6 @@ def test_boxed_format_wants_a_complete_box_with_something_inside():
     assert [boxed_format(text) for text in texts] == [1, 0, 0, 0, 0]
 
 
-# ---------------------------------------------------------------- comparing answers
-
-
 @pytest.mark.parametrize(
     ("expected", "answer"),
     [
@@ -202,9 +196,6 @@ def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, answer
 )
 def test_mathematics_is_compared_by_its_meaning(checkers, expected, answer, score):
     assert score_of(checkers, expected, rf"\boxed{{{answer}}}") == score
-
-
-# ---------------------------------------------------------------- hostile text
 
 
 def test_a_completion_that_hangs_algebra_is_killed_in_its_limit_and_the_next_score_works(checkers):
@@ -304,9 +295,6 @@ def test_a_value_that_is_no_score_is_wrong(score, tmp_path, monkeypatch):
     assert [grade.score for grade in grades] == [0, 1, 0.5]
 
 
-# ---------------------------------------------------------------- flags
-
-
 def test_flags_name_what_is_conspicuous():
     flags = completion_flags(
         "<think>" * 20, prompt="", is_scored=True, is_truncated=True, is_correct=False, expects_think=True
@@ -337,9 +325,6 @@ def test_a_good_completion_has_no_flags():
 )
 def test_a_text_is_repetitive_when_its_end_repeats_itself(text, is_repetitive):
     assert (distinct_gram_share(text) < 1 / 3) is is_repetitive
-
-
-# ---------------------------------------------------------------- the whole reward
 
 
 def scored(terms: Sequence[Any], prompts: list[Prompt], texts: list[list[str]]):
@@ -422,8 +407,6 @@ def test_a_term_of_a_domain_replaces_the_general_one_there():
     assert (first.rewards, second.rewards, third.rewards) == ((4,), (1,), (1,))
     assert list(second.terms) == ["correctness"]
 
-
-# ---------------------------------------------------------------- plugins
 
 PLUGIN = """
 import os, time

@@ -21,7 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from backend.base.settings import Settings
-from backend.catalog.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.catalog.policies.adapters import ADAPTER_CONFIG, parse_adapter
 from backend.catalog.policies.directories import read_config
 from backend.config.sections import PolicyConfig
 from worker.checkpoints.files import load_weights
@@ -87,7 +87,7 @@ class Engine:
     def load_adapter(self, name: str, path: Path) -> None:
         """Load an adapter for a fresh base."""
         policy = self._fresh()
-        add_adapter(policy.model, adapter_of(read_config(path, ADAPTER_CONFIG) or {}), base="tiny")
+        add_adapter(policy.model, parse_adapter(read_config(path, ADAPTER_CONFIG) or {}), base="tiny")
         load_adapter_weights(policy.model, path)
         self.adapters[name] = policy
 

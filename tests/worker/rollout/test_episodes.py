@@ -14,10 +14,10 @@ from backend.config.sections import PolicyConfig
 from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
 from worker.prompt import Prompt
-from worker.rollout.engine import completion_of
+from worker.rollout.engine import make_completion
 from worker.rollout.episodes import Episodes
 from worker.rollout.observations import ObservationEncoder
-from worker.rollout.pool import group_documents, group_tensors, groups_of
+from worker.rollout.pool import decode_groups, group_documents, group_tensors
 from worker.rollout.sampler import Decoding, Sampler
 from worker.rollout.tool_calls import PlainForm
 from worker.types import Group
@@ -54,7 +54,7 @@ class Script:
     def _written(self, text, limit):
         ids = np.array(self.policy.tokenizer.encode(text)[:limit], np.int64)
         stopped = bool(ids[-1] in self.policy.stop_ids)
-        completion = completion_of(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
+        completion = make_completion(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
         return replace(completion, entropies=np.full(len(ids), 0.25, np.float32), version=3)
 
 
@@ -213,7 +213,7 @@ def test_the_same_generator_state_gives_the_same_episodes_and_goes_on_alike(tiny
 def test_a_waiting_group_survives_a_checkpoint_with_its_turns(tiny):
     [completions, *_], _ = sampled(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
-    [restored] = groups_of(group_documents([group]), group_tensors([group]))
+    [restored] = decode_groups(group_documents([group]), group_tensors([group]))
     for before, after in zip(group.completions, restored.completions, strict=True):
         assert (after.turns, after.written) == (before.turns, before.written)
         assert np.array_equal(after.ids, before.ids)

@@ -79,7 +79,7 @@ def test_a_graph_is_replayed_bit_by_bit():
 @on_gpu
 def test_a_policy_that_cannot_be_recorded_is_decoded_without_graphs(monkeypatch, caplog):
     model = build("qwen3").to("cuda")
-    normed = type(GraphDecoder(model).lean).normed
+    normed = type(GraphDecoder(model).lean).final_norm
 
     def asking(lean, hidden):
         float(hidden.sum())  # waits for the GPU, which a recording must not

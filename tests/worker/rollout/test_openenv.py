@@ -24,7 +24,7 @@ from worker.rewards import endpoint
 from worker.rollout.openenv import session
 from worker.rollout.openenv.episodes import OpenEnvEpisodes
 from worker.rollout.openenv.server import episode_seed
-from worker.rollout.pool import group_documents, group_tensors, groups_of
+from worker.rollout.pool import decode_groups, group_documents, group_tensors
 from worker.rollout.sampler import Decoding, Sampler
 from worker.types import EpisodeResult, Group
 
@@ -313,7 +313,7 @@ def test_the_same_generator_state_gives_the_same_episodes(tiny, served, how):
 def test_a_waiting_group_survives_a_checkpoint_with_its_episodes(tiny, served):
     _, [completions, *_] = sampled(tiny, served, "good", 1)
     group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
-    [restored] = groups_of(group_documents([group]), group_tensors([group]))
+    [restored] = decode_groups(group_documents([group]), group_tensors([group]))
     assert [completion.episode for completion in restored.completions] == [
         completion.episode for completion in completions
     ]

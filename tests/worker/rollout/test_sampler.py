@@ -232,7 +232,7 @@ def test_every_completion_reads_a_row_that_says_what_it_said(share):
 @pytest.mark.parametrize("plan", [Cadence(share=False, every=1), Cadence(share=False, every=16)])
 def test_neither_sharing_rows_nor_late_looks_change_a_completion(tiny, monkeypatch, decoder, plan):
     shared = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
-    monkeypatch.setattr(sampler_module, "cadence", lambda _: plan)
+    monkeypatch.setattr(sampler_module, "choose_cadence", lambda _: plan)
     monkeypatch.setattr(sampler_module, "decoder_for", decoder)
     plain = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
     for ours, theirs in zip(flat(shared), flat(plain), strict=True):

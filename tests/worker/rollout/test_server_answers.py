@@ -9,7 +9,7 @@ from backend.config.sections import PolicyConfig
 from worker.policy.model import load_policy
 from worker.rollout.engine_client import BadAnswer
 from worker.rollout.sampler import Decoding
-from worker.rollout.server_answers import OtherWeights, completions_in
+from worker.rollout.server_answers import OtherWeights, read_completions
 
 PROMPT = [4, 5, 6]
 
@@ -39,7 +39,7 @@ def answer(tiny):
 
 def read(answer, tiny):
     decoding = Decoding(4)
-    return completions_in(answer, tiny, PROMPT, model="served", count=2, sampling=decoding, version=9)
+    return read_completions(answer, tiny, PROMPT, model="served", count=2, sampling=decoding, version=9)
 
 
 def test_completions_come_in_order_with_what_was_reported(answer, tiny):

@@ -8,7 +8,7 @@ from backend.base.sandbox import layers
 from backend.base.sandbox.layers import SandboxIncomplete
 from backend.config.environments import ToolUse
 from worker.prompt import Prompt
-from worker.rollout.calculator import BadExpression, calculated
+from worker.rollout.calculator import BadExpression, calculate
 from worker.rollout.tools import Toolbox, ToolCall
 
 ROW = Prompt("", "?", "", "", columns={"table": {"Paris": "2.1 million", "n": 7}})
@@ -41,7 +41,7 @@ def answer(toolbox, tool, text):
     ],
 )
 def test_the_calculator_is_exact(expression, value):
-    assert calculated(expression) == value
+    assert calculate(expression) == value
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_calculator_is_exact(expression, value):
 )  # fmt: skip
 def test_the_calculator_refuses_what_is_no_arithmetic_or_too_large(expression):
     with pytest.raises(BadExpression):
-        calculated(expression)
+        calculate(expression)
 
 
 def test_python_gives_what_it_prints_its_last_value_or_its_error(toolbox):

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from backend.base.errors import EngineFailed
-from backend.base.logs import OURS
-from backend.base.redaction import learn
+from backend.base.logs import APPLICATION_LOGGERS
+from backend.base.redaction import add_secrets
 from backend.base.sandbox import bubblewrap
 from tests.faults.processes import is_alive
 from tests.waiting import wait_for
@@ -28,7 +28,7 @@ KEY = "the-key-of-this-attempt"
 @pytest.fixture
 def told(state_dir, monkeypatch):
     """The fake in place of vLLM, told to misbehave."""
-    learn(KEY)
+    add_secrets(KEY)
     directory = state_dir / "vllm"
     directory.mkdir(mode=0o700)
 
@@ -45,8 +45,8 @@ def told(state_dir, monkeypatch):
 def isolation(request, monkeypatch):
     """The way in which the server is tied to this process."""
     if request.param == "guarded":
-        monkeypatch.setattr(bubblewrap, "why_not_apart", lambda: "a test")
-    elif why := bubblewrap.why_not_apart():
+        monkeypatch.setattr(bubblewrap, "isolation_unavailable_reason", lambda: "a test")
+    elif why := bubblewrap.isolation_unavailable_reason():
         pytest.skip(why)
     return request.param
 
@@ -107,7 +107,7 @@ def test_what_it_says_is_part_of_the_runs_log_without_its_key(told, caplog):
     with caplog.at_level(logging.INFO), pytest.raises(EngineFailed):
         VllmProcess(told("dies")).answers(seconds=300, is_unwanted=never)
     [line] = [record for record in caplog.records if "head_dim 16" in record.getMessage()]
-    assert line.name.partition(".")[0] in OURS  # others report warnings only
+    assert line.name.partition(".")[0] in APPLICATION_LOGGERS  # others report warnings only
     assert KEY not in caplog.text
 
 
@@ -151,10 +151,10 @@ print(sorted(name for name in os.listdir("/proc") if name.isdigit()))
 
 
 def test_what_runs_apart_has_no_port_of_the_machine_and_sees_no_process_of_it():
-    if why := bubblewrap.why_not_apart():
+    if why := bubblewrap.isolation_unavailable_reason():
         pytest.skip(why)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        argv = bubblewrap.apart([sys.executable, "-c", REACHING, port])
+        argv = bubblewrap.isolated_command([sys.executable, "-c", REACHING, port])
         lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines == ["ConnectionRefusedError", "['1', '2']"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe
-from worker.training.check_numbers import findings, signal_chance
+from worker.training.check_numbers import make_findings, signal_chance
 
 
 def test_the_share_of_groups_with_signal_is_counted_without_replacement():
@@ -51,7 +51,8 @@ def report(**changes):
 
 def levels_and_texts_of(checked, failure=""):
     return [
-        (finding.level, finding.text) for finding in findings(checked, max_new_tokens=64, failure=failure)
+        (finding.level, finding.text)
+        for finding in make_findings(checked, max_new_tokens=64, failure=failure)
     ]
 
 

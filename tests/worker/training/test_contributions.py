@@ -11,11 +11,11 @@ from backend.config.merge import resolve
 from backend.config.presets.book import BOOK
 from backend.rollouts.packing import Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.records import GroupRecord
-from backend.rollouts.what_if import _padded
+from backend.rollouts.what_if import _pad_arrays
 from tests.gate import first_in_gate
 from tests.presets import METHODS
 from worker.recording.records import StepRecord
-from worker.training.what_if import answer
+from worker.training.what_if import compute_answer
 
 AGGREGATIONS = (
     "seq_mean_token_mean",
@@ -93,7 +93,7 @@ def gives_its_numbers_back(config, record) -> None:
     tokens = packed(record)
     completions = [completion for group in trained_groups(record) for completion in group.completions]
     arrays = [dict(completion.arrays) for completion in tokens]
-    values = _padded(arrays, max(len(values_by_name["policy_logprob"]) for values_by_name in arrays))
+    values = _pad_arrays(arrays, max(len(values_by_name["policy_logprob"]) for values_by_name in arrays))
     size = len(record.groups[0].completions)
     objective = config.objective.model_dump(mode="json")
     request = {
@@ -108,7 +108,7 @@ def gives_its_numbers_back(config, record) -> None:
         "loss_share": 1.0,
         "token_share": 1.0,
     }
-    reply = answer(request, {name: torch.from_numpy(array) for name, array in values.items()})
+    reply = compute_answer(request, {name: torch.from_numpy(array) for name, array in values.items()})
     assert "problem" not in reply
     gross = float(sum(np.abs(values_by_name["loss"]).sum() for values_by_name in arrays))
     assert reply["loss"] == pytest.approx(record.metrics["loss/total"], abs=2e-6 * max(gross, 1e-9))

@@ -11,8 +11,8 @@ from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
-from worker.training.check_numbers import mean
-from worker.training.effort import area, effort_auc, thinking_of
+from worker.training.check_numbers import finite_mean
+from worker.training.effort import area_under_curve, effort_auc, split_thinking
 from worker.types import Group
 
 GREEDY = Decoding(64, temperature=0.0)
@@ -46,12 +46,12 @@ def groups_of(pairs):
     ],
 )
 def test_the_thinking_of_a_text(text, parts):
-    assert thinking_of(text) == parts
+    assert split_thinking(text) == parts
 
 
 def test_the_area_by_hand():
-    assert area([0, 0, 1, 1, 1]) == 0.625
-    assert area([1, 1, 1, 1, 1]) == 1
+    assert area_under_curve([0, 0, 1, 1, 1]) == 0.625
+    assert area_under_curve([1, 1, 1, 1, 1]) == 1
 
 
 def test_a_completion_goes_on_behind_its_beginning(tiny, solved):
@@ -72,7 +72,7 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
     class Watched(Scorer):
         def correctness(self, prompts, texts):
             scores = super().correctness(prompts, texts)
-            asked.append(mean(scores) or 0.0)
+            asked.append(finite_mean(scores) or 0.0)
             return scores
 
     scorer = Watched([CorrectnessReward()])
@@ -81,8 +81,8 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
         [prompt for prompt, _ in thinking], [completions[0].text for _, completions in thinking]
     )
     assert len(asked) == 5
-    assert asked[-1] == pytest.approx(mean(scores))
+    assert asked[-1] == pytest.approx(finite_mean(scores))
     assert asked[0] < asked[-1]
     assert auc is not None
-    assert auc == pytest.approx(area(asked))
+    assert auc == pytest.approx(area_under_curve(asked))
     assert 0 <= auc < asked[-1]

@@ -17,7 +17,7 @@ from worker.policy.model import load_policy
 from worker.policy.optimizer import PolicyOptimizer, Update
 from worker.policy.routing import routed_logprobs
 from worker.prompt import Prompt
-from worker.rollout.collector import Collected
+from worker.rollout.collector import CollectedGroups
 from worker.training.learner import LIFT_EVERY, Learner
 from worker.training.trainer import Trainer
 from worker.training.update_stats import UpdateStats
@@ -146,7 +146,7 @@ def make_groups(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",
 
 
 def collected(groups, trained=None):
-    return Collected(groups=groups, trained=list(range(len(groups))) if trained is None else trained)
+    return CollectedGroups(groups=groups, trained=list(range(len(groups))) if trained is None else trained)
 
 
 def learn(learner, groups, *, trained=None, step=1, **options):
@@ -385,7 +385,7 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
 
     def collect(engine, *_, **__):
         seen.append(("sampled by", weight(engine.sampler.policy)))
-        return Collected()
+        return CollectedGroups()
 
     def moved(*_, old_policy=None):
         seen.append(("compared with", None if old_policy is None else weight(old_policy)))
@@ -396,7 +396,7 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
     monkeypatch.setattr(trainer.learner, "learn", moved)
     monkeypatch.setattr(trainer.learner, "end_step", lambda: seen.append(("ended", None)))
     start = weight(trainer.policy)
-    trainer._learn(Collected())
+    trainer._learn(CollectedGroups())
     trainer.scorer.close()
     again = [("sampled by", start), ("compared with", start)]
     assert seen == [("compared with", None), *again, *again, ("ended", None)]

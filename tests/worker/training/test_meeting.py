@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import FileStore
 
 from worker.policy.ranks import Ranks
 from worker.training.meeting import PREFIX, meeting_directory, remove_abandoned
-from worker.training.rank_sampler import told_to_all
+from worker.training.rank_sampler import shared_cancellation
 
 HOLD = "from worker.training.meeting import *\nwith meeting_directory() as d: print(d, flush=True); input()"
 
@@ -46,9 +46,9 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start_and_nothing_els
 def test_a_stop_that_rank_0_hears_of_ends_the_sampling_of_all_ranks_and_no_other_call(tmp_path):
     stores = [FileStore(str(tmp_path / "meeting"), 2) for _ in range(2)]
     wishes = [False]
-    first = told_to_all(stores[0], Ranks(0, 2), 7, lambda: wishes[-1])
-    second = told_to_all(stores[1], Ranks(1, 2), 7, lambda: False)
+    first = shared_cancellation(stores[0], Ranks(0, 2), 7, lambda: wishes[-1])
+    second = shared_cancellation(stores[1], Ranks(1, 2), 7, lambda: False)
     assert (first(), second()) == (False, False)
     wishes.append(True)
     assert (first(), second()) == (True, True)
-    assert not told_to_all(stores[1], Ranks(1, 2), 8, lambda: False)()
+    assert not shared_cancellation(stores[1], Ranks(1, 2), 8, lambda: False)()

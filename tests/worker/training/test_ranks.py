@@ -24,7 +24,7 @@ from backend.storage.models import Attempt, Metric, MetricKey, Run
 from tests.factories import make_run
 from tests.worker.training.ranks import CASES, apart, train
 from worker.checkpoints.files import load_checkpoint, save_checkpoint
-from worker.checkpoints.store import Restored
+from worker.checkpoints.store import RestoredCheckpoint
 from worker.host.supervisor import Supervisor
 from worker.policy.ranks import Ranks, UnlikeRanks, check_alike
 
@@ -87,13 +87,13 @@ class Files:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.restored: Restored | None = None
+        self.restored: RestoredCheckpoint | None = None
 
     def restore(self, policy, parts):
         if not self.directory.is_dir():
             return None
         loaded = load_checkpoint(self.directory, policy, parts)
-        self.restored = Restored(self.directory, loaded.restored)
+        self.restored = RestoredCheckpoint(self.directory, loaded.restored)
         return loaded.step
 
     def save(self, policy, parts, *, step, accuracy):  # noqa: ARG002

@@ -54,7 +54,7 @@ def test_stagnation_is_counted_in_evaluations_and_begins_anew_after_a_replacemen
     updates = moved(policy, knobs.OnStagnation(patience=2))
     messages = []
     for step, accuracy in enumerate([0.1, 0.3, None, 0.3, 0.2, 0.25, None, 0.2, 0.24]):
-        updates.saw(accuracy)
+        updates.record_accuracy(accuracy)
         messages.append(updates.after_step(step))
     assert [step for step, text in enumerate(messages) if text] == [4, 8]
     assert "after 2 evaluations without a better accuracy than 0.3" in messages[4]

@@ -11,7 +11,7 @@ from tests.gate import first_in_gate
 from tests.presets import METHODS
 from tests.worker.training.test_contributions import of_preset
 from worker.prompt import Prompt
-from worker.rollout.collector import Collected
+from worker.rollout.collector import CollectedGroups
 from worker.training.signal_budget import signal_budget
 from worker.training.update_stats import TokenUse, UpdateStats, token_use
 from worker.types import Completion, Group
@@ -33,7 +33,7 @@ def parts(metrics: dict[str, float], unit: Any) -> dict[str, float]:
 
 
 def test_each_completion_is_in_the_first_part_that_fits():
-    step = Collected(
+    step = CollectedGroups(
         groups=[
             group(
                 (1.0, 0.0, 1.0, 0.0), completion(10), completion(20), completion(30), completion(5, "length")
@@ -65,7 +65,7 @@ def test_each_completion_is_in_the_first_part_that_fits():
 
 
 def test_a_group_that_waited_costs_no_sampling_and_an_unscored_completion_is_masked():
-    step = Collected(
+    step = CollectedGroups(
         groups=[
             group((None, 1.0, 0.0), completion(10), completion(10), completion(10)),
             group((1.0,), completion(30)),

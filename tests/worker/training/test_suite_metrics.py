@@ -5,7 +5,7 @@ import pytest
 
 from worker.training.step_metrics import pass_at_k
 from worker.training.suite_metrics import (
-    Graded,
+    GradedPrompt,
     maj_at_k,
     score_intervals,
     suite_metrics,
@@ -18,7 +18,7 @@ def generator(seed=0):
 
 def voted(*answers, right="7"):
     """Return a prompt whose completions gave these answers; None: no answer."""
-    return Graded([answer == right for answer in answers], answers)
+    return GradedPrompt([answer == right for answer in answers], answers)
 
 
 @pytest.mark.parametrize(

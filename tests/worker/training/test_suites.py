@@ -144,7 +144,7 @@ def test_an_evaluation_of_a_checkpoint_that_is_gone_fails_with_a_sentence(traine
     run = trained({"suites": [PAIRS | {"every": 1}]})
     with sessions.begin() as session:
         statement = select(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1)
-        directory = Settings().artifacts_of(run) / session.scalars(statement).one().path
+        directory = Settings().artifact_dir(run) / session.scalars(statement).one().path
         harm(session, directory, run)
     with pytest.raises(AssertionError) as caught:
         trained({"every": 0, "suites": [PAIRS | UNSCHEDULED]}, parent=run, step=1, steps=0,

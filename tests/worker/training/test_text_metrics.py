@@ -5,7 +5,7 @@ import pytest
 
 from backend.rollouts.text_metrics import structure
 from worker.prompt import Prompt
-from worker.rollout.collector import Collected
+from worker.rollout.collector import CollectedGroups
 from worker.training.step_metrics import group_metrics
 from worker.training.text_metrics import text_metrics
 from worker.types import Completion, Group
@@ -68,9 +68,11 @@ def test_the_reward_of_wrong_completions_is_unearned():
         group("a", "b", "c", correctness=(1.0, 0.0, None), rewards=(2.0, 1.0, 5.0)),
         group("a", "b", "c", correctness=(0.0, 0.0, 1.0), rewards=(-3.0, None, 1.0)),
     ]
-    metrics = group_metrics(Collected(groups=groups, trained=[0, 1]))
+    metrics = group_metrics(CollectedGroups(groups=groups, trained=[0, 1]))
     assert metrics["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
-    nothing = group_metrics(Collected(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0]))
+    nothing = group_metrics(
+        CollectedGroups(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0])
+    )
     assert "reward/unearned_share" not in nothing
 
 

@@ -231,7 +231,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config, stop_after=3)
-    weights = settings.artifacts_of(run_id) / "s000003-a1" / "model.safetensors"
+    weights = settings.artifact_dir(run_id) / "s000003-a1" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
@@ -245,7 +245,7 @@ def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_trai
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config, stop_after=4)  # its last checkpoint is there, its end is not
-    root = settings.artifacts_of(run_id)
+    root = settings.artifact_dir(run_id)
     shutil.copytree(root / "s000004-a1", root / "s000003-a1")
     (root / ".s000004-a1.77.draft").mkdir()
     assert train(run_id, config) == Outcome("finished")
@@ -256,7 +256,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
     config = resolve(SMALL)
     run_id = queued(config)
     train(run_id, config, stop_after=1)
-    for manifest in settings.artifacts_of(run_id).glob("*/manifest.json"):
+    for manifest in settings.artifact_dir(run_id).glob("*/manifest.json"):
         manifest.write_text("{}")
     with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
         train(run_id, config)
@@ -327,7 +327,7 @@ def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, setti
     best = max(steps, key=accuracy.__getitem__)
     assert set(steps) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is next to the older one
     assert accuracy[best] == max(accuracy[step] for step in range(1, 7))
-    assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
+    assert {path.name for path in settings.artifact_dir(run_id).iterdir()} == paths
 
 
 HOPELESS: dict[str, Any] = {

@@ -131,7 +131,7 @@ def test_strangers_in_the_bucket_stop_no_run(sessions, stopped, train, settings,
 @pytest.mark.nightly
 def test_a_damaged_checkpoint_is_replaced_by_its_copy(sessions, stopped, train, settings, straight):
     run_id, config = stopped
-    weights = settings.artifacts_of(run_id) / "s000002-a1" / "model.safetensors"
+    weights = settings.artifact_dir(run_id) / "s000002-a1" / "model.safetensors"
     flip_last_bit(weights)
     assert train(run_id, config) == Outcome("finished")
     assert series(sessions, run_id) == straight
@@ -141,7 +141,7 @@ def test_a_damaged_checkpoint_is_replaced_by_its_copy(sessions, stopped, train, 
 def test_a_copy_that_somebody_changed_is_refused(sessions, stopped, train, settings, store, tmp_path):
     run_id, config = stopped
     evil = tmp_path / "evil" / "runs" / run_id / "s000002-a1"
-    shutil.copytree(settings.artifacts_of(run_id) / "s000002-a1", evil)
+    shutil.copytree(settings.artifact_dir(run_id) / "s000002-a1", evil)
     manifest = evil / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
     ArtifactStore(settings.artifacts_url, tmp_path / "evil").upload(evil)
@@ -171,7 +171,7 @@ def test_a_store_that_goes_away_keeps_nobody_from_training(
     assert "s000005-a1" in kept_names
     copied = {name for name, is_complete in store.listing(run_id).items() if is_complete}
     assert copied & kept_names, "the newest copy stays until there is a newer one"
-    assert all((settings.artifacts_of(run_id) / name).is_dir() for name in kept_names)
+    assert all((settings.artifact_dir(run_id) / name).is_dir() for name in kept_names)
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ from backend.config import knobs
 from backend.config.merge import resolve
 from tests.presets import METHODS
 from worker.objective.policy_loss import policy_loss
-from worker.objective.token_choice import updates_of
+from worker.objective.token_choice import split_updates
 from worker.training import what_if
 
 LENGTHS = (2, 4, 3, 3)
@@ -60,7 +60,7 @@ def test_gradients_are_those_of_a_backward_pass_token_by_token(preset):
 
     batch = what_if._batch(objective, objective, request, values)
     policy = values["policy_logprob"].clone().requires_grad_()
-    for update in updates_of(batch, objective.token_weight):
+    for update in split_updates(batch, objective.token_weight):
         weights = what_if._weights(objective, batch, request)
         policy_loss(policy, update, objective, weights, entropy=values["policy_entropy"]).loss.backward()
     assert torch.isfinite(policy.grad).all()
@@ -87,7 +87,7 @@ def test_the_numbers_of_a_formula_are_those_counted_by_hand(aggregation, weight,
         [[0.9, 0, 0, 0], [-0.9, 0.9, 0, 0], [0.9, 0.9, 0, 0], [0, 0, 0, 0]]
     )
     request = request_of(objective, LENGTHS, 2) | {"advantages": [1.0, -1.0, 3.0, 1.0]}
-    reply = what_if.answer(request, values)
+    reply = what_if.compute_answer(request, values)
     assert reply["weight"] == weight
     numbers = reply["numbers"]
     assert (numbers["weight_lowest"], numbers["weight_highest"]) == pytest.approx((lowest, highest))

@@ -75,14 +75,14 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise NotExpression(f"nested more than {MAX_DEPTH} deep")
-        left = self._signed()
+        left = self._parse_signed()
         while (binding := _BINARY.get(self.word, -1)) >= lowest:
             sign = self._advance()
-            left = _combined(left, sign, self.operation(lowest=binding + 1))
+            left = _combine(left, sign, self.operation(lowest=binding + 1))
         self._depth -= 1
         return left
 
-    def _signed(self) -> Any:
+    def _parse_signed(self) -> Any:
         sign = ""
         while self.word in ("+", "-"):
             sign += self._advance()
@@ -97,7 +97,7 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise NotExpression(f"nested more than {MAX_DEPTH} deep")
-        exponent = self._signed()  # to the right first, and a sign may follow: 2**-3**2
+        exponent = self._parse_signed()  # to the right first, and a sign may follow: 2**-3**2
         self._depth -= 1
         return power(base, exponent)
 
@@ -114,13 +114,13 @@ class _Parser:
             return _number(word)
         if kind == "name":
             self._advance()
-            return self._called(word) if self.word == "(" else self._named(word)
+            return self._parse_call(word) if self.word == "(" else self._parse_name(word)
         if word == "(":
-            [value] = self._bracketed(limit=1)
+            [value] = self._parse_brackets(limit=1)
             return value
         raise NotExpression(f"unexpected {word or 'end'!r}")
 
-    def _bracketed(self, *, limit: int) -> list[Any]:
+    def _parse_brackets(self, *, limit: int) -> list[Any]:
         self._open += 1
         self._advance()
         values = [self.operation(lowest=0)]
@@ -133,13 +133,13 @@ class _Parser:
         self._advance()
         return values
 
-    def _called(self, name: str) -> Any:
+    def _parse_call(self, name: str) -> Any:
         function = None if name in self._variables else self._vocabulary.functions.get(name)
         if function is None:
             raise NotExpression(f"there is no function {name}")
-        return function(*self._bracketed(limit=2))
+        return function(*self._parse_brackets(limit=2))
 
-    def _named(self, name: str) -> Any:
+    def _parse_name(self, name: str) -> Any:
         if name in self._variables:
             return sympy.Symbol(name)
         if name in self._vocabulary.constants:
@@ -192,7 +192,7 @@ def factorial(value: Any, *, twice: bool = False) -> Any:
     return sympy.factorial2(value) if twice else sympy.factorial(value)
 
 
-def _combined(left: Any, sign: str, right: Any) -> Any:
+def _combine(left: Any, sign: str, right: Any) -> Any:
     match sign:
         case "+":
             return left + right

@@ -95,14 +95,14 @@ def _value(tokens: _Tokens, depth: int) -> Any:
     if kind == "text":
         return _string(word, tokens)
     if word in _CLOSING:
-        return _bracketed(tokens, word, depth)
+        return _parse_brackets(tokens, word, depth)
     if word in ("+", "-") and tokens.kind == "number":
         number = _number(tokens.advance())
         return -number if word == "-" else number
     raise NotLiteral(f"unexpected {word or 'end'!r}")
 
 
-def _bracketed(tokens: _Tokens, opening: str, depth: int) -> Any:
+def _parse_brackets(tokens: _Tokens, opening: str, depth: int) -> Any:
     values, has_comma = _elements(tokens, end=_CLOSING[opening], depth=depth + 1)
     tokens.advance()
     if opening == "[":
@@ -111,17 +111,17 @@ def _bracketed(tokens: _Tokens, opening: str, depth: int) -> Any:
 
 
 def _string(word: str, tokens: _Tokens) -> str:
-    text = _unescaped(word[1:-1])
+    text = _unescape(word[1:-1])
     while tokens.kind == "text":  # adjacent strings are one string
-        text += _unescaped(tokens.advance()[1:-1])
+        text += _unescape(tokens.advance()[1:-1])
     return text
 
 
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _escaped(match[1]), text)
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _escaped_character(match[1]), text)
 
 
-def _escaped(letter: str) -> str:
+def _escaped_character(letter: str) -> str:
     if letter not in _ESCAPED:
         raise NotLiteral(f"unknown escape {letter!r}")
     return _ESCAPED[letter]

@@ -64,14 +64,14 @@ class _Search:
                 continue
             self.holds.add(literal)
             added.append(literal)
-            forced = self._forced_by(literal)
+            forced = self._forced_literals(literal)
             if forced is None:
                 self.holds.difference_update(added)
                 return None
             queue += forced
         return added
 
-    def _forced_by(self, literal: int) -> list[int] | None:
+    def _forced_literals(self, literal: int) -> list[int] | None:
         """Return the last open literal of each clause that `literal` shortened to one; None if one became
         empty.
         """

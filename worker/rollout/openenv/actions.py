@@ -155,9 +155,11 @@ def act_schema(schema: ActionSchema) -> dict[str, Any]:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        tool_call = read_json(text, constants=_no_constant)
+        tool_call = read_json(text, constants=_refuse_constant)
         name, arguments = tool_call["name"], tool_call["arguments"]
-        arguments = read_json(arguments, constants=_no_constant) if isinstance(arguments, str) else arguments
+        arguments = (
+            read_json(arguments, constants=_refuse_constant) if isinstance(arguments, str) else arguments
+        )
     except (ValueError, KeyError, TypeError):
         raise BadAction(f'expected JSON such as {{"name": "{ACT}", "arguments": {{}}}}') from None
     if name != ACT or not isinstance(arguments, dict):
@@ -165,5 +167,5 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments
 
 
-def _no_constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(name)

@@ -33,7 +33,7 @@ class Refused(Exception):
     """The environment refused an action or raised because of it. Its session continues."""
 
 
-class Observed(NamedTuple):
+class ObservedStep(NamedTuple):
     """Answer to a reset or a step."""
 
     observation: dict[str, Any]
@@ -41,11 +41,11 @@ class Observed(NamedTuple):
     done: bool
 
 
-def read_answer(message: str | bytes) -> Observed:
+def read_answer(message: str | bytes) -> ObservedStep:
     """Return the answer in a message. Raises Full, Refused, and Lost if the message is not an answer."""
     if isinstance(message, bytes):
         raise Lost("it sent bytes in place of text")
-    kind, data = _typed(message)
+    kind, data = _parse_type(message)
     if kind == "error":
         raise _error(data)
     if kind != "observation":
@@ -55,12 +55,12 @@ def read_answer(message: str | bytes) -> Observed:
         raise Lost(f"its observation is {_kind(observation)}, expected an object")
     if not isinstance(done, bool):
         raise Lost(f"its done is {_kind(done)}, expected true or false")
-    return Observed(observation, _reward(data.get("reward")), done)
+    return ObservedStep(observation, _reward(data.get("reward")), done)
 
 
-def _typed(message: str) -> tuple[Any, dict[str, Any]]:
+def _parse_type(message: str) -> tuple[Any, dict[str, Any]]:
     try:
-        answer = read_json(message, constants=_no_constant)
+        answer = read_json(message, constants=_refuse_constant)
     except ValueError as error:
         raise Lost("its answer is not JSON") from error
     data = answer.get("data") if isinstance(answer, dict) else None
@@ -95,7 +95,7 @@ def _reward(raw_reward: Any) -> float | None:
     return reward
 
 
-def _no_constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 

@@ -27,27 +27,27 @@ from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import Samples, SamplingLike, encoded_prompts
 from worker.rollout.openenv.actions import ActionSchema, BadAction, BadSchema, act_schema, action_form
-from worker.rollout.openenv.answers import Full, Lost, Observed, Refused
-from worker.rollout.openenv.observation import in_prompt
+from worker.rollout.openenv.answers import Full, Lost, ObservedStep, Refused
+from worker.rollout.openenv.observation import prompt_text
 from worker.rollout.openenv.server import (
     WAIT_SECONDS,
-    Begun,
+    BegunEpisode,
     EnvironmentServer,
     close_all,
     episode_seed,
-    harmless,
+    safe_message,
 )
 from worker.rollout.openenv.session import Session
 from worker.rollout.tool_calls import FoundCall
 from worker.rollout.tools import ToolAnswer
-from worker.rollout.turns import Episode, TurnTaking, given
+from worker.rollout.turns import Episode, TurnTaking, require_call
 from worker.types import Completion, EpisodeResult
 
 ALL_LOST = "no episode of a step came to its end; the last one: "
 
 
 @dataclass(slots=True, eq=False)
-class Played(Episode):
+class PlayedEpisode(Episode):
     """Episode in the environment."""
 
     session: Session | None = None
@@ -109,20 +109,20 @@ class OpenEnvEpisodes(TurnTaking):
     def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """Return the prompts with the environment's first observation and the action function."""
         with self._turn, ThreadPoolExecutor(max(1, min(self.server.limit, len(prompts)))) as pool:
-            return list(pool.map(self._shown, prompts))
+            return list(pool.map(self._show_prompt, prompts))
 
-    def _shown(self, prompt: Prompt) -> Prompt:
+    def _show_prompt(self, prompt: Prompt) -> Prompt:
         try:
             begun = self.server.begin_in_turn(episode_seed(prompt.id))
         except Lost:
             return prompt  # its episodes are lost too, and report why
         begun.session.close()
-        first = in_prompt(begun.text, self.encoder, limit=self.max_observation_tokens)
+        first = prompt_text(begun.text, self.encoder, limit=self.max_observation_tokens)
         tools = prompt.tools if self.acts.is_text else (*prompt.tools, act_schema(self.schema))
         return replace(
             prompt,
             text=f"{prompt.text.rstrip()}\n{first}",
-            messages=_with_user(prompt.messages, first) if prompt.messages else (),
+            messages=_append_to_user(prompt.messages, first) if prompt.messages else (),
             tools=tools,
             beginning=_digest(begun.text),
         )
@@ -139,7 +139,7 @@ class OpenEnvEpisodes(TurnTaking):
         encoded = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
-            Played(prompt, ids, sampling.max_new_tokens)
+            PlayedEpisode(prompt, ids, sampling.max_new_tokens)
             for prompt, ids in zip(prompts, encoded, strict=True)
             for _ in range(group_size)
         ]
@@ -152,8 +152,10 @@ class OpenEnvEpisodes(TurnTaking):
         done = [self._completion(episode, self._result(episode)) for episode in episodes]
         return [done[first : first + group_size] for first in range(0, len(done), group_size)]
 
-    def _play(self, episodes: Sequence[Played], samples: Samples, sampling: SamplingLike, seed: int) -> None:
-        waiting, unfinished, number = deque(episodes), list[Played](), 0
+    def _play(
+        self, episodes: Sequence[PlayedEpisode], samples: Samples, sampling: SamplingLike, seed: int
+    ) -> None:
+        waiting, unfinished, number = deque(episodes), list[PlayedEpisode](), 0
         try:
             while waiting or unfinished:
                 unfinished += self._begin(waiting, self.server.limit - len(unfinished))
@@ -165,7 +167,7 @@ class OpenEnvEpisodes(TurnTaking):
         finally:
             _end(unfinished)
 
-    def _begin(self, waiting: deque[Played], places: int) -> list[Played]:
+    def _begin(self, waiting: deque[PlayedEpisode], places: int) -> list[PlayedEpisode]:
         """Begin the next episodes, at most `places`; fewer if the server is full, none only alongside running
         ones.
 
@@ -175,12 +177,12 @@ class OpenEnvEpisodes(TurnTaking):
         while True:
             next_ones = [waiting.popleft() for _ in range(min(places, len(waiting)))]
             outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in next_ones])
-            begun, refused = list[Played](), list[Played]()
+            begun, refused = list[PlayedEpisode](), list[PlayedEpisode]()
             for episode, became in zip(next_ones, outcomes, strict=True):
                 if isinstance(became, Full):
                     refused.append(episode)
                 else:
-                    begun.append(self._begun(episode, became))
+                    begun.append(self._begin_episode(episode, became))
             waiting.extendleft(reversed(refused))
             is_alone = places == self.server.limit
             if begun or not refused or not is_alone:
@@ -190,10 +192,10 @@ class OpenEnvEpisodes(TurnTaking):
                 raise self.server.failed(f"it had no place for a session within {seconds} seconds")
             time.sleep(WAIT_SECONDS)
 
-    def _begun(self, episode: Played, became: Begun | Lost) -> Played:
+    def _begin_episode(self, episode: PlayedEpisode, became: BegunEpisode | Lost) -> PlayedEpisode:
         """Return the begun episode; a lost episode writes a single turn, which is not trained on."""
         if isinstance(became, Lost):
-            episode.lost = harmless(str(became))
+            episode.lost = safe_message(str(became))
             return episode
         episode.session = became.session
         if _digest(became.text) != episode.prompt.beginning:
@@ -204,7 +206,7 @@ class OpenEnvEpisodes(TurnTaking):
         """Return the action of a turn that the policy has ended; the last token is the end."""
         return self.form.find("".join(self._pieces(new)[:-1]))
 
-    def _act(self, unfinished: Sequence[Played]) -> None:
+    def _act(self, unfinished: Sequence[PlayedEpisode]) -> None:
         acting = []
         for episode in unfinished:
             if episode.lost:
@@ -212,12 +214,12 @@ class OpenEnvEpisodes(TurnTaking):
             elif episode.call is not None:
                 acting.append(episode)
         with ThreadPoolExecutor(max(1, len(acting))) as pool:
-            answers = list(pool.map(self._stepped, acting))
+            answers = list(pool.map(self._step_episode, acting))
         for episode, answer in zip(acting, answers, strict=True):
-            self._take_answer(episode, given(episode.call), answer)
+            self._take_answer(episode, require_call(episode.call), answer)
             episode.call = None
 
-    def _stepped(self, episode: Played) -> ToolAnswer:
+    def _step_episode(self, episode: PlayedEpisode) -> ToolAnswer:
         """Send an action and return its answer.
 
         It is sent once, because a failed environment may have acted.
@@ -226,22 +228,22 @@ class OpenEnvEpisodes(TurnTaking):
         text, outcome = self._step(episode)
         return ToolAnswer(text, outcome, time.perf_counter() - started)
 
-    def _step(self, episode: Played) -> tuple[str, str]:
+    def _step(self, episode: PlayedEpisode) -> tuple[str, str]:
         if episode.session is None:
             raise ValueError("an episode that did not begin has no turn to answer")
         try:
-            action = self.acts.action(given(episode.call).call, self.schema)
+            action = self.acts.action(require_call(episode.call).call, self.schema)
             observed = episode.session.step(action, seconds=self.config.step_seconds)
-            return self._observed(episode, observed)
+            return self._add_observation(episode, observed)
         except BadAction as error:
             return f"error: {error}", "failed"
         except Refused as error:
             return f"error: {error}", "failed"
         except Lost as error:
-            episode.lost = harmless(str(error))
+            episode.lost = safe_message(str(error))
             return "", "lost"
 
-    def _observed(self, episode: Played, observed: Observed) -> tuple[str, str]:
+    def _add_observation(self, episode: PlayedEpisode, observed: ObservedStep) -> tuple[str, str]:
         text = "" if observed.done else self.server.text(observed)
         if observed.reward is not None:
             episode.rewards.append(observed.reward)
@@ -250,9 +252,9 @@ class OpenEnvEpisodes(TurnTaking):
         episode.is_done = observed.done
         return text, "done" if observed.done else "ok"
 
-    def _take_answer(self, episode: Played, call: FoundCall, answer: ToolAnswer) -> None:
+    def _take_answer(self, episode: PlayedEpisode, call: FoundCall, answer: ToolAnswer) -> None:
         """Append the observation, unless the episode is over and it would not be read."""
-        turn = self._turn_of(episode, call)
+        turn = self._make_turn(episode, call)
         is_last = episode.answered + 1 >= self.max_turns
         if is_last or answer.outcome in {"done", "lost"}:
             episode.is_over = True
@@ -262,7 +264,7 @@ class OpenEnvEpisodes(TurnTaking):
             episode.is_over, episode.stopped = True, False
         episode.turns.append(turn._replace(outcome=answer.outcome, seconds=answer.seconds))
 
-    def _result(self, episode: Played) -> EpisodeResult:
+    def _result(self, episode: PlayedEpisode) -> EpisodeResult:
         if episode.lost:
             return EpisodeResult(None, is_done=False)
         rewards = episode.rewards or [0.0]
@@ -270,14 +272,14 @@ class OpenEnvEpisodes(TurnTaking):
         return EpisodeResult(reward, episode.is_done)
 
 
-def _end(episodes: Sequence[Played]) -> None:
+def _end(episodes: Sequence[PlayedEpisode]) -> None:
     """Close the sessions of episodes, to make room for waiting ones."""
     close_all([episode.session for episode in episodes if episode.session is not None])
     for episode in episodes:
         episode.session = None
 
 
-def _with_user(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
+def _append_to_user(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
     """Append a text to the last user turn of a conversation, because templates require alternating roles."""
     *before, last = messages
     if last.get("role") == "user" and isinstance(last.get("content"), str):

@@ -9,7 +9,7 @@ from worker.rollout.openenv.answers import Lost
 CUT = " [cut]"
 
 
-def rendered(observation: dict[str, Any], field: str) -> str:
+def render(observation: dict[str, Any], field: str) -> str:
     """Return the field of that name, else the only field, else all fields as JSON; text is unchanged.
 
     Raises Lost if there is no field of that name.
@@ -24,7 +24,7 @@ def rendered(observation: dict[str, Any], field: str) -> str:
     return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
 
 
-def in_prompt(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
+def prompt_text(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
     """Return a first observation as part of a prompt, cut like any other.
 
     Names of control tokens are removed, because a prompt, unlike an observation, would encode them as such.

@@ -18,8 +18,8 @@ from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
 from worker.rewards.endpoint import AnswerTooLong, pause_seconds, read_answer
 from worker.rollout.openenv.actions import ActionSchema, BadSchema
-from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, Observed, Refused
-from worker.rollout.openenv.observation import rendered
+from worker.rollout.openenv.answers import SHOWN_CHARACTERS, Full, Lost, ObservedStep, Refused
+from worker.rollout.openenv.observation import render
 from worker.rollout.openenv.session import CONNECT_SECONDS, MAX_BYTES, Session
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ WAIT_SECONDS = 0.2
 """Seconds between two requests for a free session."""
 
 
-class Begun(NamedTuple):
+class BegunEpisode(NamedTuple):
     """Episode that a server has begun."""
 
     session: Session
@@ -56,7 +56,7 @@ class EnvironmentServer:
     def failed(self, reason: str) -> EnvironmentFailed:
         """Return the error that ends a run; it does not reveal the operator's address."""
         return EnvironmentFailed(
-            f"the environment {self.config.server} of OPENENV_URLS failed: {harmless(reason)}"
+            f"the environment {self.config.server} of OPENENV_URLS failed: {safe_message(reason)}"
         )
 
     def schema(self) -> ActionSchema:
@@ -66,7 +66,7 @@ class EnvironmentServer:
         except (Lost, BadSchema) as error:
             raise self.failed(str(error)) from error
 
-    def begin(self, seed: int) -> Begun:
+    def begin(self, seed: int) -> BegunEpisode:
         """Begin an episode with this seed, with a few tries. Raises Full and Lost."""
         for attempt in range(RESETS):
             try:
@@ -74,11 +74,11 @@ class EnvironmentServer:
             except Lost as error:
                 if attempt == RESETS - 1:
                     raise
-                logger.warning("an episode cannot begin: %s; trying again", harmless(str(error)))
+                logger.warning("an episode cannot begin: %s; trying again", safe_message(str(error)))
                 time.sleep(pause_seconds(attempt, ""))
         raise AssertionError("the last try returns or raises")
 
-    def begin_in_turn(self, seed: int) -> Begun:
+    def begin_in_turn(self, seed: int) -> BegunEpisode:
         """Begin an episode with this seed, once there is a free session.
 
         Raises EnvironmentFailed and Lost.
@@ -93,10 +93,10 @@ class EnvironmentServer:
                 )
             time.sleep(WAIT_SECONDS)
 
-    def begin_all(self, seeds: Sequence[int]) -> list[Begun | Full | Lost]:
+    def begin_all(self, seeds: Sequence[int]) -> list[BegunEpisode | Full | Lost]:
         """Begin episodes in parallel; return each beginning, or why there is none."""
 
-        def begun(seed: int) -> Begun | Full | Lost:
+        def begun(seed: int) -> BegunEpisode | Full | Lost:
             try:
                 return self.begin(seed)
             except (Full, Lost) as error:
@@ -115,7 +115,7 @@ class EnvironmentServer:
         except Lost as error:
             raise self.failed(str(error)) from error
         outcomes = self.begin_all([0] * (self.limit - 1))
-        begun = [first, *(outcome for outcome in outcomes if isinstance(outcome, Begun))]
+        begun = [first, *(outcome for outcome in outcomes if isinstance(outcome, BegunEpisode))]
         close_all([outcome.session for outcome in begun])
         for outcome in outcomes:
             if isinstance(outcome, Lost):
@@ -123,7 +123,7 @@ class EnvironmentServer:
             if isinstance(outcome, Full):
                 self.limit = min(self.limit, outcome.limit or len(begun))
 
-    def _first(self) -> Begun:
+    def _first(self) -> BegunEpisode:
         """Begin two episodes with the same seed in turn, which must begin alike, and return one."""
         begun = self.begin_in_turn(0)
         first = begun.text
@@ -136,11 +136,11 @@ class EnvironmentServer:
             "two resets with the same seed gave different observations; a group's episodes begin alike"
         )
 
-    def _begin(self, seed: int) -> Begun:
+    def _begin(self, seed: int) -> BegunEpisode:
         session = Session(self._url, self._headers)
         try:
             observed = session.reset(seed, seconds=self.config.reset_seconds)
-            return Begun(session, self.text(observed))
+            return BegunEpisode(session, self.text(observed))
         except Refused as error:
             session.close()
             raise Lost(f"it refused a reset: {error}") from error
@@ -148,9 +148,9 @@ class EnvironmentServer:
             session.close()
             raise
 
-    def text(self, observed: Observed) -> str:
+    def text(self, observed: ObservedStep) -> str:
         """Return an observation as the policy reads it. Raises Lost if its field is missing."""
-        return rendered(observed.observation, self.config.observation_field)
+        return render(observed.observation, self.config.observation_field)
 
     def _get(self, path: str) -> dict[str, object]:
         """Return a JSON object of limited size, without following redirects. Raises Lost."""
@@ -191,6 +191,6 @@ def episode_seed(prompt_id: str) -> int:
     return int.from_bytes(sha256(f"episode/{prompt_id}".encode()).digest()[:4]) >> 1
 
 
-def harmless(text: str) -> str:
+def safe_message(text: str) -> str:
     """Return a server's message on one line, without secrets, cut."""
     return redact(" ".join(clean_text(text).split()))[:SHOWN_CHARACTERS]

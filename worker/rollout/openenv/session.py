@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from worker.rollout.openenv.answers import Lost, Observed, Refused, read_answer
+from worker.rollout.openenv.answers import Lost, ObservedStep, Refused, read_answer
 
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
@@ -34,17 +34,17 @@ class Session:
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """Connect to a server, `url` being its http:// or https:// address. Raises Lost."""
         with ExitStack() as opened:
-            self._connection: ClientConnection = opened.enter_context(_connected(url, headers))
+            self._connection: ClientConnection = opened.enter_context(_connect(url, headers))
             self._open = opened.pop_all()
 
-    def reset(self, seed: int, *, seconds: float) -> Observed:
+    def reset(self, seed: int, *, seconds: float) -> ObservedStep:
         """Return the first observation of the episode with this seed. Raises Full, Refused and Lost."""
         observed = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
         if observed.done:
             raise Lost("its episode is over before it begins")
         return observed
 
-    def step(self, action: dict[str, Any], *, seconds: float) -> Observed:
+    def step(self, action: dict[str, Any], *, seconds: float) -> ObservedStep:
         """Send an action and return its answer. Raises Refused and Lost."""
         return self._ask({"type": "step", "data": action}, seconds)
 
@@ -57,7 +57,7 @@ class Session:
             self._connection.recv(CLOSE_SECONDS)
         self._open.close()
 
-    def _ask(self, request: dict[str, Any], seconds: float) -> Observed:
+    def _ask(self, request: dict[str, Any], seconds: float) -> ObservedStep:
         try:
             self._refuse_unasked()
             with suppress(ConnectionClosed):  # the server's last messages may still be read
@@ -66,7 +66,7 @@ class Session:
         except TimeoutError:
             raise Lost(f"it gave no answer within {seconds:g} seconds") from None
         except ConnectionClosed as error:
-            raise Lost(_why_closed(error)) from error
+            raise Lost(_closing_reason(error)) from error
         except (WebSocketException, OSError) as error:
             raise Lost(f"its connection failed ({type(error).__name__})") from error
         return read_answer(message)
@@ -83,7 +83,7 @@ class Session:
             raise Lost("it sent a message that nobody asked for")
 
 
-def _connected(url: str, headers: Mapping[str, str]) -> ClientConnection:
+def _connect(url: str, headers: Mapping[str, str]) -> ClientConnection:
     """Open a connection through our own socket, with which redirects and proxies are refused."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
@@ -107,7 +107,7 @@ def _connected(url: str, headers: Mapping[str, str]) -> ClientConnection:
         raise Lost(f"it cannot be reached ({type(error).__name__})") from error
 
 
-def _why_closed(error: ConnectionClosed) -> str:
+def _closing_reason(error: ConnectionClosed) -> str:
     sent = error.sent
     if sent is not None and sent.code == 1009:
         return f"its message is longer than {MAX_BYTES:,} bytes"

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from backend.base.redaction import redact, redact_document
 from backend.base.text import is_too_deep, unstorable
 from backend.catalog.policies.adapters import ADAPTER_CONFIG
-from backend.catalog.policies.directories import CONFIG_FILES, MAX_CONFIG_BYTES, config_error, parsed_config
+from backend.catalog.policies.directories import CONFIG_FILES, MAX_CONFIG_BYTES, config_error, parse_config
 from backend.config.run import RunConfig
 from backend.exchange.archives.contents import (
     CHECKPOINT_FILE,
@@ -346,7 +346,7 @@ def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: st
     for name in {*CONFIG_FILES, ADAPTER_CONFIG} & files.keys():
         extent = files[name]
         content = b"" if extent.size > MAX_CONFIG_BYTES else _content(file, extent, MAX_CONFIG_BYTES, name)
-        if reason := config_error(name, parsed_config(content)):
+        if reason := config_error(name, parse_config(content)):
             raise BadLog(f"holds a checkpoint {checkpoint} that cannot be trusted: {reason}")
 
 

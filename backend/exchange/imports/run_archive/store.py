@@ -37,7 +37,7 @@ from backend.exchange.imports.run_archive.report import FINAL, archive_answer
 from backend.exchange.imports.schemas import ImportAnswer
 from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.exchange.imports.table import BadLog
-from backend.http.idempotency import digest_of, made_before
+from backend.http.idempotency import find_previous, request_digest
 from backend.metrics.store import write_series
 from backend.rollouts.store import PackedGroups, write_groups
 from backend.runs.events import add_event
@@ -78,9 +78,11 @@ def import_any(
         names = _names(session, archive.run, request)
     if request.dry_run:
         return archive_answer(archive, names, None)
-    digest = digest_of([request.file, request.name, request.experiment, request.variant, _content(archive)])
+    digest = request_digest(
+        [request.file, request.name, request.experiment, request.variant, _content(archive)]
+    )
     with reading(sessions) as session:
-        made_id = made_before(session, key, digest) if key else None
+        made_id = find_previous(session, key, digest) if key else None
     made_id = made_id or _enter(sessions, settings, file, archive, names, run_id, key, digest)
     with reading(sessions) as session:  # another request with this key may have given it another name
         names = names._replace(run=session.scalar(select(Run.name).where(Run.id == made_id)) or names.run)
@@ -120,7 +122,7 @@ def _enter(
     digest: str,
 ) -> str:
     """Files first, then the rows, as a trainer does; after an error nothing of either stays."""
-    artifacts = settings.artifacts_of(run_id)
+    artifacts = settings.artifact_dir(run_id)
     try:
         _write_checkpoints(file, archive, artifacts)
         if (store := artifact_store(settings)) is not None:
@@ -134,12 +136,12 @@ def _enter(
     if made_id is None:  # somebody with the same key was quicker by a moment
         _take_back(settings, run_id)
         with reading(sessions) as session:
-            return made_before(session, key, digest) or ""
+            return find_previous(session, key, digest) or ""
     return made_id
 
 
 def _take_back(settings: Settings, run_id: str) -> None:
-    shutil.rmtree(settings.artifacts_of(run_id), ignore_errors=True)
+    shutil.rmtree(settings.artifact_dir(run_id), ignore_errors=True)
     with suppress(ArtifactFault):
         if (store := artifact_store(settings)) is not None:
             store.remove_run(run_id)

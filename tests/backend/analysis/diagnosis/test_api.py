@@ -5,7 +5,7 @@ import pytest
 
 from backend.metrics.store import write_points
 from backend.rollouts.foreign import pack_foreign, replace_groups
-from backend.rollouts.records import CompletionRecord, foreign_group
+from backend.rollouts.records import CompletionRecord, make_foreign_group
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_run
 
@@ -93,7 +93,7 @@ def with_completions(client, run, steps, kind="train"):
     """Store one group of completions at each of these steps."""
     with client.app.state.lab.sessions.begin() as session:
         for step, completions in steps.items():
-            group = foreign_group(kind, 0, "1+1=?", "2", completions)
+            group = make_foreign_group(kind, 0, "1+1=?", "2", completions)
             replace_groups(session, pack_foreign(run, step, [group]))
 
 

@@ -5,7 +5,7 @@ import pytest
 from backend.analysis.diagnosis.knobs import CHANGES, first_change
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.remedies import REMEDIES, remedy_for
-from backend.config.merge import merge, nested, resolve
+from backend.config.merge import merge, nest_paths, resolve
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 
@@ -234,7 +234,7 @@ def test_every_change_of_every_preset_makes_another_valid_config(cause):
     for preset in PRESETS:
         config = resolve({"preset": preset}).model_dump(mode="json")
         changes = remedy_for(cause, Log({}, config)).changes
-        changed = RunConfig.model_validate(merge(config, nested(changes)))
+        changed = RunConfig.model_validate(merge(config, nest_paths(changes)))
         assert (changed.model_dump(mode="json") == config) is (changes == {}), preset
 
 

@@ -8,7 +8,7 @@ from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.suspects import suspects_of, unusual_values
 from backend.config.merge import resolve
-from backend.config.policies import profile_of
+from backend.config.policies import make_profile
 from backend.config.presets import PRESETS
 from backend.config.recipes import RECIPES
 from tests.backend.analysis.diagnosis.logs import broken, healthy
@@ -59,7 +59,7 @@ def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():
 
 
 def test_what_a_small_model_starts_with_is_usual():
-    profile = partial(profile_of, is_small=True)
+    profile = partial(make_profile, is_small=True)
     assert unusual_values(resolve({"policy": {"name": "mine"}}, profile=profile)) == []
 
 

@@ -70,7 +70,7 @@ def only(monkeypatch, *names, permissions=process.NOTHING, plugin=""):
     """Yield a sandbox with these layers and no other."""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
-        monkeypatch.setattr(bubblewrap, "why_not", lambda: "switched off")
+        monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "switched off")
     with Sandbox(PROBES, permissions=permissions, plugin=plugin, further=(HERE,)) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
@@ -86,9 +86,6 @@ def test_this_machine_has_every_layer():
         "fork",
     ]
     assert missing_layers() == []
-
-
-# ---------------------------------------------------------------- all together
 
 
 def test_it_sees_no_variable_but_named_ones(monkeypatch, tmp_path):
@@ -188,9 +185,6 @@ def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes
     assert probes("nap", say="second") == "second"
 
 
-# ---------------------------------------------------------------- each alone
-
-
 def test_namespaces_alone_hide_files_network_and_processes(monkeypatch, token, listener):
     with only(monkeypatch, "namespaces") as probes:
         assert probes("read", path=token) == "ENOENT"
@@ -248,9 +242,6 @@ def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):
         assert probes("start_program") == 0
 
 
-# ---------------------------------------------------------------- what an operator grants
-
-
 def test_an_operator_grants_network_variables_and_directories(monkeypatch, token, listener):
     monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
     may = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
@@ -271,9 +262,6 @@ def test_programs_that_an_operator_permits_end_with_the_call():
         wait_for(lambda: len(outermost.children(recursive=True)) <= 2)
 
 
-# ---------------------------------------------------------------- what is shown, and what is required
-
-
 def test_a_path_that_holds_home_or_state_is_never_shown(monkeypatch, tmp_path):
     state = tmp_path / "lab" / "state"
     state.mkdir(parents=True)
@@ -286,7 +274,7 @@ def test_a_path_that_holds_home_or_state_is_never_shown(monkeypatch, tmp_path):
 
 
 def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
-    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
+    monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "the system does not allow user namespaces")
     layers.cache_clear()
     try:
         assert [layer.name for layer in missing_layers()] == ["namespaces"]
@@ -298,9 +286,6 @@ def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
     finally:
         monkeypatch.undo()
         layers.cache_clear()
-
-
-# ---------------------------------------------------------------- programs on a machine that hides no files
 
 
 @pytest.fixture

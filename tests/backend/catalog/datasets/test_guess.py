@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from backend.catalog.datasets.guess import guessed
-from backend.config.columns import Columns, answer_of, prompt_of
+from backend.catalog.datasets.guess import guess_mapping
+from backend.config.columns import Columns, read_answer, read_prompt
 from backend.config.problems import FileProblem
 from backend.config.rows import check_row
 from backend.service.cli import main
@@ -51,7 +51,7 @@ def ask(client, content, name="a.jsonl", **params):
     ],
 )
 def test_the_usual_columns_are_recognised(row, expected):
-    assert tuple(guessed([row, row], {}).model_dump().values()) == expected
+    assert tuple(guess_mapping([row, row], {}).model_dump().values()) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_the_usual_columns_are_recognised(row, expected):
     [{}, {"a": "q", "b": "a"}, {"prompt": "q"}, {"prompt": 1, "answer": 2}, {"messages": [{"from": 1}]}],
 )
 def test_nothing_is_recognised_where_there_is_nothing(row):
-    assert guessed([row], {}) is None
+    assert guess_mapping([row], {}) is None
 
 
 def test_a_conversation_ends_with_its_answer():
     columns = Columns("conversations", "conversations")
     row = {"conversations": SHAREGPT}
     check_row(row, columns)
-    assert prompt_of(row, columns) == [
+    assert read_prompt(row, columns) == [
         {"role": "system", "content": "Add."},
         {"role": "user", "content": "1+1=?"},
     ]
-    assert answer_of(row, columns) == "2"
+    assert read_answer(row, columns) == "2"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from backend.catalog.policies.fitting import changes_that_fit
-from backend.catalog.policies.memory import CONTEXT_BYTES, PROMPT_TOKENS, memory_of, phases_of
+from backend.catalog.policies.fitting import fitting_changes
+from backend.catalog.policies.memory import CONTEXT_BYTES, PROMPT_TOKENS, estimate_memory, estimate_phases
 from backend.catalog.policies.model_shape import ModelShape, UnknownShape
 from backend.catalog.policies.weight_files import Weight
 from backend.config.adapters import LoraAdapter
@@ -54,13 +54,13 @@ def run(**changes):
 
 def memory(config, *, on_cpu=False):
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
-    return memory_of(config, SHAPE, adapter, on_cpu=on_cpu)
+    return estimate_memory(config, SHAPE, adapter, on_cpu=on_cpu)
 
 
 def learning(**changes):
     config = run(**changes)
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
-    return phases_of(config, SHAPE, adapter, on_cpu=False)[1].parts
+    return estimate_phases(config, SHAPE, adapter, on_cpu=False)[1].parts
 
 
 def test_weights_optimizer_and_gradients_by_hand():
@@ -73,7 +73,7 @@ def test_weights_optimizer_and_gradients_by_hand():
 
 def test_the_cache_of_a_group_by_hand():
     config = run()
-    sampling = phases_of(config, SHAPE, None, on_cpu=False)[0]
+    sampling = estimate_phases(config, SHAPE, None, on_cpu=False)[0]
     assert sampling.parts["cache"] == 8 * LAYERS * 2 * 4 * 128 * 2 * (PROMPT_TOKENS + 1024)
     assert sampling.parts["logits"] == 8 * VOCABULARY * 32
 
@@ -97,7 +97,7 @@ def test_each_measure_lowers_the_peak(changes):
 def test_changes_make_it_fit_and_none_of_them_is_idle(gigabytes):
     config, capacity = run(), gigabytes * 1e9
     peak = lambda changed: memory(changed).peak  # noqa: E731
-    changes = changes_that_fit(config, peak, capacity, row_tokens=PROMPT_TOKENS + 1024)
+    changes = fitting_changes(config, peak, capacity, row_tokens=PROMPT_TOKENS + 1024)
     if changes is None:
         assert gigabytes == 1
         return
@@ -114,7 +114,7 @@ def test_names_that_fit_no_architecture_still_give_a_number(kind, on_cpu):
     strange = [".linear_attn.a", ".mamba.b", ".conv.conv", ".self_attn.q_proj", ".mlp.experts.w", ".q_norm"]
     weights = [Weight(f"m.layers.{n}{name}.weight", (1,) * n) for n in range(8) for name in strange]
     config = CONFIG | {"model_type": kind, "layer_types": ["sliding_attention", 7, None], "kv_lora_rank": 3}
-    estimate = memory_of(
+    estimate = estimate_memory(
         run(policy={"dtype": "float32"}), ModelShape.of(config, weights), None, on_cpu=on_cpu
     )
     assert 0 < estimate.peak < 1e15

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from backend.base.errors import InvalidConfig
-from backend.catalog.policies.prompt_lengths import tiny_tokens
-from backend.runs.checks import runnable
+from backend.catalog.policies.prompt_lengths import count_tiny_tokens
+from backend.runs.checks import resolve_runnable
 
 WORDS = {"Ġthe": 0, "cat": 1, "Ċ": 2, "}ĊĊ": 3, "ĠĠĠĠ": 4, "<|im_start|>": 5}
 
@@ -41,7 +41,7 @@ def error_of(settings, problem, *, policy="tiny", room=100, context=1024):
         "sampling": {"max_new_tokens": context - room},
     }
     with pytest.raises(InvalidConfig) as caught:
-        runnable(settings, config)
+        resolve_runnable(settings, config)
     (error,) = caught.value.errors
     return error
 
@@ -62,7 +62,7 @@ def test_a_row_too_long_for_the_built_in_policy_is_named_with_its_line_and_lengt
 def test_the_instruction_counts_and_a_prompt_that_just_fits_is_taken(settings):
     write_rows(settings, "a" * 97)
     limits = {"sampling": {"max_new_tokens": 924}}
-    assert runnable(settings, limits | {"problems": [FILE | {"instruction": "go"}]})
+    assert resolve_runnable(settings, limits | {"problems": [FILE | {"instruction": "go"}]})
     assert "has 101 tokens" in error_of(settings, FILE | {"instruction": "goo"}, room=100).message
 
 
@@ -77,7 +77,7 @@ def test_a_vocabulary_that_spans_words_tells_nothing_before_the_run(settings, mo
     write_vocabulary(model, vocabulary)
     write_rows(settings, "the cat " * 100)
     limits = {"policy": {"name": "mine", "chat_template": False}, "sampling": {"max_new_tokens": 412}}
-    assert runnable(settings, limits | {"problems": [FILE]})
+    assert resolve_runnable(settings, limits | {"problems": [FILE]})
 
 
 def test_the_built_in_policys_tokens_are_counted_as_its_tokenizer_counts(settings):
@@ -85,4 +85,4 @@ def test_the_built_in_policys_tokens_are_counted_as_its_tokenizer_counts(setting
 
     tokenizer = build_tokenizer()
     for text in ("85+60=?", "<think>a</think>\n", "<eos><pad> <unk>", "é漢字😀\t", "< think >", ""):
-        assert tiny_tokens(text) == len(tokenizer.encode(text)), text
+        assert count_tiny_tokens(text) == len(tokenizer.encode(text)), text

@@ -17,7 +17,7 @@ from sqlalchemy import func, select, update
 from backend.config.run import RunConfig
 from backend.exchange.archives.contents import LABELS, MANIFEST, PROMPTS, TABLES, TALLIES
 from backend.exchange.imports.run_archive import rollouts as archived_rollouts
-from backend.metrics.sealing import seal, sealable
+from backend.metrics.sealing import find_sealable, seal
 from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
@@ -338,7 +338,7 @@ def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):
     assert (item["step"], item["name"]) == (9, "s000009-a2")
     file = client.get(f"/api/v1/runs/{copy}/files/s000009-a2/model.safetensors")
     assert file.content == b"\0\1weights"
-    assert not list(settings.artifacts_of(copy).glob(".*"))
+    assert not list(settings.artifact_dir(copy).glob(".*"))
     answer = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
     assert answer.status_code == 202, answer.text
     refused = client.post(f"/api/v1/runs/{copy}/resume")
@@ -367,12 +367,12 @@ def test_the_same_key_imports_an_archive_once(client, settings):
 
 @pytest.mark.nightly
 def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
-    from backend.service.webhook.sender import _of_archives
+    from backend.service.webhook.sender import _archived_runs
 
     copy = imported(client, archive_of(client, make_full_run(client, settings)))
     with client.app.state.lab.sessions() as session:
         events = list(session.scalars(select(Event)))
-        assert _of_archives(session, events) == {copy}
+        assert _archived_runs(session, events) == {copy}
 
 
 def test_a_running_run_is_archived_and_stays_stopped_elsewhere(client, settings):
@@ -637,11 +637,11 @@ def test_what_is_damaged_or_gone_is_named_in_the_archive_and_where_it_is_importe
     assert json.loads(files_of(archive_of(client, run))["grpolab.json"])["missing"] == []
     sessions = client.app.state.lab.sessions
     with reading(sessions) as session:
-        tasks = sealable(session)
+        tasks = find_sealable(session)
     list(seal(sessions, tasks))
     with sessions.begin() as session:
         session.execute(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=b"\x01no block"))
-    shutil.rmtree(settings.artifacts_of(run))
+    shutil.rmtree(settings.artifact_dir(run))
     answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
     assert answer.headers["Archive-Missing"] == "2"
     points, checkpoint = json.loads(files_of(answer.content)["grpolab.json"])["missing"]

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from backend.base.sandbox.errors import Unusable
 from backend.exchange.imports.tfrecord import masked_crc32c
 from backend.metrics.reading import read_points
-from backend.metrics.sealing import sealable
+from backend.metrics.sealing import find_sealable
 from backend.service.cli import main
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.engine import open_engine, open_sessions
@@ -135,7 +135,7 @@ def test_points_of_an_imported_run_are_sealed_at_once(client):
     run = imported(client, "step,loss\n" + "".join(f"{step},{value}\n" for step, value in values.items()))
     sessions = client.app.state.lab.sessions
     with sessions() as session:
-        assert sealable(session) == []
+        assert find_sealable(session) == []
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
         stored = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
     assert stored.steps.tolist() == list(values)

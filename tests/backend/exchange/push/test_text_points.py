@@ -4,7 +4,7 @@ import pytest
 
 from backend.rollouts import script
 from backend.rollouts.foreign_metrics import SCRIPT_CHARS, foreign_metrics
-from backend.rollouts.text_metrics import Written
+from backend.rollouts.text_metrics import WrittenCompletion
 
 
 @pytest.fixture
@@ -24,6 +24,6 @@ def looked_up(monkeypatch):
 def test_a_prompt_of_a_megabyte_is_read_at_its_end_alone(looked_up):
     """It is read for each of up to 1,024 completions, while nobody else is answered."""
     prompt = "a" * 1_000_000 + "\u4e00" * SCRIPT_CHARS
-    metrics = foreign_metrics([Written(prompt, "\u4e00\u4e01", is_truncated=True)] * 8)
+    metrics = foreign_metrics([WrittenCompletion(prompt, "\u4e00\u4e01", is_truncated=True)] * 8)
     assert metrics["text/unusual_script_frac"] == 0  # the end of the prompt is Chinese, and so is the text
     assert len(looked_up) <= 8 * 2 * SCRIPT_CHARS

@@ -9,7 +9,7 @@ from backend.experiments.matrix import inference
 from backend.experiments.matrix.inference import (
     ALPHA,
     any_time_p,
-    forecast,
+    forecast_power,
     threshold,
 )
 
@@ -26,7 +26,7 @@ def seeds_needed(current, alpha):
 
 def holm(p_values):
     """Corrected p-values."""
-    return inference.holm(p_values)
+    return inference.holm_correction(p_values)
 
 
 def seeded(values):
@@ -145,15 +145,15 @@ def test_looking_after_each_seed_keeps_the_error_of_the_always_valid_interval():
 def test_power_is_as_forecast(effect, n, looks):
     differences = np.random.default_rng(11).normal(effect, 1, (6_000, n))
     crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
-    assert crossed.mean() == pytest.approx(forecast(effect, 1.0, n, ALPHA, looks), abs=0.02)
+    assert crossed.mean() == pytest.approx(forecast_power(effect, 1.0, n, ALPHA, looks), abs=0.02)
 
 
 def test_the_seeds_that_are_needed_decide_in_80_percent():
     values = contrast(seeded([0.55, 0.62, 0.5, 0.7]), seeded([0.5, 0.5, 0.5, 0.5]), "any time")
     for alpha in (ALPHA, ALPHA / 6):
         n = seeds_needed(values, alpha)
-        assert forecast(values.mean, values.std, n, alpha, "any time") >= 0.8
-        assert forecast(values.mean, values.std, n - 1, alpha, "any time") < 0.8
+        assert forecast_power(values.mean, values.std, n, alpha, "any time") >= 0.8
+        assert forecast_power(values.mean, values.std, n - 1, alpha, "any time") < 0.8
         differences = np.random.default_rng(2).normal(values.mean, values.std, (4_000, n))
         t = np.abs(t_after_each(differences)[:, -1])
         assert (t > threshold(n, alpha, "any time")).mean() >= 0.75

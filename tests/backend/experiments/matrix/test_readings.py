@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from backend.experiments.matrix import readings
-from backend.experiments.matrix.readings import Column, best, reached, sparkline
+from backend.experiments.matrix.readings import Column, best_value, sparkline, threshold_position
 from backend.metrics.series import Curve
 
 
 def area(values, last_step):
     """Return the mean height of a curve, which may have none."""
-    return readings.area(values, last_step)
+    return readings.mean_height(values, last_step)
 
 
 def curve(values, *, every=1):
@@ -22,7 +22,7 @@ def curve(values, *, every=1):
 
 def test_the_best_goes_by_the_direction():
     values = curve([3, math.nan, 9, 1, -math.inf])
-    assert (best(values, "up"), best(values, "down"), best(values, "")) == (9, 1, None)
+    assert (best_value(values, "up"), best_value(values, "down"), best_value(values, "")) == (9, 1, None)
 
 
 def test_the_area_is_the_mean_height():
@@ -35,14 +35,14 @@ def test_the_area_is_the_mean_height():
 
 def test_a_threshold_that_is_not_reached_is_no_number():
     accuracy = curve([0.1, 0.5, 0.6], every=5)
-    assert reached(accuracy, accuracy.x, 0.5, "up", is_evaluation=True) == 10
-    assert reached(accuracy, accuracy.x, 0.7, "up", is_evaluation=True) is None
-    assert reached(accuracy, accuracy.x, 0.1, "down", is_evaluation=True) == 5
+    assert threshold_position(accuracy, accuracy.x, 0.5, "up", is_evaluation=True) == 10
+    assert threshold_position(accuracy, accuracy.x, 0.7, "up", is_evaluation=True) is None
+    assert threshold_position(accuracy, accuracy.x, 0.1, "down", is_evaluation=True) == 5
 
 
 def test_one_lucky_step_of_training_does_not_reach_a_threshold():
     reward = curve([0, 1, *[0] * 20, *[1] * 10])
-    assert reached(reward, reward.x, 0.5, "up", is_evaluation=False) == 27
+    assert threshold_position(reward, reward.x, 0.5, "up", is_evaluation=False) == 27
 
 
 def test_a_sparkline_is_the_mean_of_the_curves_that_are_there():

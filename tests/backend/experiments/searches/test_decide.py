@@ -8,7 +8,7 @@ import pytest
 from backend.experiments.search_settings import SearchSettings
 from backend.experiments.searches.comparison import compare
 from backend.experiments.searches.decide import SearchRow
-from backend.experiments.searches.objective import reports_of, value_of
+from backend.experiments.searches.objective import final_value, make_reports
 from backend.experiments.searches.trial import RunRow, TrialRow
 from backend.experiments.sweep import Sweep
 from backend.metrics.series import Points
@@ -32,12 +32,12 @@ def settings(**fields):
     ],
 )
 def test_evaluations_are_read_as_asked_and_the_one_before_training_is_left_out(fields, expected):
-    reports = reports_of(points({0: 0.9, 10: 0.1, 20: 0.5, 30: 0.3}), settings(**fields), 30)
+    reports = make_reports(points({0: 0.9, 10: 0.1, 20: 0.5, 30: 0.3}), settings(**fields), 30)
     assert reports == pytest.approx(expected)
 
 
 def test_a_metric_of_training_is_averaged_over_ten_steps():
-    reports = reports_of(
+    reports = make_reports(
         points({step: float(step) for step in range(1, 26)}), settings(metric="reward/mean"), 25
     )
     assert reports == {10: 5.5, 20: 15.5, 25: 20.5}
@@ -46,9 +46,9 @@ def test_a_metric_of_training_is_averaged_over_ten_steps():
 @pytest.mark.parametrize("reading", ["final", "best", "mean_of_3"])
 def test_values_that_are_not_finite_count_as_none(reading):
     bad = points({10: math.nan, 20: math.inf})
-    reports = reports_of(bad, settings(reading=reading), 20)
+    reports = make_reports(bad, settings(reading=reading), 20)
     assert all(math.isnan(value) for value in reports.values())
-    assert value_of(reports) is value_of({}) is None
+    assert final_value(reports) is final_value({}) is None
 
 
 def search(seeds=(0, 1, 2, 3)):

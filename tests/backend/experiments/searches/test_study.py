@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.experiments.search_settings import SearchSettings
-from backend.experiments.searches.study import fallen_behind, next_point
+from backend.experiments.searches.study import find_prunable, next_point
 from backend.experiments.searches.trial import RunRow, TrialRow
-from backend.experiments.sweep_values import axis_of
+from backend.experiments.sweep_values import parse_axis
 
 WHOLE = ("2..64", "2..64 log", "1, 3, 2", "2..4096 step 2", "5..5")
 TEXTS = ["1e-5..1e-2 log", "0..1", "2..64", "2..64 log", "1, 3, 2", "0..1 lin 700", "2..4096 step 2", "5..5"]
@@ -24,7 +24,7 @@ def trial(number, point, value=None, status="finished", steps=40, **fields):
 
 @given(st.sampled_from(TEXTS), st.floats(0, 1))
 def test_the_place_of_a_value_leads_back_to_it(text, share):
-    axis = axis_of(text, 3 if text in WHOLE else 0.5)
+    axis = parse_axis(text, 3 if text in WHOLE else 0.5)
     if axis.range is None:
         return
     given_range = axis.range
@@ -39,7 +39,7 @@ def test_the_place_of_a_value_leads_back_to_it(text, share):
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text):
-    axis = axis_of(text, 3 if text in WHOLE else 0.5)
+    axis = parse_axis(text, 3 if text in WHOLE else 0.5)
     chosen = SearchSettings.model_validate({"sampler": sampler})
     trials = []
     for number in range(14):
@@ -54,7 +54,7 @@ def test_proposals_are_new_values_of_the_axis_until_there_are_none(sampler, text
 
 @given(st.lists(st.floats(0, 1) | st.none(), max_size=14), st.integers(0, 2**31 - 1))
 def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
-    axis = axis_of("1e-5..1e-2 log", 1e-3)
+    axis = parse_axis("1e-5..1e-2 log", 1e-3)
     trials = [
         trial(number, [1e-5 * (number + 1)], value, "failed" if value is None else "finished")
         for number, value in enumerate(values)
@@ -66,7 +66,7 @@ def test_a_proposal_is_a_function_of_the_rows_and_the_seed(values, seed):
 
 def test_tpe_comes_nearer_to_the_best_than_chance():
     def distance(sampler, seed):
-        axis, trials = axis_of("1e-6..1 log", 1e-3), []
+        axis, trials = parse_axis("1e-6..1 log", 1e-3), []
         chosen = SearchSettings.model_validate({"sampler": sampler})
         for number in range(25):
             point = next_point(trials, [axis], chosen, seed)
@@ -84,7 +84,7 @@ def test_a_minimised_objective_is_pruned_the_other_way():
     live = trial(3, [3], status="running", reports={10: 0.9})
     for direction, is_behind in (("maximize", False), ("minimize", True)):
         chosen = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
-        assert fallen_behind([*done, live], chosen, 40) == {3: is_behind}
+        assert find_prunable([*done, live], chosen, 40) == {3: is_behind}
 
 
 @pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
@@ -95,4 +95,4 @@ def test_nobody_is_pruned_before_the_first_rung(step, is_pruned):
     ]
     live = trial(3, [3], status="running", steps=20, reports={step: 0.0})
     chosen = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
-    assert fallen_behind([*done, live], chosen, 20) == {3: is_pruned}
+    assert find_prunable([*done, live], chosen, 20) == {3: is_pruned}

@@ -4,7 +4,7 @@ import numpy as np
 
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
-from backend.config.merge import nested
+from backend.config.merge import nest_paths
 from backend.experiments.trials.plan import default_arms, first_alarm, last_healthy
 from tests.backend.analysis.diagnosis.logs import broken, healthy
 
@@ -71,9 +71,9 @@ def test_fields_by_dotted_path_become_a_config():
         "optimizer.eps": 1,
         "steps": 3,
     }
-    assert nested(changes) == {
+    assert nest_paths(changes) == {
         "objective": {"kl": {"type": "k3", "coef": 1.0}},
         "optimizer": {"lr": 1e-4, "eps": 1},
         "steps": 3,
     }
-    assert nested({"a..b": 1, "": 2}) == {"a": {"": {"b": 1}}, "": 2}
+    assert nest_paths({"a..b": 1, "": 2}) == {"a": {"": {"b": 1}}, "": 2}

@@ -197,7 +197,7 @@ def test_nobody_logs_in_while_the_database_is_away_and_the_link_stays_good(stran
         raise OperationalError("INSERT", {}, OSError("away"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(BrowserSessions, "_enter", away)
+        patch.setattr(BrowserSessions, "_insert_row", away)
         answer = stranger.get(f"/?token={ticket}")
         assert (answer.status_code, "nobody can log in while" in answer.text) == (503, True)
     assert stranger.get(f"/?token={ticket}").status_code == 303
@@ -208,6 +208,6 @@ def test_rows_of_sessions_that_are_long_over_go(database, row, settings):
         session.add(BrowserSession(id="expired", role="viewer", ends_at=5.0))
         session.add(BrowserSession(id="ended", role="viewer", ends_at=1e12, ended_at=5.0))
     _, login = new_cookie(settings, Role.OPERATOR)
-    BrowserSessions(database.sessions)._enter(login, "", None)
+    BrowserSessions(database.sessions)._insert_row(login, "", None)
     with database.sessions() as session:
         assert set(session.scalars(select(BrowserSession.id))) == {row.id, login.id}

@@ -24,15 +24,17 @@ def ticket_of(settings, role=Role.OPERATOR):
 
 
 def test_the_token_is_made_once_and_is_private(fresh):
-    assert access.token_of(fresh, Role.OPERATOR) == access.token_of(fresh, Role.OPERATOR)
-    assert len(access.token_of(fresh, Role.OPERATOR)) >= 43
+    assert access.read_or_create_token(fresh, Role.OPERATOR) == access.read_or_create_token(
+        fresh, Role.OPERATOR
+    )
+    assert len(access.read_or_create_token(fresh, Role.OPERATOR)) >= 43
     assert stat.S_IMODE((fresh.state / "token").stat().st_mode) == 0o600
 
 
 def test_processes_that_start_together_agree_on_the_token(fresh):
     tokens: list[str] = []
     threads = [
-        threading.Thread(target=lambda: tokens.append(access.token_of(fresh, Role.OPERATOR)))
+        threading.Thread(target=lambda: tokens.append(access.read_or_create_token(fresh, Role.OPERATOR)))
         for _ in range(8)
     ]
     for thread in threads:
@@ -69,33 +71,35 @@ def cookie_of(settings, role=Role.OPERATOR):
 def test_another_token_ends_every_cookie_and_link(settings):
     with_other_token = settings.model_copy(update={"grpolab_token": "another"})
     cookie = cookie_of(settings)
-    assert access.login_of(settings, cookie).role is Role.OPERATOR
-    assert access.login_of(with_other_token, cookie) is None
+    assert access.parse_cookie(settings, cookie).role is Role.OPERATOR
+    assert access.parse_cookie(with_other_token, cookie) is None
     assert not access.redeem_link(with_other_token, ticket_of(settings))
 
 
 def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
-    assert access.token_of(fresh, Role.OPERATOR) != access.token_of(fresh, Role.VIEWER)
+    assert access.read_or_create_token(fresh, Role.OPERATOR) != access.read_or_create_token(
+        fresh, Role.VIEWER
+    )
     assert stat.S_IMODE((fresh.state / "viewer-token").stat().st_mode) == 0o600
     for role in PEOPLE:
-        assert access.role_of_token(fresh, access.token_of(fresh, role)) is role
-        assert access.login_of(fresh, cookie_of(fresh, role)).role is role
+        assert access.token_role(fresh, access.read_or_create_token(fresh, role)) is role
+        assert access.parse_cookie(fresh, cookie_of(fresh, role)).role is role
         assert access.redeem_link(fresh, ticket_of(fresh, role)) is role
 
 
 def test_another_viewer_token_ends_only_what_viewers_have(settings):
     with_other_token = settings.model_copy(update={"grpolab_viewer_token": "another"})
-    assert access.login_of(with_other_token, cookie_of(settings, Role.VIEWER)) is None
-    assert access.login_of(with_other_token, cookie_of(settings)).role is Role.OPERATOR
+    assert access.parse_cookie(with_other_token, cookie_of(settings, Role.VIEWER)) is None
+    assert access.parse_cookie(with_other_token, cookie_of(settings)).role is Role.OPERATOR
 
 
 def test_a_cookie_ends_after_thirty_days_and_cannot_be_stretched(settings, monkeypatch):
     cookie = cookie_of(settings)
     ends_at, _, signature = cookie.partition(".")
-    assert access.login_of(settings, f"{int(ends_at) + 9}.{signature}") is None
+    assert access.parse_cookie(settings, f"{int(ends_at) + 9}.{signature}") is None
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 30 * 86400 + 1)
-    assert access.login_of(settings, cookie) is None
+    assert access.parse_cookie(settings, cookie) is None
 
 
 def test_a_link_that_opened_nothing_is_given_back(fresh):
@@ -117,7 +121,7 @@ ODD_COOKIES = [
 def test_an_odd_cookie_of_another_program_hides_none_of_ours(settings, odd):
     cookie = f"{access.cookie_name(settings)}={cookie_of(settings)}"
     for header in (f"{odd}; {cookie}", f"{cookie}; {odd}", f"{odd};{cookie};{odd}"):
-        [login] = access.logins_in(settings, [header])
+        [login] = access.parse_cookies(settings, [header])
         assert login.role is Role.OPERATOR, header
 
 
@@ -126,13 +130,13 @@ def test_another_cookie_of_our_name_hides_none_of_ours(settings):
     header = (
         f"{name}=of-another-path; {name}={cookie_of(settings, Role.VIEWER)}; {name}={cookie_of(settings)}"
     )
-    assert [login.role for login in access.logins_in(settings, [header, f"{name}=x"])] == [*PEOPLE]
-    assert access.logins_in(settings, []) == []
+    assert [login.role for login in access.parse_cookies(settings, [header, f"{name}=x"])] == [*PEOPLE]
+    assert access.parse_cookies(settings, []) == []
 
 
 def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
     token = access.writer_token(settings, "node-7")
-    assert access.writer_of_token(settings, token) == "node-7"
+    assert access.token_writer(settings, token) == "node-7"
     signature = token.rpartition(".")[2]
     for forged in (
         "",
@@ -142,11 +146,11 @@ def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
         f"writer..{signature}",
         "writer.é.x",
     ):
-        assert access.writer_of_token(settings, forged) is None
-    for people in (token, access.token_of(settings, Role.WRITER)):
-        assert access.role_of_token(settings, people) is None
+        assert access.token_writer(settings, forged) is None
+    for people in (token, access.read_or_create_token(settings, Role.WRITER)):
+        assert access.token_role(settings, people) is None
     changed = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
-    assert access.writer_of_token(changed, token) is None
+    assert access.token_writer(changed, token) is None
     for name in ("", "a b", "../x", "x" * 65):
         with pytest.raises(InvalidRequest):
             access.writer_token(settings, name)
@@ -154,7 +158,5 @@ def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
 
 
 def test_no_link_and_no_cookie_is_a_writers(settings):
-    assert (
-        access.role_of_link(settings, access.login_link(settings, Role.WRITER).partition("token=")[2]) is None
-    )
-    assert access.login_of(settings, access.new_cookie(settings, Role.WRITER)[0]) is None
+    assert access.link_role(settings, access.login_link(settings, Role.WRITER).partition("token=")[2]) is None
+    assert access.parse_cookie(settings, access.new_cookie(settings, Role.WRITER)[0]) is None

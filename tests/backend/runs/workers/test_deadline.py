@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from backend.runs.workers.arguments import arguments_as_settings
-from backend.runs.workers.deadline import deadline_of
+from backend.runs.workers.deadline import parse_deadline
 
 ZONE = timezone(timedelta(hours=2))
 NIGHT = datetime(2026, 11, 24, 3, 50, tzinfo=ZONE)
@@ -23,7 +23,7 @@ NIGHT = datetime(2026, 11, 24, 3, 50, tzinfo=ZONE)
     ],
 )
 def test_a_deadline_is_a_moment_of_this_machine(text, day, clock):
-    deadline = deadline_of(text, NIGHT)
+    deadline = parse_deadline(text, NIGHT)
     assert (deadline.day, (deadline.hour, deadline.minute)) == (day, clock)
     assert deadline.utcoffset() == timedelta(hours=2)
 
@@ -31,7 +31,7 @@ def test_a_deadline_is_a_moment_of_this_machine(text, day, clock):
 @pytest.mark.parametrize("text", ["25:00", "12:75", "soon", "", "3:5", "12:00:00 PM", "٠٣:٥٥"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
-        deadline_of(text, NIGHT)
+        parse_deadline(text, NIGHT)
 
 
 @pytest.fixture

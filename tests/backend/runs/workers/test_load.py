@@ -23,7 +23,7 @@ def test_a_reading_of_this_machine(tmp_path):
 
 def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):
     counted = iter([{"disk_read_rate": 1000.0}, {"disk_read_rate": 4000.0}, {"disk_read_rate": 10.0}])
-    monkeypatch.setattr("backend.runs.workers.load._transferred", lambda: next(counted))
+    monkeypatch.setattr("backend.runs.workers.load._count_transferred", lambda: next(counted))
     clock = iter([100.0, 102.0, 103.0])
     monkeypatch.setattr("backend.runs.workers.load.time.monotonic", lambda: next(clock))
     load = MachineLoad(tmp_path)

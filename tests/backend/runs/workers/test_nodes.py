@@ -8,20 +8,20 @@ from backend.base.errors import GrpoLabError, InvalidConfig
 from backend.base.settings import Settings
 from backend.config.merge import resolve
 from backend.runs.rows import run_row
-from backend.runs.workers.arguments import arguments_as_settings, place_of
+from backend.runs.workers.arguments import arguments_as_settings, cluster_place
 from backend.runs.workers.nodes import (
     Answer,
     Order,
-    beat,
     complete_groups,
-    devices_of,
+    find_order,
     is_complete,
     leave_seat,
-    order_of,
-    say,
-    seats_of,
+    load_seats,
+    max_devices,
+    record_heartbeat,
     take_seat,
-    why_nodes_wait,
+    waiting_reason,
+    write_word,
 )
 from backend.storage.models import Node
 
@@ -35,50 +35,50 @@ def seat(session, rank, *, group="pair", nodes=2, devices=4, worker=None, **trai
 
 def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     seat(session, 0)
-    assert not is_complete(seats_of(session, "pair"))
+    assert not is_complete(load_seats(session, "pair"))
     seat(session, 1, devices=2)
     seat(session, 0, group="other", nodes=3)
     assert [[node.title for node in group] for group in complete_groups(session)] == [
         ["node 0 (host0)", "node 1 (host1)"]
     ]
-    assert devices_of(seats_of(session, "pair")) == 2
+    assert max_devices(load_seats(session, "pair")) == 2
     session.execute(update(Node).where(Node.rank == 1).values(seen_at=Node.seen_at - 40))
     session.expire_all()
-    assert devices_of(seats_of(session, "pair")) == 0
-    assert beat(session, "pair", 1, "w1")
+    assert max_devices(load_seats(session, "pair")) == 0
+    assert record_heartbeat(session, "pair", 1, "w1")
     session.expire_all()
-    assert is_complete(seats_of(session, "pair"))
-    assert say(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
+    assert is_complete(load_seats(session, "pair"))
+    assert write_word(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
     session.expire_all()
-    assert not is_complete(seats_of(session, "pair"))
-    assert say(session, "pair", 1, "w1", None)
+    assert not is_complete(load_seats(session, "pair"))
+    assert write_word(session, "pair", 1, "w1", None)
     session.expire_all()
-    assert is_complete(seats_of(session, "pair"))
+    assert is_complete(load_seats(session, "pair"))
     leave_seat(session, "pair", 1, "w1")
-    assert not is_complete(seats_of(session, "pair"))
+    assert not is_complete(load_seats(session, "pair"))
 
 
 def test_a_worker_that_takes_a_place_ends_what_the_one_before_may_say(session):
     seat(session, 0)
     order = Order("r", 1, "10.0.0.0", 4000, "nonce", ("w0", "w1"))
-    assert say(session, "pair", 0, "w0", order)
+    assert write_word(session, "pair", 0, "w0", order)
     session.expire_all()
-    node_order = order_of(seats_of(session, "pair"))
+    node_order = find_order(load_seats(session, "pair"))
     assert node_order is not None
     assert node_order._replace(workers=tuple(node_order.workers)) == order
     seat(session, 0, worker="later")
-    assert not beat(session, "pair", 0, "w0")
-    assert not say(session, "pair", 0, "w0", order)
+    assert not record_heartbeat(session, "pair", 0, "w0")
+    assert not write_word(session, "pair", 0, "w0", order)
     session.expire_all()
-    assert order_of(seats_of(session, "pair")) is None
+    assert find_order(load_seats(session, "pair")) is None
 
 
 def test_an_answer_counts_for_its_own_attempt_only(session):
     seat(session, 0)
     seat(session, 1)
-    say(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
+    write_word(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
     session.expire_all()
-    follower = seats_of(session, "pair")[1]
+    follower = load_seats(session, "pair")[1]
     assert follower.answer_to("r", 2) == Answer("r", 2, "ended", "it broke", is_own_fault=True)
     assert follower.answer_to("r", 3) is None
     assert follower.answer_to("other", 2) is None
@@ -93,28 +93,28 @@ def test_the_config_counts_ranks_and_refuses_what_one_device_alone_can_do():
 
 
 def test_the_queue_says_what_a_run_on_several_nodes_waits_for(session):
-    assert why_nodes_wait([], 2, 1) == "a group of 2 nodes (none is complete)"
+    assert waiting_reason([], 2, 1) == "a group of 2 nodes (none is complete)"
     seat(session, 0)
     seat(session, 1)
     groups = complete_groups(session)
-    assert why_nodes_wait(groups, 3, 1) == "a group of 3 nodes (none is complete)"
-    assert why_nodes_wait(groups, 2, 4) == "a group of 2 nodes that is free"
-    assert why_nodes_wait(groups, 2, 8) == (
+    assert waiting_reason(groups, 3, 1) == "a group of 3 nodes (none is complete)"
+    assert waiting_reason(groups, 2, 4) == "a group of 2 nodes that is free"
+    assert waiting_reason(groups, 2, 8) == (
         "a group of 2 nodes with 8 devices each (the largest one running has 4)"
     )
 
 
 def test_a_cluster_tells_a_worker_its_place():
     slurm = {"SLURM_NODEID": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_NUM_NODES": "2"}
-    assert place_of(2, slurm) == {"WORKER_NODE_RANK": "1", "WORKER_GROUP": "77"}
+    assert cluster_place(2, slurm) == {"WORKER_NODE_RANK": "1", "WORKER_GROUP": "77"}
     with pytest.raises(GrpoLabError, match="--nodes is 4, but Slurm has started this worker on 2 nodes"):
-        place_of(4, slurm)
-    assert place_of(2, {"JOB_COMPLETION_INDEX": "0", "WORKER_GROUP": "job"}) == {
+        cluster_place(4, slurm)
+    assert cluster_place(2, {"JOB_COMPLETION_INDEX": "0", "WORKER_GROUP": "job"}) == {
         "WORKER_NODE_RANK": "0",
         "WORKER_GROUP": "job",
     }
     sky = {"SKYPILOT_NODE_RANK": "1", "SKYPILOT_TASK_ID": "t", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
-    assert place_of(2, sky)["NODE_ADDRESS"] == "10.0.0.2"
+    assert cluster_place(2, sky)["NODE_ADDRESS"] == "10.0.0.2"
 
 
 def test_arguments_that_name_no_place_are_refused(monkeypatch):

@@ -53,7 +53,7 @@ def lab(settings, database):
 
 
 def plant_checkpoint(session, lab, run, step, size=2000):
-    directory = lab.artifacts_of(run.id) / f"s{step:06d}-a1"
+    directory = lab.artifact_dir(run.id) / f"s{step:06d}-a1"
     (directory / "trainer").mkdir(parents=True)
     (directory / "model.safetensors").write_bytes(random.randbytes(size))
     (directory / "trainer" / "state.json").write_text(json.dumps({"step": step}))
@@ -141,8 +141,8 @@ def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
         doomed = plant_checkpoint(session, lab, run, 9)
-    look, taken = save._checkpoints, save._take_all
-    monkeypatch.setattr(save, "_take_all", lambda *_: None)  # as if it had come after the first look
+    look, taken = save._checkpoints, save._take_checkpoints
+    monkeypatch.setattr(save, "_take_checkpoints", lambda *_: None)  # as if it had come after the first look
 
     def retention_comes(connection):
         rows = look(connection)
@@ -150,7 +150,7 @@ def test_what_retention_removes_in_the_middle_breaks_nothing(lab, database, tmp_
             shutil.rmtree(doomed)
             with database.sessions.begin() as session:
                 session.execute(text("DELETE FROM checkpoint WHERE step = 9"))
-            monkeypatch.setattr(save, "_take_all", taken)
+            monkeypatch.setattr(save, "_take_checkpoints", taken)
         return rows
 
     monkeypatch.setattr(save, "_checkpoints", retention_comes)

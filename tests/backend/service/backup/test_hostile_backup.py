@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from sqlalchemy import select, update
 
-from backend.metrics.lineage import lineages
+from backend.metrics.lineage import load_lineages
 from backend.service.backup import tables
 from backend.service.backup.contents import DATABASE, MANIFEST, read_manifest
 from backend.service.backup.files import BadBackup
@@ -356,7 +356,11 @@ def test_runs_that_come_from_one_another_are_refused(lab, database, tmp_path):
         runs = [make_run(session, status="finished", name=name).id for name in "abc"]
         for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
             session.execute(update(Run).where(Run.id == run).values(parent_run=parent, fork_step=1))
-        assert [segment.run for segment in lineages(session, runs)[runs[0]]] == [runs[2], runs[1], runs[0]]
+        assert [segment.run for segment in load_lineages(session, runs)[runs[0]]] == [
+            runs[2],
+            runs[1],
+            runs[0],
+        ]
     database.engine.dispose()
     save_backup(lab, tmp_path / "cycle")
     with database.sessions.begin() as session:
@@ -413,7 +417,7 @@ def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(lab, database, o
     """Else a restored one would carry a file of this machine into the next backup."""
     with database.sessions() as session:
         checkpoint = session.scalars(select(Checkpoint)).one()
-        manifest = lab.artifacts_of(checkpoint.run_id) / checkpoint.path / MANIFEST
+        manifest = lab.artifact_dir(checkpoint.run_id) / checkpoint.path / MANIFEST
     for name in (str(outside), "../../../../outside/precious"):
         manifest.write_text(json.dumps({"files": {name: {}}}))
         saved = save_backup(lab, tmp_path / sha256(name.encode()).hexdigest())

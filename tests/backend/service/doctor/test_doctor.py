@@ -64,7 +64,7 @@ def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse
     assert finding_text(healthy, "sandbox", "ok").startswith(
         "all layers: environment, descriptors, namespaces"
     )
-    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
+    monkeypatch.setattr(bubblewrap, "unavailable_reason", lambda: "the system does not allow user namespaces")
     layers.cache_clear()
     try:
         assert "no namespaces, which keeps out other processes" in finding_text(healthy, "sandbox", "warn")
@@ -113,7 +113,7 @@ def test_a_network_file_system_under_sqlite(healthy, monkeypatch, kind):
     mounts += [SimpleNamespace(mountpoint=str(healthy.state.parent), fstype=kind)]
     monkeypatch.setattr("psutil.disk_partitions", lambda **_: mounts)
     assert f"network file system ({kind})" in finding_text(healthy, "sqlite")
-    assert storage.file_system_of(healthy.state.parent.parent / "elsewhere") == "ext4"
+    assert storage.find_file_system(healthy.state.parent.parent / "elsewhere") == "ext4"
 
 
 def test_a_port_that_is_taken_and_an_open_host(healthy):

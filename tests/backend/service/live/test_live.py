@@ -11,7 +11,7 @@ from sqlalchemy import update
 from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from backend.service.live.broadcaster import MAX_WAITING, Broadcaster, Parcel
-from backend.service.live.changes import GAP_SECONDS, events_after, read_place
+from backend.service.live.changes import GAP_SECONDS, events_after, parse_position
 from backend.service.main import Service
 from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Event, Run
@@ -88,7 +88,7 @@ def test_a_claim_and_a_step_are_told_within_moments(sessions):
         {"step": 0, "last": {}, "best": {}},
     )
     assert (points[0], points[1]) == ("points", {"run": run.id, "step": 3})
-    assert {read_place(message[2]).event for message in (event, told, points)} == {int(event[1]["id"])}
+    assert {parse_position(message[2]).event for message in (event, told, points)} == {int(event[1]["id"])}
 
 
 def test_a_stream_resumes_where_it_was_cut_off(sessions):
@@ -151,7 +151,7 @@ def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
         broadcaster = Broadcaster(sessions)
         slow = asyncio.Queue(MAX_WAITING)
         broadcaster._listeners.add(slow)
-        broadcaster._tell([Parcel(b"", -1, False)] * (MAX_WAITING + 1))
+        broadcaster._send([Parcel(b"", -1, False)] * (MAX_WAITING + 1))
         return broadcaster.listeners, slow.qsize(), slow.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)
@@ -241,13 +241,13 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
     monkeypatch.setattr("backend.service.live.changes.GAP_SECONDS", 600)
-    looks, news = [], Broadcaster._news
+    looks, news = [], Broadcaster._load_changes
 
     def look(self):
         looks.append(self)
         return news(self)
 
-    monkeypatch.setattr(Broadcaster, "_news", look)
+    monkeypatch.setattr(Broadcaster, "_load_changes", look)
 
     async def go(earlier):
         with sessions.begin() as session:
@@ -287,7 +287,7 @@ async def _two_events(stream):
 
 @pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
 def test_a_strange_id_begins_a_new_stream(text):
-    assert read_place(text) is None
+    assert parse_position(text) is None
 
 
 def test_one_token_follows_only_so_many_pages(sqlite_url, settings):

@@ -131,7 +131,7 @@ def test_one_trial_that_fails_again_and_again_keeps_no_other_from_its_verdict(
         left.remove(trial)
 
     monkeypatch.setattr(chores, "due_trials", lambda _session: list(left))
-    monkeypatch.setattr(chores, "settle", settle)
+    monkeypatch.setattr(chores, "settle_trial", settle)
     monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
     looking = Reconciler(settings, sessions)
     for _ in range(8):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import Conflict, Unavailable
-from backend.service.pilots.clusters import Kubernetes, output_of
+from backend.service.pilots.clusters import Kubernetes, run_command
 from backend.service.pilots.command import job_text
 from backend.service.pilots.jobs import kubernetes_job, skypilot_task, slurm_script, worker_command
 
@@ -69,9 +69,9 @@ def test_a_task_of_skypilot_gets_the_variables_of_the_storage(settings, monkeypa
 
 def test_a_cluster_that_is_away_is_named_in_its_own_words():
     with pytest.raises(Unavailable, match="not installed"):
-        output_of(["no-such-command-of-a-cluster"])
+        run_command(["no-such-command-of-a-cluster"])
     with pytest.raises(Unavailable, match="sh failed: queue is full"):
-        output_of(["sh", "-c", "echo queue is full >&2; exit 3"])
+        run_command(["sh", "-c", "echo queue is full >&2; exit 3"])
 
 
 @pytest.mark.parametrize("answer", ["", "Unable to connect", "[]", '{"items": null}', '{"items": ["x"]}'])

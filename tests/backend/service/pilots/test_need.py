@@ -5,7 +5,7 @@ import pytest
 from backend.runs.workers.devices import Slot
 from backend.runs.workers.nodes import take_seat
 from backend.runs.workers.store import live_slots, register_slot, report_slot
-from backend.service.pilots.need import Pilots, left_over, need_of
+from backend.service.pilots.need import Pilots, compute_need, count_runs_without_slot
 from tests.factories import make_run
 
 
@@ -30,7 +30,7 @@ def test_pilots_cover_what_waits(session, queued, idle, busy, pilots, limit, exp
     for number in range(idle + busy):
         register_slot(session, f"w-{number}", Slot(number, "cpu", "CPU", 1), host="h", pid=1)
         report_slot(session, f"w-{number}", "idle", "a" * 26 if number >= idle else None, {})
-    need = need_of(session, Pilots(*pilots), most=limit)
+    need = compute_need(session, Pilots(*pilots), most=limit)
     assert (need.runs, need.free_slots, need.pilots) == (queued, idle, expected)
 
 
@@ -39,37 +39,37 @@ def test_a_run_over_several_gpus_waits_for_a_worker_that_has_them(session):
     make_run(session, status="queued", devices=4)
     for number in range(6):
         register_slot(session, f"w-{number}", Slot(0, "cuda:0", "GPU", 1), host="h", pid=number)
-    assert need_of(session, Pilots(0, 0), most=8, devices=4) == (1, 6, 1)
+    assert compute_need(session, Pilots(0, 0), most=8, devices=4) == (1, 6, 1)
     for number in range(4):
         register_slot(session, f"v-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=9)
-    assert need_of(session, Pilots(0, 0), most=8, devices=4) == (1, 10, 0)
+    assert compute_need(session, Pilots(0, 0), most=8, devices=4) == (1, 10, 0)
 
 
 def test_no_pilot_starts_for_a_run_that_it_could_never_take(session):
     make_run(session, status="queued", devices=4)
     make_run(session, status="queued", devices=1)
-    assert need_of(session, Pilots(0, 0), most=8, devices=1) == (1, 0, 1)
+    assert compute_need(session, Pilots(0, 0), most=8, devices=1) == (1, 0, 1)
 
 
 def test_what_free_slots_cannot_take_is_left_over(session):
     """A worker of 3 GPUs takes one of two runs of 2 GPUs and one of 1; a CPU slot shares itself."""
     for number in range(3):
         register_slot(session, f"g-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=1)
-    assert left_over([1, 2, 2], live_slots(session)) == 1
+    assert count_runs_without_slot([1, 2, 2], live_slots(session)) == 1
     register_slot(session, "c", Slot(0, "cpu", "CPU", 1), host="h", pid=2)
-    assert left_over([1, 2, 2], live_slots(session)) == 0
+    assert count_runs_without_slot([1, 2, 2], live_slots(session)) == 0
 
 
 def test_a_run_on_two_nodes_waits_for_pilots_of_two(session):
     """A group of nodes that is free, and complete, takes one run."""
     for _ in range(2):
         make_run(session, status="queued", nodes=2)
-    assert need_of(session, Pilots(0, 0), most=8).pilots == 0
-    assert need_of(session, Pilots(0, 0), most=8, nodes=2).pilots == 2
+    assert compute_need(session, Pilots(0, 0), most=8).pilots == 0
+    assert compute_need(session, Pilots(0, 0), most=8, nodes=2).pilots == 2
     for rank in (0, 1):
         register_slot(session, f"gpu{rank}-0", Slot(0, "cpu", "CPU", 1), host="h", pid=rank, nodes=2)
         facts = {"nodes": 2, "host": "h", "address": "10.0.0.1", "devices": 8, "traits": {}}
         take_seat(session, "g", rank, f"gpu{rank}", **facts)
-    assert need_of(session, Pilots(0, 1), most=8, nodes=2).pilots == 1
+    assert compute_need(session, Pilots(0, 1), most=8, nodes=2).pilots == 1
     report_slot(session, "gpu0-0", "busy", "a" * 26, {})
-    assert need_of(session, Pilots(0, 1), most=8, nodes=2).pilots == 2
+    assert compute_need(session, Pilots(0, 1), most=8, nodes=2).pilots == 2

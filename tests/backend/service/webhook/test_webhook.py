@@ -14,7 +14,7 @@ from backend.base.settings import Settings
 from backend.runs.events import add_event
 from backend.service.webhook import post as post_module
 from backend.service.webhook.addresses import Unreachable, is_outside, resolve
-from backend.service.webhook.messages import format_of, signature
+from backend.service.webhook.messages import choose_format, signature
 from backend.service.webhook.post import post
 from backend.service.webhook.sender import BACKOFF_SECONDS, Sender
 from backend.storage.models import Event, Webhook
@@ -310,7 +310,7 @@ def test_a_certificate_of_nobody_is_refused(endpoint):
     ],
 )
 def test_the_form_follows_the_address_or_the_setting(url, setting, form):
-    assert format_of(url, setting) == form
+    assert choose_format(url, setting) == form
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from backend.base.settings import Settings
 from backend.exchange.exports.command import source_of
-from backend.experiments.trials.fork_point import is_there
+from backend.experiments.trials.fork_point import manifest_exists
 from backend.runs.strays import Strays
 from backend.service.cli import main
 from backend.storage.artifacts.store import ArtifactFault, ArtifactStore, artifact_store
@@ -47,8 +47,8 @@ def run(sessions, settings):
         write_metric(session, run, "reward/mean", {1: 0.5, 9: 0.75})
         make_checkpoint(session, run, settings.state, step=9, content=WEIGHTS)
         run_id = run.id
-    artifact_store(settings).upload(settings.artifacts_of(run_id) / "s000009-a1")
-    shutil.rmtree(settings.artifacts_of(run_id))
+    artifact_store(settings).upload(settings.artifact_dir(run_id) / "s000009-a1")
+    shutil.rmtree(settings.artifact_dir(run_id))
     return run_id
 
 
@@ -89,7 +89,7 @@ def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, s
         row = session.get_one(Run, run)
         for step in (19, 29):
             make_checkpoint(session, row, settings.state, step=step, content=WEIGHTS)
-    shutil.rmtree(settings.artifacts_of(run) / "s000029-a1")
+    shutil.rmtree(settings.artifact_dir(run) / "s000029-a1")
     answer = client.get(path).json()
     places = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
     assert answer["has_store"]
@@ -98,7 +98,7 @@ def test_it_is_shown_where_the_files_of_checkpoints_are(client, run, sessions, s
         "s000019-a1": (True, False),
         "s000009-a1": (False, True),
     }
-    artifact_store(settings).upload(settings.artifacts_of(run) / "s000019-a1")
+    artifact_store(settings).upload(settings.artifact_dir(run) / "s000019-a1")
     assert client.get(path).json()["items"][1] == {"name": "s000019-a1", "is_here": True, "is_copied": True}
 
 
@@ -144,9 +144,9 @@ def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
 def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):
     with sessions() as session:
         row = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).one()
-    assert is_there(settings, row)
+    assert manifest_exists(settings, row)
     artifact_store(settings).remove_run(run)
-    assert not is_there(settings, row)
+    assert not manifest_exists(settings, row)
 
 
 def test_the_command_line_exports_and_copies(

@@ -104,7 +104,7 @@ def test_what_is_removed_is_gone_and_its_neighbours_stay(store, runs_root):
 
 def test_files_are_read_piece_by_piece_and_from_this_machine_first(store, runs_root, settings, url):
     settings = settings.model_copy(update={"artifacts_url": url})
-    directory = write(settings.artifacts_of(RUN) / NAME)
+    directory = write(settings.artifact_dir(RUN) / NAME)
     ArtifactStore(url, settings.state).upload(directory)
     path = directory / "model.safetensors"
     path.write_bytes(b"newer")
@@ -248,7 +248,7 @@ def test_a_link_in_a_share_leads_nowhere(tmp_path, runs_root):
 
 def test_a_manifest_is_the_one_of_the_row(store, runs_root, settings, url):
     settings = settings.model_copy(update={"artifacts_url": url})
-    directory = write(settings.artifacts_of(RUN) / NAME)
+    directory = write(settings.artifact_dir(RUN) / NAME)
     content = (directory / "manifest.json").read_bytes()
     row = Checkpoint(run_id=RUN, path=NAME, sha256=sha256(content).hexdigest())
     assert read_manifest(settings, row) == content
@@ -267,20 +267,20 @@ def test_copies_are_made_of_what_is_missing(store, runs_root, url, settings):
     settings = settings.model_copy(update={"artifacts_url": url})
     rows = []
     for name in ("s000001-a1", "s000004-a1", NAME):
-        directory = write(settings.artifacts_of(RUN) / name)
+        directory = write(settings.artifact_dir(RUN) / name)
         digest = sha256((directory / "manifest.json").read_bytes()).hexdigest()
         rows.append(Checkpoint(run_id=RUN, path=name, sha256=digest))
-    (settings.artifacts_of(RUN) / "s000001-a1" / "model.safetensors").unlink()
-    (settings.artifacts_of(RUN) / "s000004-a1").rename(runs_root.parent / "away")
+    (settings.artifact_dir(RUN) / "s000001-a1" / "model.safetensors").unlink()
+    (settings.artifact_dir(RUN) / "s000004-a1").rename(runs_root.parent / "away")
     first, *later = list(copy_missing(settings, rows))
     assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
     assert not first[1]
     assert later == [(f"{RUN}/s000004-a1 is neither here nor there", False), (f"copied {RUN}/{NAME}", True)]
     assert list(copy_missing(settings, rows[2:])) == []
     assert Copies(settings).has(RUN, NAME)
-    write(settings.artifacts_of(RUN) / NAME, {"model.safetensors": b"another of this name"})
-    manifest = (settings.artifacts_of(RUN) / NAME / "manifest.json").read_bytes()
+    write(settings.artifact_dir(RUN) / NAME, {"model.safetensors": b"another of this name"})
+    manifest = (settings.artifact_dir(RUN) / NAME / "manifest.json").read_bytes()
     rows[2].sha256 = sha256(manifest).hexdigest()
     assert list(copy_missing(settings, rows[2:])) == [(f"copied {RUN}/{NAME}", True)]
-    assert ArtifactStore(url, settings.state).manifest(settings.artifacts_of(RUN) / NAME) == manifest
+    assert ArtifactStore(url, settings.state).manifest(settings.artifact_dir(RUN) / NAME) == manifest
     assert not Copies(settings).has(RUN, "s000004-a1")
