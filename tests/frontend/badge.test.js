@@ -11,7 +11,7 @@ const view = (items, changes) => ({
   grouped: '',
   band: '',
   requestedRuns: items.length,
-  most: 200,
+  maxRuns: 200,
   ...changes,
 });
 const texts = (items, changes) => badge(items, view(items, changes)).map(({ text }) => text);

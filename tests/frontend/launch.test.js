@@ -64,8 +64,8 @@ test('a ladder climbs to the variant', () => {
     { name: 'base + c + b', c: 3, a: { type: 'x', b: 5 } },
     { name: 'base + c + b + w', c: 3, a: { type: 'x', b: 5 }, l: [{ w: 9 }] },
   ];
-  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isThere: false }, knobs, false), rungs);
-  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isThere: true }, knobs, true), rungs.slice(1, 3));
+  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isInForm: false }, knobs, false), rungs);
+  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isInForm: true }, knobs, true), rungs.slice(1, 3));
 });
 
 test('a list or a range means several values', () => {

@@ -18,22 +18,22 @@ export const BAND_NAMES = {
 /**
  * @param {import('./figure.js').Series[]} series
  * @param {{smoothing: number, isSmoothedApart: boolean, logX: boolean, logY: boolean,
- *   grouped: '' | 'variant' | 'group', band: string, requestedRuns: number, most: number, outside?: number,
+ *   grouped: '' | 'variant' | 'group', band: string, requestedRuns: number, maxRuns: number, outside?: number,
  *   healthy?: (number | null)[] | null}} view
  *   `isSmoothedApart`: otherwise than the page; `grouped`: what a line is the mean of; `band`: what is drawn around it;
- *   `requestedRuns`: runs that were asked for, `most`: how many are drawn at most; `outside`: values beyond the y axis;
+ *   `requestedRuns`: runs that were asked for, `maxRuns`: how many are drawn at most; `outside`: values beyond the y axis;
  *   `healthy`: the shaded band
  * @returns {Note[]}
  */
 export function badge(series, view) {
-  const { smoothing, isSmoothedApart, logX, logY, grouped, band, requestedRuns, most, outside, healthy } = view;
+  const { smoothing, isSmoothedApart, logX, logY, grouped, band, requestedRuns, maxRuns, outside, healthy } = view;
   // Non-finite values of a mean belong to single runs and are not points of its line.
   const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
-  const expectedRuns = Math.min(requestedRuns, most);
+  const expectedRuns = Math.min(requestedRuns, maxRuns);
   const [fewest, mostSeeds] = seedsOf(series);
   return [
     usual(plural(series.length, grouped || 'run')),
@@ -48,7 +48,7 @@ export function badge(series, view) {
     ...(noLogX ? [warning(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`)] : []),
     ...(outside ? [warning(`${plural(outside, 'point')} outside the y range`)] : []),
     ...(healthy ? [usual(healthyText(healthy))] : []),
-    ...(requestedRuns > most ? [warning(`showing ${formatCount(most)} of ${plural(requestedRuns, 'run')}`)] : []),
+    ...(requestedRuns > maxRuns ? [warning(`showing ${formatCount(maxRuns)} of ${plural(requestedRuns, 'run')}`)] : []),
     ...(!grouped && series.length < expectedRuns
       ? [unusual(`${plural(expectedRuns - series.length, 'run')} without data`)]
       : []),
@@ -91,7 +91,7 @@ function seedsOf(series) {
 
 /** @param {import('./figure.js').Series[]} series */
 function fewerText(series) {
-  const [fewest, most] = seedsOf(series);
+  const [fewest, largest] = seedsOf(series);
   const isFewerWithin = series.map(seedsWithin).some(([low, high]) => low < high);
-  return `n ${fewest}–${most}${isFewerWithin ? ', faint where fewer' : ''}`;
+  return `n ${fewest}–${largest}${isFewerWithin ? ', faint where fewer' : ''}`;
 }

@@ -36,9 +36,9 @@ export function rangeWithoutOutliers(values) {
   const sorted = [...values].sort((a, b) => a - b);
   if (sorted.length < 3) return null;
   const cut = Math.max(1, Math.floor(sorted.length * TAIL));
-  const [least, low, high, most] = [sorted[0], sorted[cut], sorted[sorted.length - 1 - cut], sorted.at(-1) ?? 0];
+  const [smallest, low, high, largest] = [sorted[0], sorted[cut], sorted[sorted.length - 1 - cut], sorted.at(-1) ?? 0];
   const spread = high - low || Math.abs(high) * 0.1 || 1;
-  if (least >= low - FAR * spread && most <= high + FAR * spread) return null;
+  if (smallest >= low - FAR * spread && largest <= high + FAR * spread) return null;
   const room = spread * 0.1;
   return [low - room, high + room];
 }
@@ -66,7 +66,7 @@ export function limitsOf(all, { logY, yRange, outliers, band }) {
   const isIntervalDrawn = band !== 'minmax' && lines.some(({ series: { low } }) => low?.length);
   if (logY || !isIntervalDrawn) return { range: null, clip: null, isFlat: false };
   const [from, to] = values().reduce(
-    ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
+    ([smallest, largest], value) => [Math.min(smallest, value), Math.max(largest, value)],
     [Infinity, -Infinity],
   );
   const room = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;

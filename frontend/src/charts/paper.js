@@ -18,8 +18,8 @@ const MM_PER_INCH = 25.4;
 export const POINTS_PER_INCH = 72;
 
 /** Limits of what can be typed: a figure fits on a poster. */
-export const WIDTHS = { mm: { least: 20, most: 1200 }, in: { least: 0.8, most: 48 } };
-export const FONTS = { least: 4, most: 48 };
+export const WIDTHS = { mm: { min: 20, max: 1200 }, in: { min: 0.8, max: 48 } };
+export const FONTS = { min: 4, max: 48 };
 
 /** @type {Paper} */
 export const ONE_COLUMN = {
@@ -36,7 +36,7 @@ export const ONE_COLUMN = {
 
 /** Whether a figure of this size can be drawn. @param {Paper} paper */
 export const isDrawable = ({ width, unit, font }) =>
-  width >= WIDTHS[unit].least && width <= WIDTHS[unit].most && font >= FONTS.least && font <= FONTS.most;
+  width >= WIDTHS[unit].min && width <= WIDTHS[unit].max && font >= FONTS.min && font <= FONTS.max;
 
 /** @param {Paper} paper */
 export const widthInPixels = ({ width, unit }) => (unit === 'mm' ? width / MM_PER_INCH : width) * PER_INCH;

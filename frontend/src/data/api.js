@@ -137,9 +137,9 @@ export const remove = (path, params) => request('DELETE', path, { params });
 /**
  * All items of a list, page after page.
  * @template {'/runs' | '/rollouts'} Path @param {Path} path @param {Parameters} [params]
- * @param {{most?: number, signal?: AbortSignal}} [options] @returns {Promise<Api.Answer<Path>['items']>}
+ * @param {{limit?: number, signal?: AbortSignal}} [options] @returns {Promise<Api.Answer<Path>['items']>}
  */
-export async function getAll(path, params, { most = Infinity, signal } = {}) {
+export async function getAll(path, params, { limit = Infinity, signal } = {}) {
   /** @type {any[]} */
   const items = [];
   /** @type {string | null | undefined} */
@@ -148,7 +148,7 @@ export async function getAll(path, params, { most = Infinity, signal } = {}) {
     const page = await get(path, { ...params, cursor }, signal);
     items.push(...page.items);
     cursor = page.next;
-  } while (cursor && items.length < most);
+  } while (cursor && items.length < limit);
   return items;
 }
 

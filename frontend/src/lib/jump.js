@@ -27,14 +27,14 @@ export function score(name, typed) {
 
 /**
  * The best places by name; those that fit equally well keep their order.
- * @param {Place[]} places @param {string} typed @param {number} most
+ * @param {Place[]} places @param {string} typed @param {number} limit
  */
-export const best = (places, typed, most) =>
+export const best = (places, typed, limit) =>
   places
     .map((place) => ({ place, fit: score(place.name, typed) }))
     .filter(({ fit }) => fit > 0)
     .sort((a, b) => b.fit - a.fit)
-    .slice(0, most)
+    .slice(0, limit)
     .map(({ place }) => place);
 
 /**

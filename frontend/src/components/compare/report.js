@@ -32,7 +32,7 @@ const MAX_BYTES = 3e6;
 /** Left for curves; the rest is for tables and rollouts. */
 const CURVE_BYTES = 2e6;
 const BYTES_PER_POINT = 14;
-const POINTS = { most: 500, least: 30 };
+const POINTS = { max: 500, min: 30 };
 const MAX_ENTRIES = 12;
 const MAX_TEXT = 4000;
 const MAX_GROUPS = 8;
@@ -41,7 +41,7 @@ const MAX_GROUPS = 8;
 function pointsFor({ metrics, runs, groups, view }) {
   const outlines = (view.groupBy ? groups.length * (view.band === 'none' ? 1 : 3) : runs.length) * metrics.length;
   const fitting = Math.floor(CURVE_BYTES / BYTES_PER_POINT / Math.max(1, outlines));
-  return Math.max(POINTS.least, Math.min(POINTS.most, fitting));
+  return Math.max(POINTS.min, Math.min(POINTS.max, fitting));
 }
 
 /** One chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
@@ -162,7 +162,7 @@ async function makeReport(comparison, wishes, isWanted) {
   let charts = [];
   let drawn = 0;
   let text = '';
-  for (const { points, values, rollouts: withRollouts } of sizes(pointsFor(comparison), POINTS.least)) {
+  for (const { points, values, rollouts: withRollouts } of sizes(pointsFor(comparison), POINTS.min)) {
     if (points !== drawn) charts = [];
     drawn = points;
     for (const metric of metrics.slice(charts.length, MAX_METRICS)) {

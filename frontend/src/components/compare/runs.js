@@ -22,8 +22,8 @@ export function emptyChoice({ experiment, runs }) {
 export async function loadRuns({ experiment, runs, query }, signal) {
   if (!experiment && runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = experiment ? { experiment } : { query };
-  const most = experiment ? Infinity : MAX_MATCHING + 1;
-  const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { most, signal });
+  const limit = experiment ? Infinity : MAX_MATCHING + 1;
+  const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { limit, signal });
   return !experiment && loadedRuns.length > MAX_MATCHING
     ? { runs: loadedRuns.slice(0, MAX_MATCHING), missing: [], isCut: true }
     : { runs: loadedRuns, missing: [] };

@@ -193,8 +193,8 @@ function Size({ paper, set }) {
         type="number"
         aria-label="Width"
         step="any"
-        min=${limits.least}
-        max=${limits.most}
+        min=${limits.min}
+        max=${limits.max}
         value=${paper.width}
         onInput=${(/** @type {any} */ event) => set({ width: event.target.valueAsNumber })}
       />
@@ -213,8 +213,8 @@ function Size({ paper, set }) {
         class="field"
         type="number"
         step="any"
-        min=${FONTS.least}
-        max=${FONTS.most}
+        min=${FONTS.min}
+        max=${FONTS.max}
         value=${paper.font}
         onInput=${(/** @type {any} */ event) => set({ font: event.target.valueAsNumber })}
       />

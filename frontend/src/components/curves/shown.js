@@ -39,7 +39,7 @@ export const notesOf = (series, lines, shown, view, requestedRuns) =>
     smoothing: view.smoothing,
     isSmoothedApart: tuningOf(view.tune, shown.metric).smoothing !== undefined,
     band: view.band,
-    most: MAX_RUNS,
+    maxRuns: MAX_RUNS,
     logX: shown.logX,
     logY: shown.logY,
     grouped: !view.groupBy ? '' : view.groupBy === 'variant' ? 'variant' : 'group',

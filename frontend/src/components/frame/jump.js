@@ -18,7 +18,7 @@ import { Dialog } from '../shared/overlay.js';
 /** @typedef {import('../../lib/jump.js').Section} Section */
 
 const PAUSE_MS = 150;
-const MOST = 6;
+const LIMIT = 6;
 const MAX_CHARACTERS = 200;
 const MAX_NAME = 120;
 
@@ -129,7 +129,7 @@ function useSections(typed) {
   const text = typed.trim();
   const asked = useDebounced(text);
   const named = useLoad(asked, (signal) => loadNamed(asked, signal), { subject: 'named' });
-  const help = useGet(asked ? '/help' : null, { query: asked, limit: MOST });
+  const help = useGet(asked ? '/help' : null, { query: asked, limit: LIMIT });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
   const panels = panelsOfPage.value;
   const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
@@ -137,7 +137,7 @@ function useSections(typed) {
     isLoading: named.data?.asked !== text && !named.error,
     sections: inOrder(
       [
-        { title: 'Metrics of this page', places: text && panels ? best(panelPlaces(panels), text, MOST) : [] },
+        { title: 'Metrics of this page', places: text && panels ? best(panelPlaces(panels), text, LIMIT) : [] },
         { title: text ? 'Runs' : 'Newest runs', places: (named.data?.runs ?? []).map(runPlace) },
         {
           title: text ? 'Experiments' : 'Newest experiments',
@@ -155,8 +155,8 @@ function useSections(typed) {
 /** Runs and experiments by what was asked for. @param {string} asked @param {AbortSignal} signal */
 async function loadNamed(asked, signal) {
   const [runs, experiments] = await Promise.all([
-    get('/runs', { query: runQuery(asked) || undefined, limit: MOST }, signal),
-    get('/experiments', { query: asked || undefined, limit: MOST }, signal),
+    get('/runs', { query: runQuery(asked) || undefined, limit: LIMIT }, signal),
+    get('/experiments', { query: asked || undefined, limit: LIMIT }, signal),
   ]);
   return { asked, runs: runs.items, experiments: experiments.items };
 }
@@ -231,6 +231,6 @@ function settingPlaces({ schema, defaults, groups }, typed) {
           : address('/launch', { find: path }),
     })),
   );
-  const named = best(places, typed, MOST);
-  return [...named, ...places.filter((place) => !named.includes(place))].slice(0, MOST);
+  const named = best(places, typed, LIMIT);
+  return [...named, ...places.filter((place) => !named.includes(place))].slice(0, LIMIT);
 }

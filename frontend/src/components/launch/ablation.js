@@ -9,7 +9,7 @@ import { DataTable } from '../shared/data_table.js';
 
 /** @typedef {import('../../lib/launch/form.js').Variant} Variant */
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
-/** @typedef {{name: string, full: Fields, variant: Variant, isThere: boolean}} Plain */
+/** @typedef {{name: string, full: Fields, variant: Variant, isInForm: boolean}} Plain */
 /** @typedef {ReturnType<typeof methodDifferences>[number]} Knob */
 
 const KINDS = [
@@ -20,7 +20,7 @@ const KINDS = [
 /**
  * @param {{variant: Variant, full: Fields, plain: Plain[], onAdd: (variants: Variant[]) => void,
  *   onClose: () => void}} props
- *   `plain`: what to compare with, the defaults first; `isThere`: whether it is a variant of the form
+ *   `plain`: what to compare with, the defaults first; `isInForm`: whether it is a variant of the form
  */
 export function Ablation({ variant, full, plain, onAdd, onClose }) {
   const [kind, setKind] = useState('off');

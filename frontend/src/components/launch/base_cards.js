@@ -141,7 +141,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
 /** @param {{onDone: (dataset: Api.DatasetItem) => void}} props */
 function UploadProblems({ onDone }) {
   const datasets = useLoad('datasets', (signal) => get('/datasets', undefined, signal));
-  return html`<${ForOperator}><${Upload} most=${datasets.data?.max_bytes} onDone=${onDone} /><//>`;
+  return html`<${ForOperator}><${Upload} maxBytes=${datasets.data?.max_bytes} onDone=${onDone} /><//>`;
 }
 
 /**

@@ -57,7 +57,7 @@ export function DatasetField({ field, value, layer, label }) {
       </span>
       <${ForOperator}>
         <${Upload}
-          most=${list.data?.max_bytes}
+          maxBytes=${list.data?.max_bytes}
           onDone=${(/** @type {Dataset} */ { path, mapping }) => {
             list.reload();
             put(path, mapping);

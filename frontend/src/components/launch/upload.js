@@ -21,9 +21,9 @@ const BEGINNING = 1 << 20;
 /** @type {State} */
 const IDLE = { name: '', share: null, isLooking: false, chosen: null, error: null };
 
-/** @param {File} file @param {number} most */
-const tooLarge = (file, most) => ({
-  message: `${file.name} has ${formatBytes(file.size)}; at most ${formatBytes(most)} are accepted`,
+/** @param {File} file @param {number} maxBytes */
+const tooLarge = (file, maxBytes) => ({
+  message: `${file.name} has ${formatBytes(file.size)}; at most ${formatBytes(maxBytes)} are accepted`,
   detail: '',
   errors: [],
 });
@@ -38,9 +38,9 @@ const previewOf = (body, name, params, signal) =>
 
 /**
  * Chooses a file, shows how its rows will be used, sends it and says how far it is.
- * @param {{most?: number, onDone: (dataset: Api.DatasetItem) => void}} props
+ * @param {{maxBytes?: number, onDone: (dataset: Api.DatasetItem) => void}} props
  */
-export function Upload({ most, onDone }) {
+export function Upload({ maxBytes, onDone }) {
   const [state, setState] = useState(IDLE);
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const stop = useRef(/** @type {AbortController | null} */ (null));
@@ -65,8 +65,8 @@ export function Upload({ most, onDone }) {
     if (!file) return;
     if (input.current) input.current.value = '';
     const { name } = file;
-    if (most !== undefined && file.size > most) {
-      setState({ ...IDLE, name, error: tooLarge(file, most) });
+    if (maxBytes !== undefined && file.size > maxBytes) {
+      setState({ ...IDLE, name, error: tooLarge(file, maxBytes) });
       return;
     }
     const isCut = file.size > BEGINNING && !/\.parquet$/i.test(name);

@@ -23,9 +23,9 @@ export function Variants({ offers, query, change, layers, verdicts, knobsOf, onS
       variants: withFreeNames(variants, added),
     });
   const plainFor = (/** @type {number} */ index) => [
-    { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isThere: false },
+    { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isInForm: false },
     ...layers.variants
-      .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isThere: true }))
+      .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isInForm: true }))
       .filter((_, i) => i !== index),
   ];
   return html`<section aria-labelledby="launch-variants">

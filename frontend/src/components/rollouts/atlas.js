@@ -24,7 +24,7 @@ const ORDERS = {
   '-visits': 'sampled most often',
 };
 const PAGE = 100;
-const MOST = 500;
+const MAX_PROMPTS = 500;
 
 /** @param {{run: string, name: string}} props */
 export function PromptAtlas({ run, name }) {
@@ -74,8 +74,8 @@ export function PromptAtlas({ run, name }) {
       }
       ${
         !(isOfDrift && data.items[0]?.drift === null) &&
-        data.items.length < Math.min(data.matching, MOST) &&
-        html`<button type="button" class="button" onClick=${() => setLimit(MOST)}>Show more</button>`
+        data.items.length < Math.min(data.matching, MAX_PROMPTS) &&
+        html`<button type="button" class="button" onClick=${() => setLimit(MAX_PROMPTS)}>Show more</button>`
       }
     `}
   <//>`;

@@ -107,7 +107,7 @@ function Browser({ run, items, live, onset, siblings }) {
   const step = steps[nearestStep(steps, view.step ?? Infinity)];
   const rollouts = useLoad(
     `${run} ${kind} ${step}`,
-    (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { most: MAX_GROUPS, signal }),
+    (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { limit: MAX_GROUPS, signal }),
     { subject: `${run} ${kind}` },
   );
   const goTo = (/** @type {number} */ next) => change({ step: next, group: '' });

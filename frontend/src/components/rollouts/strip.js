@@ -9,12 +9,12 @@ const MAX_BARS = 80;
 /** @typedef {{first: number, last: number, completions: number, matching: number, stored: number, to: number}} Bar */
 
 /**
- * Steps in at most `most` bars. A bar leads to its step with the most matching completions that can be read.
- * @param {Api.CountItem[]} items ascending @param {number} most
+ * Steps in at most `maxBars` bars. A bar leads to its step with the most matching completions that can be read.
+ * @param {Api.CountItem[]} items ascending @param {number} maxBars
  * @returns {Bar[]}
  */
-export function barsOf(items, most = MAX_BARS) {
-  const size = Math.ceil(items.length / most);
+export function barsOf(items, maxBars = MAX_BARS) {
+  const size = Math.ceil(items.length / maxBars);
   /** @type {Bar[]} */
   const bars = [];
   for (let at = 0; at < items.length; at += size) {

@@ -13,7 +13,7 @@ import { Select } from '../shared/marks.js';
 import { lookup } from '../../lib/lookup.js';
 import { DataTable } from '../shared/data_table.js';
 
-const MOST = 7;
+const MAX_CHOSEN = 7;
 
 export const WHAT_IF_SPEC = { what: list([]), knobs: text() };
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
@@ -45,7 +45,7 @@ export function WhatIf({ run, step, group }) {
     setState((old) => ({ answer: old.answer, busy: true }));
     const variants = [
       ...(view.knobs ? [{ preset: '', objective: readKnobs(view.knobs) }] : []),
-      ...chosen.slice(0, MOST).map((preset) => ({ preset, objective: {} })),
+      ...chosen.slice(0, MAX_CHOSEN).map((preset) => ({ preset, objective: {} })),
     ];
     post('/rollouts/what-if', { run, step, variants }).then(
       (answer) => current && setState({ answer }),
@@ -68,7 +68,7 @@ export function WhatIf({ run, step, group }) {
         label="add preset"
         value=""
         options=${[{ value: '', label: 'choose' }, ...names]}
-        onChange=${(/** @type {string} */ name) => name && change({ what: [...chosen, name].slice(-MOST) })}
+        onChange=${(/** @type {string} */ name) => name && change({ what: [...chosen, name].slice(-MAX_CHOSEN) })}
       />
       ${
         isAsked &&

@@ -158,8 +158,9 @@ function Next({ run, diagnosis, evidence, trials }) {
   return html`<section>
     <h3>Next</h3>
     ${first && html`<${RemedyText} run=${run} cause=${first} isNamed=${first !== rootCauses[0]} />`}
-    ${confirmed && html`<${Confirmed} run=${run} ...${confirmed} />`}
+    ${confirmed && html`<${Confirmed} run=${run} arm=${confirmed.arm} remedy=${first?.remedy} />`}
     <p class="toolbar">
+      ${confirmed && html`<${ForkLink} run=${run} step=${confirmed.trial.fork.step} look="button button-primary" />`}
       ${
         knobs > 0
           ? html`<${TryRemedy} run=${run} cause=${first.cause} look=${confirmed ? 'button' : 'button button-primary'} />`
@@ -204,13 +205,19 @@ const MAX_P = 0.05;
 /** Whether an ended trial shows that these changes help. @param {Api.ArmResult} arm */
 const isConfirmed = ({ p, spared }) => typeof p === 'number' && p <= MAX_P && spared > 0;
 
-/** @param {{run: Api.RunItem, trial: Api.TrialItem, arm: Api.ArmResult}} props */
-const Confirmed = ({ run, trial, arm }) => html`<p>
-    <b>Confirmed by a trial:</b> with these changes ${arm.spared} of ${arm.spared + arm.recurred} runs stayed well
-    (p ${formatValue(arm.p)}).
-    ${changedFields(run.config, arm.changes).map((change) => html`<code class="diagnosis-change" key=${change}>${change}</code>`)}
-  </p>
-  <p class="toolbar"><${ForkLink} run=${run} step=${trial.fork.step} /></p>`;
+/**
+ * How often the changes of a trial's arm healed; they are named unless they are those of the remedy above.
+ * @param {{run: Api.RunItem, arm: Api.ArmResult, remedy?: Api.RemedyItem}} props
+ */
+function Confirmed({ run, arm, remedy }) {
+  const changes = changedFields(run.config, arm.changes);
+  const isRemedy = remedy && changedFields(run.config, remedy.changes).join() === changes.join();
+  return html`<p>
+    <b>Confirmed by a trial:</b> with ${isRemedy ? 'this remedy' : 'these changes'} ${arm.spared} of
+    ${' '}${arm.spared + arm.recurred} runs stayed well (p ${formatValue(arm.p)}).
+    ${!isRemedy && changes.map((change) => html`<code class="diagnosis-change" key=${change}>${change}</code>`)}
+  </p>`;
+}
 
 /** @param {{run: Api.RunItem, cause: Api.CauseItem, isNamed: boolean}} props `isNamed`: with the cause's name */
 function RemedyText({ run, cause: { title, remedy }, isNamed }) {

@@ -4,11 +4,11 @@ import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
-/** @param {{run: {id: string}, step?: number, small?: boolean}} props without a step the newest checkpoint is meant */
-export function ForkLink({ run, step, small = false }) {
+/** @param {{run: {id: string}, step?: number, look?: string}} props without a step the newest checkpoint is meant */
+export function ForkLink({ run, step, look = 'button' }) {
   return html`<${ForOperator}>
     <a
-      class=${small ? 'button button-small' : 'button'}
+      class=${look}
       href=${address('/launch', { from: run.id, fork: run.id, step })}
       title="Start a new run from a checkpoint, with changes"
     >

@@ -333,7 +333,7 @@ export function FilesTab({ run }) {
                     }
                   </td>
                   <td class="run-checkpoint-actions">
-                    <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} steps=${[item.step]} />
+                    <${ForkLink} run=${run} step=${item.step} look="button button-small" /> <${Evaluate} run=${run} steps=${[item.step]} />
                     ${' '}<${ModelLink} run=${run} step=${item.step} />
                   </td>
                   <td class="run-files">

@@ -121,7 +121,7 @@ const statusColumn = ({ runs }) => ({
  */
 function statusWidth(runs) {
   const isTraining = runs.some(({ status, last_step: last, steps }) => status !== 'queued' && last !== steps);
-  const digits = formatCount(runs.reduce((most, { steps }) => Math.max(most, steps ?? 0), 0)).length;
+  const digits = formatCount(runs.reduce((largest, { steps }) => Math.max(largest, steps ?? 0), 0)).length;
   return Math.max(112, 98 + 7 * (isTraining ? 2 * digits + 1 : digits), runs.some(isEvaluation) ? 140 : 0);
 }
 

@@ -191,9 +191,9 @@ export const oneKnobOff = (variant, full, knobs) =>
 
 /**
  * A ladder from a plain variant to `variant`: each rung adds one more knob to the one below it. The plain variant is
- * left out where the form has it (`isThere`), and so is a last rung that is the variant itself.
+ * left out where the form has it (`isInForm`), and so is a last rung that is the variant itself.
  * @param {Variant} variant
- * @param {{variant: Variant, full: Fields, isThere: boolean}} plain
+ * @param {{variant: Variant, full: Fields, isInForm: boolean}} plain
  * @param {{path: string, after: any}[]} knobs in the order in which they are added; `after` is the variant's value
  * @param {boolean} isWhole whether these are all knobs in which the two differ
  * @returns {Variant[]}
@@ -209,7 +209,7 @@ export function ladder(variant, plain, knobs, isWhole) {
       full: setAt(full, path, after, full),
     });
   }
-  return rungs.slice(plain.isThere ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
+  return rungs.slice(plain.isInForm ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
 }
 
 /** Knobs that the name of a rung lists; higher ones are numbered. */

@@ -41,8 +41,8 @@ export function pathsMatching(root, full, paths, text) {
   const inField = (field) => {
     const { path, node, kind } = field;
     const isParted = kind === 'section' || kind === 'union';
-    const said = `${path} ${wordsOf(path)} ${node.description ?? ''}`.toLowerCase();
-    if (typed.every((word) => said.includes(word))) return [path];
+    const words = `${path} ${wordsOf(path)} ${node.description ?? ''}`.toLowerCase();
+    if (typed.every((word) => words.includes(word))) return [path];
     return isParted ? fieldsOf(root, node, getAt(full, path), path).flatMap(inField) : [];
   };
   return paths.flatMap((path) => {

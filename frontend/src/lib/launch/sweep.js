@@ -61,11 +61,11 @@ export const meansSeveral = (text) => /\d\s*(,|\.\.)/.test(text);
  * @param {Sweep} sweep @param {string} path @param {string} values @returns {Sweep}
  */
 export function withKnob(sweep, path, values) {
-  const isThere = sweep.knobs.some((knob) => knob.path === path);
+  const exists = sweep.knobs.some((knob) => knob.path === path);
   const knob = { path, values };
   return {
     ...sweep,
-    knobs: isThere ? sweep.knobs.map((old) => (old.path === path ? knob : old)) : [...sweep.knobs, knob],
+    knobs: exists ? sweep.knobs.map((old) => (old.path === path ? knob : old)) : [...sweep.knobs, knob],
   };
 }
 

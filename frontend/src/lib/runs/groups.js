@@ -144,15 +144,15 @@ export function namesOf(groups) {
 }
 
 /**
- * At most `most` runs to be drawn, taken from the groups in turn so that none is left out for another's sake.
- * @param {Group[]} groups @param {number} most @returns {string[]} ids
+ * At most `limit` runs to be drawn, taken from the groups in turn so that none is left out for another's sake.
+ * @param {Group[]} groups @param {number} limit @returns {string[]} ids
  */
-export function fairShare(groups, most) {
+export function fairShare(groups, limit) {
   const ids = [];
-  for (let turn = 0; ids.length < most; turn += 1) {
+  for (let turn = 0; ids.length < limit; turn += 1) {
     const next = groups.filter(({ runs }) => runs.length > turn).map(({ runs }) => runs[turn].id);
     if (!next.length) return ids;
-    ids.push(...next.slice(0, most - ids.length));
+    ids.push(...next.slice(0, limit - ids.length));
   }
   return ids;
 }
@@ -183,8 +183,8 @@ export function bandOf(band, groups) {
 /** How many seeds the bands of some groups are made of: `3`, or `2–5`. @param {Group[]} groups */
 export function seedsText(groups) {
   const counts = groups.map(({ runs }) => runs.length);
-  const [least, most] = [Math.min(...counts), Math.max(...counts)];
-  return least === most ? `${most}` : `${least}–${most}`;
+  const [least, limit] = [Math.min(...counts), Math.max(...counts)];
+  return least === limit ? `${limit}` : `${least}–${limit}`;
 }
 
 /** The group of a name, or of a run in it. @param {string} nameOrRun @param {Group[]} groups */

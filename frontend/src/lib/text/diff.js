@@ -10,26 +10,26 @@ const words = (text) => text.split(/(\s+)/).filter(Boolean);
 
 /**
  * The parts of two texts in order; `same` and `old` make up the first one, `same` and `new` the second. Null where
- * they differ in more than `most` words.
- * @param {string} before @param {string} after @param {number} [most]
+ * they differ in more than `maxChanges` words.
+ * @param {string} before @param {string} after @param {number} [maxChanges]
  * @returns {Part[] | null}
  */
-export function wordDiff(before, after, most = MAX_CHANGES) {
+export function wordDiff(before, after, maxChanges = MAX_CHANGES) {
   const [a, b] = [words(before), words(after)];
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-  const middle = changes(a.slice(start, a.length - end), b.slice(start, b.length - end), most);
+  const middle = changes(a.slice(start, a.length - end), b.slice(start, b.length - end), maxChanges);
   if (!middle) return null;
   const unchanged = (/** @type {string[]} */ texts) =>
     texts.map((text) => /** @type {Part} */ ({ kind: 'same', text }));
   return joined([...unchanged(a.slice(0, start)), ...middle, ...unchanged(a.slice(a.length - end))]);
 }
 
-/** @param {string[]} a @param {string[]} b @param {number} most @returns {Part[] | null} */
-function changes(a, b, most) {
-  const limit = Math.min(most, a.length + b.length);
+/** @param {string[]} a @param {string[]} b @param {number} maxChanges @returns {Part[] | null} */
+function changes(a, b, maxChanges) {
+  const limit = Math.min(maxChanges, a.length + b.length);
   /** Furthest place in `a` on each diagonal. @type {Map<number, number>} */
   let reach = new Map([[1, 0]]);
   /** @type {Map<number, number>[]} */

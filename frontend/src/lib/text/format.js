@@ -107,7 +107,7 @@ const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
 
 /** The unit in which a length of time has few digits. @param {number} seconds */
 const timeUnitOf = (seconds) =>
-  /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([most]) => seconds < most)?.[1] ?? 'd');
+  /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([limit]) => seconds < limit)?.[1] ?? 'd');
 
 /** Smallest number of the larger unit at the lower end of a range. */
 const LOWEST = 0.1;
@@ -158,6 +158,6 @@ export function formatTime(time) {
 /** `1 run`, `3 runs`. @param {number} count @param {string} noun */
 export const plural = (count, noun, many = `${noun}s`) => `${formatCount(count)} ${count === 1 ? noun : many}`;
 
-/** The first names of a list, and how many more there are. @param {string[]} names @param {number} most */
-export const someOf = (names, most) =>
-  names.length > most + 1 ? `${names.slice(0, most).join(', ')} and ${names.length - most} more` : names.join(', ');
+/** The first names of a list, and how many more there are. @param {string[]} names @param {number} limit */
+export const someOf = (names, limit) =>
+  names.length > limit + 1 ? `${names.slice(0, limit).join(', ')} and ${names.length - limit} more` : names.join(', ');

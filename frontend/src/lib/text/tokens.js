@@ -5,10 +5,10 @@ import { lookup } from '../lookup.js';
 /** Text on one line: white space folded. @param {string} text */
 export const oneLine = (text) => visible(text).replace(/\s+/g, ' ').trim();
 
-/** Start of a text of at most `most` UTF-16 units, never half a character. @param {string} text @param {number} most */
-export function startOf(text, most) {
-  if (text.length <= most) return text;
-  const end = /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
+/** Start of a text of at most `limit` UTF-16 units, never half a character. @param {string} text @param {number} limit */
+export function startOf(text, limit) {
+  if (text.length <= limit) return text;
+  const end = /[\ud800-\udbff]/.test(text[limit - 1]) ? limit - 1 : limit;
   return text.slice(0, end);
 }
 
@@ -126,19 +126,19 @@ export function valuesOf(tokens, by) {
 const difference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
 
 /**
- * Tokens in pieces of about `most` characters, each of at least one token: [first, end) of each.
+ * Tokens in pieces of about `limit` characters, each of at least one token: [first, end) of each.
  * @param {string[]} tokens
- * @param {number} most
+ * @param {number} limit
  * @returns {[number, number][]}
  */
-export function chunksOf(tokens, most) {
+export function chunksOf(tokens, limit) {
   /** @type {[number, number][]} */
   const chunks = [];
   let first = 0;
   let length = 0;
   tokens.forEach((token, i) => {
     length += token.length + 1; // an empty token needs an element, too
-    if (length < most && i + 1 < tokens.length) return;
+    if (length < limit && i + 1 < tokens.length) return;
     chunks.push([first, i + 1]);
     first = i + 1;
     length = 0;
