@@ -43,7 +43,9 @@ class PlannedRun(NamedTuple):
 
 
 def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
-    """Queue an experiment; the same key and body again give the same answer. schemas.LaunchedExperiment.
+    """Queue an experiment and return a `schemas.LaunchedExperiment`.
+
+    The call is idempotent: the same key and body return the first response again.
 
     Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
     """
@@ -75,7 +77,7 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
         experiment_id = enter_experiment(session, row | {"idempotency_key": key or None}, planned, run_fields)
         if experiment_id and is_search(request):
             _begin_search(session, experiment_id, cells[0])
-        # None: somebody with the same key was quicker by a moment.
+        # None if a concurrent request with the same key was first.
         return launch_answer(session, experiment_id or find_previous(session, key, digest) or "")
 
 

@@ -9,16 +9,16 @@ from backend.rollouts.packing import Tokens
 from backend.rollouts.token_values import alternative_names
 from backend.storage.numbers import spell
 
-MOST = 8
+MAX_ALTERNATIVES = 8
 """Maximum number of alternatives of a token, which is also the limit of `recording.alternatives`."""
 
 
 def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
-    """Return the most likely tokens at each token: schemas.Alternatives; None if they are not stored.
+    """Return the most likely tokens at each token as `schemas.Alternatives`; None if they are not stored.
 
-    Strings are those that the same ids have as tokens of the group.
+    The strings of ids come from tokens of the same group.
     """
-    ranks = [alternative_names(rank) for rank in range(MOST)]
+    ranks = [alternative_names(rank) for rank in range(MAX_ALTERNATIVES)]
     stored = [names for names in ranks if all(name in tokens.arrays for name in names)]
     if not stored:
         return None

@@ -1,4 +1,4 @@
-"""Queries about the rows of checkpoints."""
+"""Queries of checkpoint rows."""
 
 from collections.abc import Collection
 from typing import Any, Literal
@@ -40,7 +40,7 @@ def find_checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
 
 
 def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
-    """Enter a checkpoint whose directory is complete; entering it again changes nothing."""
+    """Add a checkpoint whose directory is complete; adding it again changes nothing."""
     same_checkpoint = select(Checkpoint.id).where(
         Checkpoint.run_id == row["run_id"], Checkpoint.path == row["path"]
     )
@@ -53,8 +53,8 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
 def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy: int, sick: int) -> None:
     """Keep the newest checkpoint from before an onset, in place of the one kept for the same kind so far.
 
-    The onset lies behind step `healthy` and at `sick` at the latest. One is kept for a verdict and one
-    for a warning at most. Where there is none from before, nothing changes.
+    The onset lies after step `healthy` and not after step `sick`. At most one checkpoint is kept for a
+    verdict and one for a warning. Nothing changes if no checkpoint is old enough.
     """
     rows = load_checkpoints(session, run_id)
     checkpoint = next((row for row in rows if row.step <= healthy), None)
@@ -74,20 +74,20 @@ def forget_old_checkpoints(
     spaced: int = 0,
     damaged: Collection[str] = (),
     copied: Collection[str] = (),
-    at_work: Collection[str] = (),
+    uploading: Collection[str] = (),
 ) -> set[str]:
-    """Keep what `retention.kept_ids` says, other runs' origins and those before an onset; their paths.
+    """Delete the rows of checkpoints that are no longer needed and return the paths of the others.
 
-    So is the newest of those `copied`, by path, as the artifact store has no newer one, and all that are
-    `at_work`, on their way there. What is known to be damaged, by id, is not kept and takes the place of none
-    that is whole.
+    Kept are those that `retention.kept_ids` selects, the origins of forks, those saved before an onset, the
+    newest path in `copied` (the artifact store has no newer one) and all paths in `uploading`. A checkpoint
+    whose id is in `damaged` is deleted and does not count towards the limits.
     """
     rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
     newest_copied = [row.step for row in rows if row.path in copied][:1]
-    own_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in at_work)}
+    own_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in uploading)}
     needed = own_steps | {step for step in origins if step is not None}
-    stay = kept_ids(saved, keep=keep, spaced=spaced, needed=needed)
-    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))
-    return {row.path for row in rows if row.id in stay}
+    remaining = kept_ids(saved, keep=keep, spaced=spaced, needed=needed)
+    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining)))
+    return {row.path for row in rows if row.id in remaining}

@@ -28,7 +28,7 @@ def index(database):
 @pytest.fixture(autouse=True)
 def without_hurry(monkeypatch):
     """However busy this machine is, a search reads all that it was asked for."""
-    monkeypatch.setattr(search_pages, "SECONDS", 1e9)
+    monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 1e9)
 
 
 @pytest.fixture
@@ -124,9 +124,9 @@ def test_counts_over_steps_say_of_how_many(client, run):
 @pytest.fixture
 def many(database, monkeypatch):
     """Eighteen groups of two runs by turns, with bounds so small that their words are common."""
-    monkeypatch.setattr(search_pages, "RARE", 3)
-    monkeypatch.setattr(search_pages, "FIRST_PART", 3)
-    monkeypatch.setattr(search_pages, "LARGEST_PART", 8)
+    monkeypatch.setattr(search_pages, "RARE_MATCH_LIMIT", 3)
+    monkeypatch.setattr(search_pages, "INITIAL_BATCH_SIZE", 3)
+    monkeypatch.setattr(search_pages, "MAX_BATCH_SIZE", 8)
     with database.sessions.begin() as session:
         runs = [make_run(session) for _ in range(2)]
         for step in range(1, 10):
@@ -142,7 +142,7 @@ def many(database, monkeypatch):
     "q", ["common", "third", '"common 7"', "comm*", "-third", "`odd `", "common -odd", ""]
 )
 def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monkeypatch, q, sort):
-    monkeypatch.setattr(search_pages, "SECONDS", 0.0)
+    monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 0.0)
     matches = {
         '"common 7"': lambda step: step == 7,
         "third": lambda step: step % 3 == 0,
@@ -165,7 +165,7 @@ def test_common_words_are_found_on_as_many_pages_as_it_takes(client, many, monke
 
 
 def test_a_page_that_runs_out_of_time_says_how_far_it_came(client, many, monkeypatch):
-    monkeypatch.setattr(search_pages, "SECONDS", 0.0)
+    monkeypatch.setattr(search_pages, "TIME_BUDGET_SECONDS", 0.0)
     page = searched(client, many[0], "`nowhere`")
     assert (page["items"], page["searched_to"]) == ([], 3)
     assert page["next"]

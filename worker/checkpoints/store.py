@@ -321,7 +321,11 @@ class Checkpoints:
         """
         kept_names: set[str] = set()
         keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
-        spared = {"copied": self.uploads.complete, "at_work": self.uploads.at_work, "damaged": self.refused}
+        spared = {
+            "copied": self.uploads.complete,
+            "uploading": self.uploads.uploading,
+            "damaged": self.refused,
+        }
 
         def forget(session: Session) -> None:
             kept_names.clear()

@@ -58,7 +58,7 @@ class Uploads:
         return set(self._complete)
 
     @property
-    def at_work(self) -> frozenset[str]:
+    def uploading(self) -> frozenset[str]:
         """Return the names of checkpoints being uploaded, whose directories must stay."""
         return self._at_work
 

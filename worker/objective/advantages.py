@@ -79,8 +79,8 @@ def length_weighted_rewards(rewards: Rewards, scored: Scored, lengths: Rewards) 
     weights = lengths.to(rewards.dtype).where(scored, zero)
     total = weights.sum(dim=1, keepdim=True)
     baseline = (weights * rewards.where(scored, zero)).sum(dim=1, keepdim=True) / total.clamp(min=1)
-    counts = scored & group_spread(rewards, scored).varies & (total > 0)
-    return (rewards - baseline).where(counts, zero)
+    is_valid = scored & group_spread(rewards, scored).varies & (total > 0)
+    return (rewards - baseline).where(is_valid, zero)
 
 
 def best_reward_lead(rewards: Rewards, scored: Scored) -> Rewards:
@@ -115,13 +115,13 @@ def optimal_token_rewards(
     over the completions of the group that have token t; b_t is 0 if there is only one. Source: OTB,
     arXiv:2602.07078; verl, core_algos.compute_optimal_token_baseline_advantage.
     """
-    counts = mask & scored.unsqueeze(2)
-    wandered = energies.where(counts, energies.new_zeros(())).cumsum(dim=2)
-    weights = wandered.where(counts, energies.new_zeros(()))
-    paid = rewards.unsqueeze(2).to(weights)
-    baseline = (weights * paid).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-8)
-    baseline = baseline.where(counts.sum(dim=1) > 1, baseline.new_zeros(()))
-    return (paid - baseline.unsqueeze(1)).where(counts, baseline.new_zeros(()))
+    is_valid = mask & scored.unsqueeze(2)
+    cumulative_energy = energies.where(is_valid, energies.new_zeros(())).cumsum(dim=2)
+    weights = cumulative_energy.where(is_valid, energies.new_zeros(()))
+    expanded_rewards = rewards.unsqueeze(2).to(weights)
+    baseline = (weights * expanded_rewards).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-8)
+    baseline = baseline.where(is_valid.sum(dim=1) > 1, baseline.new_zeros(()))
+    return (expanded_rewards - baseline.unsqueeze(1)).where(is_valid, baseline.new_zeros(()))
 
 
 def constant_centred_rewards(rewards: Rewards, scored: Scored, *, baseline: float) -> Rewards:

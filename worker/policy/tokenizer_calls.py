@@ -12,7 +12,7 @@ from backend.base.sandbox.operation import Operation, Request
 
 PROBE = "1+1=? The quick brown fox, über 3.14 \n\t \N{SNOWMAN} <eos> " + "a" * 200
 
-DECODED = 1000
+DECODE_BATCH_SIZE = 1000
 """Number of vocabulary entries decoded at a time."""
 
 ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
@@ -38,8 +38,8 @@ def _probe(request: Request) -> None:
     """Load the tokenizer and let it decode, because the caller does so next without limits."""
     tokenizer = _tokenizer(request["directory"])
     tokenizer.decode(tokenizer.encode(PROBE))
-    for start in range(0, len(tokenizer), DECODED):
-        tokenizer.decode(list(range(start, min(start + DECODED, len(tokenizer)))))
+    for start in range(0, len(tokenizer), DECODE_BATCH_SIZE):
+        tokenizer.decode(list(range(start, min(start + DECODE_BATCH_SIZE, len(tokenizer)))))
 
 
 def _encode(request: Request) -> list[list[int]]:

@@ -162,7 +162,7 @@ class DivergenceMask(_Surrogate):
     """Largest distance by which a token of negative advantage may have fallen. tv 0.2 (prime-rl) or 0.15, kl
     0.05 (the authors' recipe for verl)."""
     high: float = Field(default=0.2, ge=0, le=1e3)
-    """Largest distance by which a token of positive advantage may have risen. As low."""
+    """Largest distance by which a token of positive advantage may have risen. Usual values: those of low."""
     cap: float = Field(default=20.0, gt=0, le=1e6)
     """Largest weight, as an absolute ratio. verl 20: the paper warns against small ones, which bias the
     gradient."""

@@ -9,17 +9,15 @@ from backend.storage.models import Event
 
 
 def lost_points(sessions: Sessions, run_id: str) -> list[str]:
-    """Return a sentence on each block whose points the archive lacks, those of a fork's ancestors among
-    them.
-    """
+    """Return a sentence on each block whose points the archive lacks, with those of a fork's ancestors."""
     sentences: dict[str, None] = {}
     with reading(sessions) as session:
-        for stretch in load_lineages(session, [run_id])[run_id]:
+        for segment in load_lineages(session, [run_id])[run_id]:
             messages = select(Event.message).where(
-                Event.run_id == stretch.run, Event.message.contains(IS_DAMAGED)
+                Event.run_id == segment.run, Event.message.contains(IS_DAMAGED)
             )
             sentences |= dict.fromkeys(session.scalars(messages.order_by(Event.id)))
-            for block, reason in find_damaged_blocks(session, stretch.run):
-                if block.first_step <= stretch.last_step and not block.is_outline:
+            for block, reason in find_damaged_blocks(session, segment.run):
+                if block.first_step <= segment.last_step and not block.is_outline:
                     sentences[damage_sentence(session, block, reason)] = None
     return list(sentences)

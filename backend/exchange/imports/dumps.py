@@ -67,7 +67,7 @@ def _has_texts(row: Mapping[str, Any]) -> bool:
 def read_dump(file: LogFile) -> Log:
     """Completions of a dump, one a row, or a batch a row. Raises BadLog."""
     table = Table(file.max_values)
-    batches = records(file.content, table, are_lines=True)
+    batches = records(file.content, table, is_jsonl=True)
     rows = ((line, row) for line, batch in batches for row in _rows(batch))
     return log_of_rows(rows, table, file.name)
 

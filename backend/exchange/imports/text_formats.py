@@ -23,12 +23,12 @@ DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
 MAX_LABEL = 200
 MAX_LONG_COLUMNS = 12
-_KEYS = ("key", "metric", "metric_name", "metricname", "tag", "name")
-"""Columns that name the metric of a row's value."""
-_VALUES = ("value", "metric_value", "metricvalue")
+_METRIC_NAME_COLUMNS = ("key", "metric", "metric_name", "metricname", "tag", "name")
+"""Columns that hold the name of a metric, in tables with one value per row."""
+_METRIC_VALUE_COLUMNS = ("value", "metric_value", "metricvalue")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_IN_TEXT = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
-"""Signs in printed lines that names of columns lack."""
+_PRINTED_TEXT = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
+"""Matches characters of printed lines that no column name has."""
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d{1,20},\d{1,20}(?:[eE][-+]?\d{1,3})?\s*%?")
 _TENSORBOARD = {"wall time", "step", "value"}
 _WITH_SLASHES = {
@@ -36,25 +36,25 @@ _WITH_SLASHES = {
     for alias in ALIASES
     for prefix in ("", *LOGGER_PREFIXES)
 }
-"""Names of curves by what they become in the name of a file."""
+"""Metric names by the form that they take in a file name."""
 
-_SERVICE = {"_step", "_timestamp", "_runtime"}
+_WANDB_COLUMNS = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
 
 
 def delimiter_of(header: str) -> str | None:
-    """Separator of the columns of a header; None if there is none."""
+    """Return the column separator of a header; None if it has none."""
     best = max(DELIMITERS, key=header.count)
     return best if best in header else None
 
 
 def is_csv(header: str, rows: str) -> bool:
-    """Whether a text begins like a table with a header: names, and below them as many cells with a number."""
+    """Return whether a text begins with a header of names and a row of as many cells with a number."""
     delimiter = delimiter_of(header)
     if delimiter is None or "\r" in header.rstrip():
         return False
     names = _cells(header, delimiter)
-    if any(_IN_TEXT.search(name) or len(name) > MAX_NAME for name in names):
+    if any(_PRINTED_TEXT.search(name) or len(name) > MAX_NAME for name in names):
         return False
     row = rows.lstrip("\r\n").partition("\n")[0]
     cells = _cells(row, delimiter)
@@ -62,8 +62,8 @@ def is_csv(header: str, rows: str) -> bool:
         return True
     if is_rule(row):
         return False  # Markdown
-    are_values = cells[0] == "" or any(_is_number(cell) or _is_date(cell) for cell in cells)
-    return are_values or (len(cells) == len(names) and not any(" " in name for name in names))
+    has_data_row = cells[0] == "" or any(_is_number(cell) or _is_date(cell) for cell in cells)
+    return has_data_row or (len(cells) == len(names) and not any(" " in name for name in names))
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
@@ -74,7 +74,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def read_csv(file: LogFile) -> list[Log]:
-    """A table with a header, a log for each of its runs. Rows of another width are left out and named."""
+    """Read a table with a header and return a log for each run; rows of another width are bad lines."""
     lines = text_lines(file.content)
     first = next(lines, (0, ""))[1]
     delimiter = delimiter_of(first) or ","
@@ -101,11 +101,11 @@ def read_csv(file: LogFile) -> list[Log]:
         return from_charts(table, charts, header[0])
     if set(map(str.lower, header)) == _TENSORBOARD:
         return [_named_by_file(table, header, file.name)]
-    return split_runs(Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else ""))
+    return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & set(header)) > 1 else ""))
 
 
 def _with_decimal_points(row: list[str]) -> list[str]:
-    """A row whose cells are separated by semicolons because its decimals have commas."""
+    """Return a row with decimal points in place of decimal commas."""
     if any("." in cell and _is_number(cell) for cell in row):
         return row
     return [
@@ -114,31 +114,31 @@ def _with_decimal_points(row: list[str]) -> list[str]:
 
 
 class LongForm(NamedTuple):
-    """Columns of a table with one value a row, such as an export of MLflow."""
+    """The name and value columns of a table with one value per row, such as an export of MLflow."""
 
     key: str
     value: str
 
     def cells(self, row: dict[str, Any]) -> list[tuple[str, Any]]:
-        """The cells of a row under the name of its metric."""
+        """Return the cells of a row, with its value under the name of its metric."""
         others = [(name, value) for name, value in row.items() if name not in {self.key, self.value}]
         name = row.get(self.key)
         return [*others, (name, row.get(self.value))] if isinstance(name, str) and name else others
 
 
 def long_form(names: Iterable[str]) -> LongForm | None:
-    """The columns of a table in the long form; None for any other."""
+    """Return the name and value columns of a table with one value per row; None for any other table."""
     by_lower = {name.lower(): name for name in names}
-    key = next((by_lower[name] for name in _KEYS if name in by_lower), None)
-    value = next((by_lower[name] for name in _VALUES if name in by_lower), None)
-    counts = any(is_step_name(name) for name in by_lower)
-    if key is None or value is None or not counts or len(by_lower) > MAX_LONG_COLUMNS:
+    key = next((by_lower[name] for name in _METRIC_NAME_COLUMNS if name in by_lower), None)
+    value = next((by_lower[name] for name in _METRIC_VALUE_COLUMNS if name in by_lower), None)
+    has_step_column = any(is_step_name(name) for name in by_lower)
+    if key is None or value is None or not has_step_column or len(by_lower) > MAX_LONG_COLUMNS:
         return None
     return LongForm(key, value)
 
 
 def _named_by_file(table: Table, header: list[str], file: str) -> Log:
-    """The curve of a TensorBoard export, whose run and tag only the name of the file tells."""
+    """Return the curve of a TensorBoard export, whose run and tag are only in the file name."""
     run, _, tag = PurePath(file).stem.rpartition("-tag-")
     value = next(name for name in header if name.lower() == "value")
     if value in table.columns:
@@ -161,8 +161,8 @@ def _checked_header(cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     if not names or not any(names):
         raise BadLog("is empty")
-    if twice := next((name for name in names if name and names.count(name) > 1), None):
-        raise BadLog(f"has two columns of the name {excerpt(twice)}")
+    if duplicate := next((name for name in names if name and names.count(name) > 1), None):
+        raise BadLog(f"has two columns of the name {excerpt(duplicate)}")
     if all(_is_number(name) for name in names):
         raise BadLog("has no header: expected names of columns in its first line, got numbers")
     return names
@@ -181,7 +181,7 @@ def _is_number(text: str) -> bool:
 
 
 def read_jsonl(file: LogFile) -> list[Log]:
-    """An object a line, or a list of objects; a log for each run. Nested names are joined by `/`."""
+    """Read an object per line, or a list of objects, and return a log for each run. / joins nested names."""
     try:
         return _read_objects(file)
     except BrokenDocument as error:
@@ -189,7 +189,7 @@ def read_jsonl(file: LogFile) -> list[Log]:
 
 
 def read_broken(file: LogFile, content: IO[bytes], error: BrokenDocument) -> list[Log]:
-    """The whole objects of a document that is cut off, or of several documents. Raises the error for none."""
+    """Read the complete objects of a truncated document or of several; raise the error if there are none."""
     text = ConsoleText(file.max_values)
     text.read(pieces(content))
     if not text.forms[OBJECTS].known_values:
@@ -210,26 +210,24 @@ def _read_objects(file: LogFile) -> list[Log]:
         table.add(line, named_values.cells(row) if named_values else flat(row))
         for texts in table.labels.values():
             texts.extend([""] * (len(table) - len(texts)))
-    return split_runs(Log(table, origin="wandb" if len(_SERVICE & table.columns.keys()) > 1 else ""))
+    return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & table.columns.keys()) > 1 else ""))
 
 
 def _label(value: Any) -> str:
     return "" if value is None or isinstance(value, dict | list) else str(value)[:MAX_LABEL]
 
 
-def records(
-    file: IO[bytes], table: Table, *, are_lines: bool = False
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, object) of each line that holds one; others are named in the table's bad lines.
+def records(file: IO[bytes], table: Table, *, is_jsonl: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line number and object of each line; other lines are added to the table's bad lines.
 
-    A document of several lines, with a list of such objects in it, is read too unless they `are_lines`.
+    A document of several lines that has a list of objects is read as well, unless `is_jsonl`.
     """
     file.seek(0)
     if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         yield from _items(document(file), table)
         return
-    if not are_lines and (whole := _one_document(file)) is not None:
-        yield from _items(whole, table)
+    if not is_jsonl and (rows := _parse_single_document(file)) is not None:
+        yield from _items(rows, table)
         return
     for line, text in text_lines(file):
         if not text.strip():
@@ -253,18 +251,18 @@ def _items(rows: list[Any], table: Table) -> Iterator[tuple[int, dict[str, Any]]
             table.bad.add(0, f"item {number} is not an object")
 
 
-def _one_document(file: IO[bytes]) -> list[Any] | None:
-    """The rows of a document: a list in it, or its columns; None for a file of an object a line."""
+def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
+    """Return the rows of a single document, a list or its columns; None if each line is an object."""
     file.seek(0)
     first = file.readline(LINE_BYTES)
     is_line = first.rstrip().endswith(b"}")
     if is_line and file.readline(LINE_BYTES).strip():
         return None
-    whole = document(file)
-    if not isinstance(whole, dict):
+    parsed = document(file)
+    if not isinstance(parsed, dict):
         return None
-    whole = _columns_of_pandas(whole)
-    lists = {name: value for name, value in whole.items() if isinstance(value, list) and value}
+    parsed = _columns_of_pandas(parsed)
+    lists = {name: value for name, value in parsed.items() if isinstance(value, list) and value}
     rows = [value for value in lists.values() if _is_row_of_metrics(value[0])]
     if rows:
         return max(rows, key=len)
@@ -273,21 +271,21 @@ def _one_document(file: IO[bytes]) -> list[Any] | None:
     if any(map(is_known, columns)):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if is_line:
-        return [whole]
+        return [parsed]
     raise BadLog("is one JSON document without a list of metrics")
 
 
-def _columns_of_pandas(whole: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a frame that pandas wrote, by row number or with its names apart; else the document."""
-    names, rows = whole.get("columns"), whole.get("data")
+def _columns_of_pandas(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a pandas frame, by row number or with separate names; else the document."""
+    names, rows = parsed.get("columns"), parsed.get("data")
     if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
         return {
             str(name): [row[at] if at < len(row) else None for row in rows] for at, name in enumerate(names)
         }
-    columns = whole.values()
+    columns = parsed.values()
     if columns and all(isinstance(column, dict) and len(column) > 1 and "0" in column for column in columns):
-        return {name: list(column.values()) for name, column in whole.items()}
-    return whole
+        return {name: list(column.values()) for name, column in parsed.items()}
+    return parsed
 
 
 def _is_row_of_metrics(row: Any) -> bool:

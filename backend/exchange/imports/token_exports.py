@@ -40,7 +40,7 @@ def read_token_export(file: LogFile) -> Log:
     """Curves of an export. Raises BadLog for one without a sequence."""
     table = Table(file.max_values)
     sums: dict[int, dict[str, tuple[float, int]]] = defaultdict(dict)
-    for line, row in records(file.content, table, are_lines=True):
+    for line, row in records(file.content, table, is_jsonl=True):
         step = as_number(row.get("export_step", row.get("step")))
         if step is None or not step.is_integer() or step < 0:
             table.bad.add(line, "has no step")

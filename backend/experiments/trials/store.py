@@ -20,7 +20,7 @@ from backend.storage.models import Run, Trial
 
 
 def list_trials(session: Session, *, run: str, experiment: str, limit: int, cursor: str) -> Sequence[Trial]:
-    """Trials of a run, an experiment or all, newest first, and one more than the page holds."""
+    """Return the trials of a run, an experiment or all, newest first, and one more than fits the page."""
     query = select(Trial).join(Run, Run.id == Trial.run_id).where(Run.deleting_at.is_(None))
     if run:
         query = query.where(Trial.run_id == run)
@@ -32,7 +32,7 @@ def list_trials(session: Session, *, run: str, experiment: str, limit: int, curs
 
 
 def find_trial(session: Session, trial_id: str) -> Trial:
-    """Raises NotFound."""
+    """Return a trial by its id. Raises NotFound if there is none."""
     trial = session.get(Trial, trial_id)
     if trial is None:
         raise NotFound(f"there is no trial {trial_id!r}")
@@ -40,7 +40,7 @@ def find_trial(session: Session, trial_id: str) -> Trial:
 
 
 def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
-    """schemas.TrialItem: with the stored verdict, else with that of the runs as they are."""
+    """Return a trial as a `schemas.TrialItem`, with its stored verdict or one from the current runs."""
     verdict = (
         trial.verdict if trial.judged_at is not None else judge_trial(session, trial).model_dump(mode="json")
     )
@@ -70,17 +70,19 @@ def trial_json(session: Session, trial: Trial) -> dict[str, Any]:
 
 def _due_trials() -> Select[str]:
     sibling = aliased(Run)
-    goes_on = and_(sibling.status.not_in(ENDED), sibling.deleted_at.is_(None), sibling.deleting_at.is_(None))
-    of_it = sibling.experiment_id == Trial.experiment_id
-    is_new = or_(
+    is_active = and_(
+        sibling.status.not_in(ENDED), sibling.deleted_at.is_(None), sibling.deleting_at.is_(None)
+    )
+    same_experiment = sibling.experiment_id == Trial.experiment_id
+    needs_verdict = or_(
         Trial.judged_at.is_(None),
-        exists().where(of_it, sibling.status == "finished", sibling.finished_at > Trial.judged_at),
+        exists().where(same_experiment, sibling.status == "finished", sibling.finished_at > Trial.judged_at),
     )
     return (
         select(Trial.id)
         .join(Run, Run.id == Trial.run_id)
-        .where(Run.deleting_at.is_(None), Trial.experiment_id.is_not(None), is_new)
-        .where(~exists().where(of_it, goes_on))
+        .where(Run.deleting_at.is_(None), Trial.experiment_id.is_not(None), needs_verdict)
+        .where(~exists().where(same_experiment, is_active))
         .order_by(Trial.id)
     )
 
@@ -89,12 +91,12 @@ _DUE_TRIALS = _due_trials()
 
 
 def due_trials(session: Session) -> list[str]:
-    """Trials whose runs have all ended and that have no verdict, or one from before a run was retried."""
+    """Return the trials whose runs have all ended and whose verdict is missing or outdated."""
     return list(session.scalars(_DUE_TRIALS))
 
 
 def settle_trial(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
-    """Judge a trial: store the verdict if it is complete, or begin the next arm; whether it was stored."""
+    """Judge a trial, then store a complete verdict or start the next arm. Return whether it was stored."""
     with reading(sessions) as session:
         trial = session.get(Trial, trial_id)
         if trial is None:

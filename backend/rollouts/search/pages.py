@@ -1,8 +1,8 @@
 """Pages of a search and its counts over steps, in bounded time however often the words occur.
 
-Rare words: the index names the completions, which are few. Common ones, and searches without words: groups
-are gone through in the order of the page, part by part, until the page is full or the time is over; the next
-page continues there. Counts are then those of evenly chosen groups.
+If the words are rare, the index names the few completions that match. Otherwise groups are read batch by
+batch, in the order of the page, until the page is full or the time budget is spent; the next page continues
+from there. Counts then come from an even sample of the groups.
 """
 
 import math
@@ -22,16 +22,16 @@ from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.models import GroupTally, RolloutGroup
 
-RARE = 5_000
-"""Completions of all runs that the index is asked for at once."""
+RARE_MATCH_LIMIT = 5_000
+"""Largest number of matching completions for which the index alone answers."""
 MAX_COUNTED = 20_000
-"""Completions that are counted of a search whose words are common."""
-PROBED = 16
-"""One of so many groups of a count is read first, for its pace."""
-FIRST_PART, LARGEST_PART = 256, 4_096
-"""Groups that are gone through at a time."""
-SECONDS = 0.5
-"""After so long no further part is begun."""
+"""Number of completions, at most, that are read to count the matches of common words."""
+PROBE_INTERVAL = 16
+"""Sampling interval of the timing probe: every 16th group is read first to estimate the cost of the rest."""
+INITIAL_BATCH_SIZE, MAX_BATCH_SIZE = 256, 4_096
+"""Numbers of groups that are read at a time."""
+TIME_BUDGET_SECONDS = 0.5
+"""No new batch of groups is started after this many seconds."""
 
 ORDERS = ("step", "-step")
 
@@ -44,18 +44,18 @@ class FoundPage(NamedTuple):
 
     rows: Sequence[CompletionPlace]
     next: CompletionPlace | None
-    """Behind which the next page begins; None: there is none."""
+    """Last position of this page, after which the next page starts; None on the last page."""
     searched_to: int | None
-    """Step at which the time was over; None if it was not."""
+    """Step at which the time budget was spent; None if the page is full."""
 
 
 class Counts(NamedTuple):
     """Counts of completions over steps."""
 
     items: list[dict[str, int]]
-    """schemas.StepCount"""
+    """Items of `schemas.StepCount`."""
     every: int
-    """One of so many groups was counted; 1: all."""
+    """Sampling interval of the groups that were counted; 1 if all were."""
 
 
 def find(
@@ -66,10 +66,10 @@ def find(
     after = _parse_cursor(read_cursor(cursor, *PLACE_KINDS, order=sort))
     rows: list[CompletionPlace] = []
     terms = plan_terms(session, terms)
-    if is_rare(session, terms, RARE):
+    if is_rare(session, terms, RARE_MATCH_LIMIT):
         rows += find_matches(session, scope, terms, WHOLE, Page(after, is_descending, limit + 1))
     else:
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + TIME_BUDGET_SECONDS
         for groups, is_last in _group_ranges(session, scope, after, is_descending, until):
             page = Page(after, is_descending, limit + 1 - len(rows))
             rows += find_matches(session, scope, terms, groups, page)
@@ -94,11 +94,11 @@ def _group_ranges(
     is_descending: bool,  # noqa: FBT001
     until: float,
 ) -> Iterator[tuple[GroupRange, bool]]:
-    """Yield the groups of a scope from a place on, in order, and whether these are the last ones."""
+    """Yield the groups of a scope after a position, in order, and whether they are the last ones."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     ways = [column.desc() if is_descending else column.asc() for column in columns]
     query = select(*columns, RolloutGroup.search_number).order_by(*ways)
-    size, sort_key = FIRST_PART, tuple_(*columns)
+    size, sort_key = INITIAL_BATCH_SIZE, tuple_(*columns)
     if after is not None:
         scope = scope.narrow(session)
         step, group = after[:2]  # the rest of this group comes, too
@@ -119,18 +119,18 @@ def _group_ranges(
 
 
 def _next_size(size: int, took: float, left: float) -> int:
-    """Four times as many groups, but for what the time that is left allows at the pace of the last ones."""
-    return int(max(FIRST_PART, min(4 * size, LARGEST_PART, size * left / max(took, 1e-6))))
+    """Return four times the batch size, or what the remaining time allows at the current speed."""
+    return int(max(INITIAL_BATCH_SIZE, min(4 * size, MAX_BATCH_SIZE, size * left / max(took, 1e-6))))
 
 
 def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Counts:
-    """Counts of completions that match at each step, of all that are stored there."""
+    """Return how many of the stored completions match at each step."""
     count = func.sum(GroupTally.completions)
     query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
     stored: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
     sampled = WHOLE
     terms = plan_terms(session, terms)
-    if not is_rare(session, terms, RARE):
+    if not is_rare(session, terms, RARE_MATCH_LIMIT):
         sampled = replace(WHOLE, every=math.ceil(sum(stored.values()) / MAX_COUNTED) or 1)
         groups = _read_counted_groups(session, scope, sampled)
         sampled = replace(sampled, numbers=sorted(group.number for group in groups) or [0])
@@ -157,7 +157,7 @@ class _CountedGroup(NamedTuple):
 
 
 def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_CountedGroup]:
-    """Return the groups of the part that are in the index."""
+    """Return the groups of a range that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
     # Not joined: SQLite would then look for the tallies of a group by the bounds of the scope's steps.
@@ -174,24 +174,25 @@ def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) ->
 def _affordable_groups(
     session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange
 ) -> GroupRange:
-    """Return the part, or fewer of its groups where reading their texts would take too long at the pace of
-    some.
-    """
-    probe = replace(sampled, every=sampled.every * PROBED)
+    """Return a range, or fewer of its groups if a probe shows that reading all texts would take too long."""
+    probe = replace(sampled, every=sampled.every * PROBE_INTERVAL)
     began = time.monotonic()
     deque(find_matches(session, scope, terms, probe), maxlen=0)
-    expected = (time.monotonic() - began) * PROBED
-    if expected <= SECONDS:
+    expected = (time.monotonic() - began) * PROBE_INTERVAL
+    if expected <= TIME_BUDGET_SECONDS:
         return sampled
-    return replace(sampled, every=sampled.every * math.ceil(min(PROBED, expected / max(SECONDS, 1e-9))))
+    return replace(
+        sampled,
+        every=sampled.every * math.ceil(min(PROBE_INTERVAL, expected / max(TIME_BUDGET_SECONDS, 1e-9))),
+    )
 
 
 def has_more_than(session: Session, scope: Scope, terms: Sequence[Term], limit: int) -> bool:
-    """Return whether more completions match than so many."""
+    """Return whether more than `limit` completions match."""
     terms = plan_terms(session, terms)
     if is_decided_by_index(session, scope, terms):
         return count_in_index(session, scope, terms, limit + 1) > limit
-    all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE) else None
+    all_groups = [(WHOLE, True)] if is_rare(session, terms, RARE_MATCH_LIMIT) else None
     count = 0
     for groups, _ in all_groups or _group_ranges(session, scope, None, is_descending=False, until=math.inf):
         count += sum(1 for _ in find_matches(session, scope, terms, groups))

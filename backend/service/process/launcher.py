@@ -1,6 +1,6 @@
 """The launcher: starts broker, service and worker as one process tree, keeps them running and ends them.
 
-launcher ── broker    embedded Valkey; ends with the launcher by the kernel's word (Linux)
+launcher ── broker    embedded Valkey; killed by the kernel when the launcher dies (Linux)
          ├─ service   `grpolab serve`; ends when its standard input, the launcher's pipe, ends
          └─ worker    `grpolab worker`; the same; its trainers are tied to it in the same way
 """
@@ -33,21 +33,21 @@ from backend.service.process.terminal import Terminal, link_command, show_link
 from backend.storage.engine import open_engine, open_sessions, reading
 from backend.storage.migrate import migrate
 
-LOG_LOOK_SECONDS = 5.0
-"""Seconds between two checks of the logs' lengths."""
+LOG_CHECK_SECONDS = 5.0
+"""Seconds between two checks of the sizes of log files."""
 
 RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
 """Seconds before a program that ended by itself is started again."""
 
-HURRY_SECONDS = 5.0
-"""Asked twice, whatever has not ended by itself after this time is ended."""
+FORCED_STOP_SECONDS = 5.0
+"""After a second request to stop, programs that still run after this many seconds are killed."""
 
-STEADY_SECONDS = 60
-"""A program that ran this long starts again without the longer pauses."""
+RESTART_RESET_SECONDS = 60
+"""After running for this many seconds, a program that ends is restarted with the shortest pause."""
 
 
 START_SECONDS = 120
-"""A program that is not ready by then will not be."""
+"""A program that is not ready after this many seconds has failed to start."""
 
 
 class Stopped(Exception):
@@ -184,14 +184,14 @@ class Launcher:
 
     def keep_running(self) -> None:
         """Restart programs that ended by themselves, until a signal arrives."""
-        looked_at = time.monotonic()
+        checked_at = time.monotonic()
         while not self.signals:
-            is_time_to_look = time.monotonic() - looked_at > LOG_LOOK_SECONDS
+            is_check_due = time.monotonic() - checked_at > LOG_CHECK_SECONDS
             for child in self.children:
                 self._restart(child)
-                if is_time_to_look:
+                if is_check_due:
                     limit_size(child.log)
-            looked_at = time.monotonic() if is_time_to_look else looked_at
+            checked_at = time.monotonic() if is_check_due else checked_at
             time.sleep(0.25)
 
     def _restart(self, child: ChildProcess) -> None:
@@ -199,7 +199,7 @@ class Launcher:
         if child.is_running:
             return
         if not child.restart_at:
-            if now - child.started_at > STEADY_SECONDS:
+            if now - child.started_at > RESTART_RESET_SECONDS:
                 child.restarts = 0
             pause = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
             code = child.process.returncode if child.process else None
@@ -232,7 +232,7 @@ class Launcher:
                     # Asked twice itself, the worker gives its runs back without a checkpoint.
                     is_hurried = True
                     child.signal(signal.SIGTERM)
-                    deadline = min(deadline, time.monotonic() + HURRY_SECONDS)
+                    deadline = min(deadline, time.monotonic() + FORCED_STOP_SECONDS)
             step.result = "stopped"
             if child.is_running:
                 child.signal(signal.SIGKILL)

@@ -30,7 +30,7 @@ export function pageAt(path) {
   return null;
 }
 
-/** Path of the entry that the menu marks. @param {string} path */
+/** Returns the path of the menu entry that is marked as current. @param {string} path */
 export function markedAt(path) {
   const page = pageAt(path)?.page;
   return page && (page.menu || page.path);

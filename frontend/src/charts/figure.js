@@ -68,7 +68,7 @@ export function xUnit(kind, largest) {
 /**
  * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a
  * gap.
- * A mean continues without a run whose value is not finite, as `n` says; it has a gap where no run has one.
+ * Runs with a non-finite value are left out of a mean, and `n` counts the others; it has a gap where no run is finite.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
 export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {

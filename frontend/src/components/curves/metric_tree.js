@@ -1,4 +1,4 @@
-/** All metrics beside their charts: sections that fold, boxes that add and take away, names that show one alone. */
+/** The metric tree beside the charts: sections that fold, checkboxes that add charts, names that show only one. */
 import { html, useState } from '../../dom.js';
 import { aboutMetric } from '../../app/state.js';
 import { chosenMetrics, keyMetricsOf, withMetrics } from '../../lib/metric_choice.js';

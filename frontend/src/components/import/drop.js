@@ -2,7 +2,8 @@
 import { html, useState } from '../../dom.js';
 import { logOf } from '../../lib/tar.js';
 
-const MOST_FILES = 2_001;
+/** One more than the service accepts, so that it refuses the rest by name. */
+const MAX_FILES = 2_001;
 
 /** @param {Iterable<File>} files @returns {import('../../lib/tar.js').PathOfFile[]} */
 const withPaths = (files) => Array.from(files, (file) => ({ path: file.webkitRelativePath || file.name, file }));
@@ -18,7 +19,7 @@ export function Drop({ log, onChoose }) {
     setOver(false);
     const items = [...(event.dataTransfer?.items ?? [])];
     const entries = items.map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
-    choose(entries.length ? await filesBelow(entries) : withPaths(event.dataTransfer?.files ?? []));
+    choose(entries.length ? await listFiles(entries) : withPaths(event.dataTransfer?.files ?? []));
   };
   const input = (/** @type {string} */ label, /** @type {object} */ kind) => html`<input
     type="file"
@@ -47,11 +48,11 @@ export function Drop({ log, onChoose }) {
   </div>`;
 }
 
-/** The files that were dropped, and those in dropped directories. @param {FileSystemEntry[]} entries */
-async function filesBelow(entries) {
+/** Returns the dropped files and those in dropped directories. @param {FileSystemEntry[]} entries */
+async function listFiles(entries) {
   const files = /** @type {import('../../lib/tar.js').PathOfFile[]} */ ([]);
   const waiting = [...entries];
-  while (waiting.length && files.length < MOST_FILES) {
+  while (waiting.length && files.length < MAX_FILES) {
     const entry = /** @type {FileSystemEntry} */ (waiting.shift());
     if (entry.isFile) {
       const file = await new Promise((resolve, reject) =>
@@ -63,15 +64,15 @@ async function filesBelow(entries) {
   return files;
 }
 
-/** All entries of a directory, which the browser gives in portions. @param {FileSystemDirectoryEntry} directory */
+/** Returns all entries of a directory, which the browser reads in batches. @param {FileSystemDirectoryEntry} directory */
 async function entriesOf(directory) {
   const reader = directory.createReader();
   const entries = /** @type {FileSystemEntry[]} */ ([]);
   for (;;) {
-    const portion = /** @type {FileSystemEntry[]} */ (
+    const batch = /** @type {FileSystemEntry[]} */ (
       await new Promise((resolve, reject) => reader.readEntries(resolve, reject))
     );
-    if (!portion.length || entries.length > MOST_FILES) return entries;
-    entries.push(...portion);
+    if (!batch.length || entries.length > MAX_FILES) return entries;
+    entries.push(...batch);
   }
 }

@@ -1,4 +1,4 @@
-/** The way to a fork: the launch form with a run's config, going on from one of its checkpoints. */
+/** A link to the launch form with a run's config, to continue from one of its checkpoints. */
 import { html } from '../../dom.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';

@@ -8,24 +8,24 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {import('../../lib/runs/query.js').Completion} Completion */
 
 /** @type {Completion} */
-const NOTHING = { from: 0, to: 0, options: [] };
+const NO_COMPLETION = { from: 0, to: 0, options: [] };
 
-const PAUSE_MS = 300;
+const DEBOUNCE_MS = 300;
 
 /**
  * @param {{value: string, onChange: (query: string) => void, input: {current: HTMLInputElement | null},
- *   error: import('../../data/api.js').ApiError | null}} props `error`: of the list
+ *   error: import('../../data/api.js').ApiError | null}} props `error`: the error of the list request, if any
  */
 export function QueryField({ value, onChange, input, error }) {
   const [typed, setTyped] = useState(value);
-  const [completion, setCompletion] = useState(NOTHING);
+  const [completion, setCompletion] = useState(NO_COMPLETION);
   const [active, setActive] = useState(-1);
   const [fields, loadFields] = useFields();
   const lastQuery = useRef(value);
   const caret = useRef(/** @type {number | null} */ (null));
   const list = useId();
 
-  const tell = (/** @type {string} */ query) => {
+  const submitQuery = (/** @type {string} */ query) => {
     if (query === lastQuery.current) return;
     lastQuery.current = query;
     onChange(query);
@@ -37,7 +37,7 @@ export function QueryField({ value, onChange, input, error }) {
     }
   }, [value]);
   useEffect(() => {
-    const timer = setTimeout(() => tell(typed), PAUSE_MS);
+    const timer = setTimeout(() => submitQuery(typed), DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
   useLayoutEffect(() => {
@@ -45,35 +45,36 @@ export function QueryField({ value, onChange, input, error }) {
     caret.current = null;
   }, [typed]);
 
-  const offer = (/** @type {string} */ text, /** @type {number} */ at) => {
+  const updateCompletion = (/** @type {string} */ text, /** @type {number} */ at) => {
     setCompletion(completionAt(text, at, fields));
     setActive(-1);
   };
   useEffect(() => {
-    // They may arrive behind the first letters.
+    // The fields may finish loading after the user has started to type.
     const field = input.current;
-    if (fields.length && typed && field === document.activeElement) offer(typed, field?.selectionStart ?? typed.length);
+    if (fields.length && typed && field === document.activeElement)
+      updateCompletion(typed, field?.selectionStart ?? typed.length);
   }, [fields]);
-  const close = () => setCompletion(NOTHING);
+  const close = () => setCompletion(NO_COMPLETION);
   const choose = (/** @type {number} */ index) => {
     const next = completed(typed, completion, completion.options[index]);
     caret.current = next.caret;
     setTyped(next.text);
-    offer(next.text, next.caret);
+    updateCompletion(next.text, next.caret);
     input.current?.focus();
   };
   const { options } = completion;
-  const press = (/** @type {KeyboardEvent} */ event) => {
+  const handleKeyDown = (/** @type {KeyboardEvent} */ event) => {
     const at = input.current?.selectionStart ?? typed.length;
     const step = lookup({ ArrowDown: 1, ArrowUp: -1 }, event.key);
     if (step && options.length)
       setActive((old) => (old + step + options.length + (old < 0 && step < 0 ? 1 : 0)) % options.length);
-    else if (step === 1) offer(typed, at);
+    else if (step === 1) updateCompletion(typed, at);
     else if (event.key === 'Enter' && active >= 0) choose(active);
     else if (event.key === 'Tab' && active >= 0) choose(active);
     else if (event.key === 'Enter') {
       close();
-      tell(typed);
+      submitQuery(typed);
     } else if (event.key === 'Escape' && options.length) {
       close();
       event.stopPropagation();
@@ -103,9 +104,9 @@ export function QueryField({ value, onChange, input, error }) {
         onFocus=${loadFields}
         onInput=${(event) => {
           setTyped(event.target.value);
-          offer(event.target.value, event.target.selectionStart);
+          updateCompletion(event.target.value, event.target.selectionStart);
         }}
-        onKeyDown=${press}
+        onKeyDown=${handleKeyDown}
         onBlur=${close}
       />
     </label>

@@ -1,8 +1,8 @@
-/** An input whose text takes effect with Enter or when it is left: a render in between keeps the text. */
+/** An input that commits its text on Enter or blur; a render in between keeps what was typed. */
 import { html, useLayoutEffect, useRef } from '../../dom.js';
 
 /**
- * `onCommit` gets the text without the space around it.
+ * `onCommit` receives the trimmed text.
  * @param {{value: string | number, onCommit: (text: string) => void, [attribute: string]: unknown}} props
  */
 export function CommittedInput({ value, onCommit, ...attributes }) {
@@ -12,7 +12,7 @@ export function CommittedInput({ value, onCommit, ...attributes }) {
   }, [value]);
   const commit = (/** @type {Event & {target: HTMLInputElement}} */ event) => {
     const text = event.target.value.trim();
-    event.target.value = String(value); // until a render brings what became of it: a refused text does not stay
+    event.target.value = String(value); // If the parent accepts the text, the next render shows it.
     onCommit(text);
   };
   return html`<input ref=${input} ...${attributes} onChange=${commit} />`;
