@@ -19,8 +19,8 @@ from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, RECIPES
 from benchmarks.diagnosis.results import share_row
 
-RECORD = Path(__file__).parent / "heal.jsonl"
-RESULTS = Path(__file__).parent / "heal.md"
+RESULTS = Path(__file__).with_name("results-heal.md")
+RECORD = RESULTS.with_suffix(".jsonl")
 RECIPE = "dr_grpo"
 SEEDS = range(5)
 MAX_REMEDIES = 3
@@ -50,19 +50,19 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="train nothing")
     if not parser.parse_args().table:
         train()
-    text = table(recorded())
+    text = table(read_record())
     RESULTS.write_text(text, encoding="utf-8")
     print(text)
 
 
-def recorded() -> list[dict[str, Any]]:
+def read_record() -> list[dict[str, Any]]:
     """Return the plants that have been tried."""
     return [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
 
 
 def train() -> None:
-    """Plant what is missing, seed by seed."""
-    done = {(record["plant"], record["seed"]) for record in recorded()}
+    """Train the plants that are not recorded yet, seed by seed."""
+    done = {(record["plant"], record["seed"]) for record in read_record()}
     missing = [(plant, seed) for seed in SEEDS for plant in PLANTS if (plant, seed) not in done]
     if not missing:
         return
@@ -70,8 +70,8 @@ def train() -> None:
         parents: dict[int, str] = {}
         for plant, seed in missing:
             if seed not in parents:
-                parents[seed] = _ended(service, _healthy_run(service, seed))
-            record = {"plant": plant, "seed": seed} | _tried(service, parents[seed], PLANTS[plant])
+                parents[seed] = _wait_until_ended(service, _healthy_run(service, seed))
+            record = {"plant": plant, "seed": seed} | _try_remedies(service, parents[seed], PLANTS[plant])
             with RECORD.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
             print(json.dumps(record), flush=True)
@@ -82,9 +82,9 @@ def _healthy_run(service: Service, seed: int) -> str:
     return str(_post(service, "/api/v1/experiments", body)["runs"][0]["id"])
 
 
-def _tried(service: Service, parent: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Plant a cause, and try the remedies until one heals."""
-    run = _ended(
+def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Plant a cause and try the remedies until one heals."""
+    run = _wait_until_ended(
         service, _post(service, f"/api/v1/runs/{parent}/fork", {"step": PLANTED, "changes": changes})["id"]
     )
     diagnosis = service.http.get(f"/api/v1/runs/{run}/diagnosis").json()
@@ -136,7 +136,7 @@ def _post(service: Service, path: str, body: Any) -> Any:
     return answer.json()
 
 
-def _ended(service: Service, run: str) -> str:
+def _wait_until_ended(service: Service, run: str) -> str:
     while service.http.get(f"/api/v1/runs/{run}").json()["status"] not in ENDED:
         time.sleep(2)
     return run

@@ -241,7 +241,7 @@ function Comparison({ runs, experiment, view: asked, change, onRuns }) {
             ${
               available.length
                 ? 'Choose some in the list of metrics, or search.'
-                : 'Curves appear after the first training step.'
+                : html`Curves appear after the first training step. <${QueuedRuns} runs=${runs} />`
             }
           <//>`
       }
@@ -307,6 +307,13 @@ function Comparison({ runs, experiment, view: asked, change, onRuns }) {
       />`
     }
   </div>`;
+}
+
+/** @param {{runs: Api.RunItem[]}} props */
+function QueuedRuns({ runs }) {
+  const count = runs.filter(({ status }) => status === 'queued').length;
+  if (!count) return null;
+  return html`<a href="/queue">${plural(count, 'run')}</a> ${count === 1 ? 'is' : 'are'} queued.`;
 }
 
 /** @param {string[]} available @param {string} q */

@@ -99,10 +99,12 @@ export function View() {
 
   const ids = runs.items.map(({ id }) => id);
   const unlisted = useUnlistedRuns(runs.loaded ? (view.show ?? []) : [], runs.items);
-  const trained = runs.items.filter((run) => !isEvaluation(run)).map(({ id }) => id);
+  const training = runs.items.filter((run) => !isEvaluation(run));
+  const trained = training.map(({ id }) => id);
+  const withCurves = training.filter((run) => run.last_step).map(({ id }) => id);
   const shown = view.show
     ? view.show.filter((id) => !unlisted.missing.includes(id))
-    : trained.slice(0, MAX_SHOWN_AT_FIRST);
+    : [...new Set([...withCurves, ...trained])].slice(0, MAX_SHOWN_AT_FIRST);
   const allRuns = [...runs.items, ...unlisted.runs];
   const byId = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
   const looks = relatedLooks(groupsOf(shown.map((id) => byId.get(id) ?? unloaded(id))));

@@ -155,15 +155,25 @@ function Charts({ metrics, chosen, onChoose }) {
     <div>
       ${metrics.map((metric) => {
         const isIn = chosen.includes(metric);
-        return html`<label class="check" key=${metric}>
-          <input
-            type="checkbox"
-            checked=${isIn}
-            disabled=${isIn ? chosen.length === 1 : chosen.length >= MAX_PANELS}
-            onChange=${() => flip(metric)}
-          />
-          ${metric}
-        </label>`;
+        return html`<div class="figure-chart" key=${metric}>
+          <label class="check">
+            <input
+              type="checkbox"
+              checked=${isIn}
+              disabled=${isIn ? chosen.length === 1 : chosen.length >= MAX_PANELS}
+              onChange=${() => flip(metric)}
+            />
+            ${metric}
+          </label>
+          <button
+            type="button"
+            class="button button-small button-quiet"
+            aria-label=${`Only ${metric}`}
+            onClick=${() => onChoose([metric])}
+          >
+            only
+          </button>
+        </div>`;
       })}
     </div>
   </details>`;
