@@ -133,7 +133,12 @@ def runs(settings: Settings, *, query: str, archived: bool, trash: bool, json: b
     """list runs: all, or those of a query"""
     from backend.runs.command import listed_runs
     from backend.runs.list import RunFilter
+    from backend.service.process.preflight import check_database, check_state_dir
+    from backend.storage.migrate import migrate
 
+    check_state_dir(settings)
+    check_database(settings)
+    migrate(settings)
     run_filter = RunFilter(query=query, archived=archived, deleted=trash)
     for line in listed_runs(settings, run_filter, as_json=json, **options):
         print(line)
