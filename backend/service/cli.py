@@ -129,16 +129,22 @@ def _role(*, viewer: bool) -> "Role":
     return Role.VIEWER if viewer else Role.OPERATOR
 
 
-def runs(settings: Settings, *, query: str, archived: bool, trash: bool, json: bool, **options: Any) -> int:
-    """list runs: all, or those of a query"""
-    from backend.runs.command import listed_runs
-    from backend.runs.list import RunFilter
+def _prepare_database(settings: Settings) -> None:
+    """Make or upgrade the database of a command that runs without the service."""
     from backend.service.process.preflight import check_database, check_state_dir
     from backend.storage.migrate import migrate
 
     check_state_dir(settings)
     check_database(settings)
     migrate(settings)
+
+
+def runs(settings: Settings, *, query: str, archived: bool, trash: bool, json: bool, **options: Any) -> int:
+    """list runs: all, or those of a query"""
+    from backend.runs.command import listed_runs
+    from backend.runs.list import RunFilter
+
+    _prepare_database(settings)
     run_filter = RunFilter(query=query, archived=archived, deleted=trash)
     for line in listed_runs(settings, run_filter, as_json=json, **options):
         print(line)
@@ -192,12 +198,8 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
 def import_files(settings: Settings, *, files: list[str], dry_run: bool, **names: str | None) -> int:
     """make runs of an archive, or of logs of TRL, verl, TensorBoard, W&B, Trackio, printed text, tables"""
     from backend.exchange.imports.command import import_into
-    from backend.service.process.preflight import check_database, check_state_dir
-    from backend.storage.migrate import migrate
 
-    check_state_dir(settings)
-    check_database(settings)
-    migrate(settings)
+    _prepare_database(settings)
     given_names = {name: value for name, value in names.items() if value is not None}
     paths = [Path(file).expanduser() for file in files]
     for line in import_into(settings, paths, dry_run=dry_run, **given_names):
