@@ -126,10 +126,12 @@ def test_router_shift_needs_a_second_update_to_have_anything_to_see():
 
 @pytest.mark.parametrize("gap", [{"staleness": 1}, {"precision": "int8"}, {"top_p": 0.9}])
 def test_a_ratio_to_a_sampler_that_differs_is_clipped_at_the_first_update(gap):
-    to_sampler = {"ratio": {"type": "token", "old": "sampler"}}
+    wider = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
+    to_sampler = wider | {"ratio": {"type": "token", "old": "sampler"}}
     assert "clipping has no effect" in warnings_of(objective=to_sampler)
-    assert "clipping has no effect" in warnings_of(sampling=gap)
+    assert "clipping has no effect" in warnings_of(objective=wider, sampling=gap)
     assert "clipping has no effect" not in warnings_of(objective=to_sampler, sampling=gap)
+    assert "clipping has no effect" not in warnings_of(), "nobody chose the clipping of the defaults"
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,8 @@ def _one_update_warnings(config: RunSections) -> Iterator[str]:
         yield "kl.to = old has no effect with one update per step: the policy is still the old one"
     if objective.router.type != "none" and config.policy.name != TINY.name:
         yield "router_shift has no effect with one update per step: the router has not changed (gamma is 1)"
-    if objective.surrogate.needs_drift and not _starts_away_from_one(config):
+    is_chosen = objective.surrogate != PpoClip()  # the default's clipping was nobody's choice
+    if is_chosen and objective.surrogate.needs_drift and not _starts_away_from_one(config):
         yield (
             "with one update per step the ratio is always 1 and clipping has no effect: "
             "raise updates.epochs or updates.minibatches"
