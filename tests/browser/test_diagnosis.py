@@ -132,9 +132,9 @@ def test_every_curve_shows_the_onset_and_it_can_be_hidden(page, service):
     expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_have_count(0)
 
 
-def test_the_card_leads_to_the_first_bad_rollouts(page, service):
+def test_the_card_leads_to_the_first_rollouts_after_the_onset(page, service):
     page.goto(f"/run/{service.failed}")
-    page.get_by_role("link", name="First bad rollouts").click()
+    page.get_by_role("link", name=re.compile("First rollouts after the onset: step")).click()
     expect(page).to_have_url(re.compile(f"/run/{service.failed}.*tab=rollouts"))
     expect(page.locator(".step-onset")).to_be_attached()
     expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")

@@ -206,7 +206,7 @@ def test_the_table_of_runs(page, stage):
         reason = seen(text if run_id != stage.main else clean_text("\n".join(PAYLOADS)))
         cells = rows[run_id]
         assert cells[2].startswith(seen(text) + seen(text[:64]))
-        assert (cells[3], cells[-2], cells[-1]) == (seen(text), seen(text[:64]), reason)
+        assert (cells[4], cells[-2], cells[-1]) == (seen(text), seen(text[:64]), reason)
     for menu in ("variant", "tag", "experiment"):
         page.locator(".runs-filters").get_by_role("button", name=menu, exact=True).click()
         page.keyboard.press("Escape")
@@ -317,7 +317,7 @@ def test_titles_and_headings(page, stage):
         )
         expect(heading).to_be_attached()
         # Browsers fold white space in titles.
-        assert page.title().split() == f"{shown} · GRPO Lab".split()
+        assert page.title().split() == f"{shown}: Config · GRPO Lab".split()
     print(f"\n{len(few)} texts as title and heading")
 
 

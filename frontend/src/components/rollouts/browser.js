@@ -177,7 +177,8 @@ function Step({ groups, steps, step, view, siblings, change }) {
     if (next !== undefined) change({ step: next, group: '', at: '' });
   };
   const { run, kind } = groups[0] ?? {};
-  const sums = useGet(kind === 'train' && view.colour !== 'none' ? '/rollouts/loss' : null, { run, step });
+  const isLossShown = kind === 'train' && ['loss', 'gradient'].includes(view.colour);
+  const sums = useGet(isLossShown ? '/rollouts/loss' : null, { run, step });
   useKeys({
     n: { label: 'next prompt', run: () => pick(at + 1) },
     p: { label: 'previous prompt', run: () => pick(at - 1) },
@@ -210,21 +211,9 @@ function Step({ groups, steps, step, view, siblings, change }) {
           <${Icon} name="right" />
         </button>
       </div>
-      <${Menu} label=${filterLabel(view)} title="Which completions and groups are shown">
+      <${Menu} label=${filterLabel(view)} title="Which completions and groups are shown, and in what order">
         <div class="rollout-menu"><${Filters} view=${view} change=${change} /></div>
       <//>
-      <${Select}
-        label="sort prompts by"
-        value=${view.sort}
-        options=${Object.entries(GROUP_ORDERS).map(([value, { label }]) => ({ value, label }))}
-        onChange=${(/** @type {string} */ sort) => change({ sort, prompt: 1 })}
-      />
-      <${Select}
-        label="sort completions by"
-        value=${view.order}
-        options=${Object.entries(CARD_ORDERS).map(([value, label]) => ({ value, label }))}
-        onChange=${(order) => change({ order })}
-      />
       <${Select}
         label="colour tokens by"
         value=${view.colour}
@@ -247,7 +236,7 @@ function Step({ groups, steps, step, view, siblings, change }) {
       html`<div class="rollout-legend">
         <${Readout} />
         <${ColourLegend} by=${view.colour} />
-        <${LossSums} sums=${sums.data} group=${chosen[at]?.id} />
+        ${isLossShown && html`<${LossSums} sums=${sums.data} group=${chosen[at]?.id} />`}
       </div>`
     }
     ${
@@ -299,7 +288,7 @@ function Step({ groups, steps, step, view, siblings, change }) {
 /** @param {RolloutView} view */
 function filterLabel({ filter, least }) {
   const count = filter.length + (least === null ? 0 : 1);
-  return count ? `Filter (${count})` : 'Filter';
+  return count ? `Filter (${count}) and sort` : 'Filter and sort';
 }
 
 /** @param {{view: RolloutView, change: (changes: object) => void}} props */
@@ -341,5 +330,17 @@ function Filters({ view, change }) {
       reward ≥${' '}
       <${CommittedInput} class="field least" inputmode="decimal" value=${view.least ?? ''} onCommit=${least} />
     </label>
+    <${Select}
+      label="sort prompts by"
+      value=${view.sort}
+      options=${Object.entries(GROUP_ORDERS).map(([value, { label }]) => ({ value, label }))}
+      onChange=${(/** @type {string} */ sort) => change({ sort, prompt: 1 })}
+    />
+    <${Select}
+      label="sort completions by"
+      value=${view.order}
+      options=${Object.entries(CARD_ORDERS).map(([value, label]) => ({ value, label }))}
+      onChange=${(/** @type {string} */ order) => change({ order })}
+    />
   `;
 }

@@ -188,7 +188,7 @@ function Next({ run, diagnosis, evidence, trials }) {
       ${
         start &&
         html`
-          <li><a href=${rolloutsAddress(run.id, { step: start.step })}>First bad rollouts</a></li>
+          <li><a href=${rolloutsAddress(run.id, { step: start.step })}>First rollouts after the onset: step ${start.step}</a></li>
           <li>
             <a href=${breakdownAddress(run.id, diagnosis.goal, { onset: diagnosis.onset, split: 'flag' })}>
               Why did it change?

@@ -80,7 +80,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 /** @param {Table} table @returns {Column} */
 const nameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
-  width: 'minmax(128px, 2fr)',
+  width: 'minmax(152px, 2fr)',
   title: 'run',
   sort: 'name',
   cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
@@ -90,14 +90,14 @@ const nameColumn = ({ put, renaming, setRenaming }) => ({
 const IDENTITY = [
   {
     key: 'experiment',
-    width: 'minmax(84px, 1fr)',
+    width: 'minmax(112px, 1fr)',
     title: 'experiment',
     cell: ({ experiment, experiment_name: name }) =>
       experiment ? html`<a class="quiet-link" href=${`/experiment/${experiment}`} title=${name}>${name}</a>` : '–',
   },
   {
     key: 'variant',
-    width: 'minmax(92px, 1fr)',
+    width: 'minmax(108px, 1fr)',
     title: 'variant',
     sort: 'variant',
     cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>`,
