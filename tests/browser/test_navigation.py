@@ -216,5 +216,7 @@ def test_the_pages_fit_and_have_no_barrier_that_axe_finds(browser, service, widt
 
 def barriers(page):
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
-    violations = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+    violations = page.evaluate(
+        "axe.run(document, {rules: {'target-size': {enabled: true}}}).then((run) => run.violations)"
+    )
     return [(item["id"], [node["html"][:200] for node in item["nodes"]]) for item in violations]

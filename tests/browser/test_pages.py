@@ -311,7 +311,9 @@ def violations(page, address):
     page.locator("h1").first.wait_for()
     page.wait_for_timeout(1000)  # curves and tokens are drawn late
     page.evaluate(AXE)
-    barriers = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+    barriers = page.evaluate(
+        "axe.run(document, {rules: {'target-size': {enabled: true}}}).then((run) => run.violations)"
+    )
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(300)
     barriers += page.evaluate(

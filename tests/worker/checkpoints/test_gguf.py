@@ -245,5 +245,5 @@ def test_smollm2_of_pypi_answers(settings, models):
     except Unavailable as error:
         pytest.skip(error.detail)
     policy = policy_of(settings, installation.SMOLLM2.name)
-    [[answer]] = Sampler(policy).sample([Prompt("", "7 + 5 =", "", "")], 1, GREEDY, torch.Generator())
+    [[answer]] = Sampler(policy).sample([Prompt("", "What is 7 + 5?", "", "")], 1, GREEDY, torch.Generator())
     assert "12" in answer.text

@@ -103,11 +103,13 @@ function MetricTree({ available, chosen, q, change }) {
  */
 function Box({ of: metrics, drawn, label, set }) {
   const count = metrics.filter((metric) => drawn.has(metric)).length;
-  return html`<input
-    type="checkbox"
-    aria-label=${label}
-    checked=${count === metrics.length}
-    indeterminate=${count > 0 && count < metrics.length}
-    onChange=${() => set(metrics, count < metrics.length)}
-  />`;
+  return html`<label class="tick">
+    <input
+      type="checkbox"
+      aria-label=${label}
+      checked=${count === metrics.length}
+      indeterminate=${count > 0 && count < metrics.length}
+      onChange=${() => set(metrics, count < metrics.length)}
+    />
+  </label>`;
 }

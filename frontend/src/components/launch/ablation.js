@@ -142,12 +142,14 @@ function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
       ${knobs.map(
         ({ path, before, after }, i) => html`<tr key=${path}>
           <td>
-            <input
-              type="checkbox"
-              aria-label=${path}
-              checked=${chosen.has(path)}
-              onChange=${() => onToggle(path)}
-            />
+            <label class="tick">
+              <input
+                type="checkbox"
+                aria-label=${path}
+                checked=${chosen.has(path)}
+                onChange=${() => onToggle(path)}
+              />
+            </label>
           </td>
           <td>
             <code>${path}</code>

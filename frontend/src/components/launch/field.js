@@ -145,13 +145,15 @@ function CheckField({ field, value, layer, label }) {
     data-path=${field.path}
   >
     <div class="form-label">
-      <input
-        type="checkbox"
-        id=${id}
-        checked=${value === true}
-        onChange=${(event) => layer.onChange(field.path, event.target.checked)}
-        ...${described(id, errors)}
-      />
+      <label class="tick">
+        <input
+          type="checkbox"
+          id=${id}
+          checked=${value === true}
+          onChange=${(event) => layer.onChange(field.path, event.target.checked)}
+          ...${described(id, errors)}
+        />
+      </label>
       <${Name} id=${id} field=${field} label=${label} />
       <${Reset} field=${field} layer=${layer} />
       <${SweepKnob} field=${field} value=${value} layer=${layer} />

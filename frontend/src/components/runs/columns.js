@@ -40,22 +40,25 @@ const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) =>
   key: 'select',
   width: '32px',
   label: 'Selected',
-  title: html`<input
-    type="checkbox"
-    aria-label="Select all"
-    checked=${allSelected}
-    onChange=${(event) => selectAll(event.target.checked)}
-  />`,
-  cell: ({ id, name }) => html`<input
-    type="checkbox"
-    aria-label=${`Select ${name}`}
-    checked=${isSelected(id)}
-    title="Shift-click selects a range"
-    onClick=${(event) => {
-      stay(event);
-      toggleSelected(id, event.shiftKey);
-    }}
-  />`,
+  title: html`<label class="tick">
+    <input
+      type="checkbox"
+      aria-label="Select all"
+      checked=${allSelected}
+      onChange=${(event) => selectAll(event.target.checked)}
+    />
+  </label>`,
+  cell: ({ id, name }) => html`<label class="tick" title="Shift-click selects a range" onClick=${stay}>
+    <input
+      type="checkbox"
+      aria-label=${`Select ${name}`}
+      checked=${isSelected(id)}
+      onClick=${(event) => {
+        stay(event);
+        toggleSelected(id, event.shiftKey);
+      }}
+    />
+  </label>`,
 });
 
 /** @param {Table} table @returns {Column} */
