@@ -1,4 +1,4 @@
-"""Find completions that show the causes of a diagnosis: the first stored step that has some for each cause."""
+"""Find completions that show the causes of a diagnosis, in the first stored step that has some."""
 
 from collections.abc import Sequence
 from typing import Any
