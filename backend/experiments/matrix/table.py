@@ -121,11 +121,13 @@ def _incomparable_reasons(metric: str, rows: Sequence[Row], base: Row) -> list[s
 
 def _apart_from(metric: str, row: Row, first: Run) -> str:
     """Return a sentence if a run of the row has another scale than the baseline's first run, else empty."""
-    scale_paths = [incomparable_reasons(metric, run, first) for run in row.counted_runs]
-    if not any(scale_paths):
+    scales = [incomparable_reasons(metric, run, first) for run in row.counted_runs]
+    if not any(scales):
         return ""
-    subject = "Its scale differs" if all(scale_paths) else "The scale of some of its runs differs"
-    return f"{subject} from the baseline's: {', '.join(dict.fromkeys(path for paths in scale_paths for path in paths))}."
+    text = "Its scale differs" if all(scales) else "The scale of some of its runs differs"
+    return (
+        f"{text} from the baseline's: {', '.join(dict.fromkeys(path for paths in scales for path in paths))}."
+    )
 
 
 def _cost_metrics(columns: Sequence[Column]) -> list[str]:
@@ -142,9 +144,9 @@ def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[
     ]
     if planned is None:
         return "any time", notes
-    if extended_rows := [row.name for row in rows if len(row.counted_runs) > planned]:
+    if extended := [row.name for row in rows if len(row.counted_runs) > planned]:
         notes.append(
-            f"{', '.join(extended_rows)} has more than the {planned} planned seeds: intervals are always-valid."
+            f"{', '.join(extended)} has more than the {planned} planned seeds: intervals are always-valid."
         )
         return "any time", notes
     return "planned", notes
