@@ -158,7 +158,7 @@ def _matches_by_groups(
 
 
 def _contains_unwanted(completion: Completion, pattern: Any, is_long: bool | None) -> bool:  # noqa: FBT001 - of the index
-    """Return whether a completion contains an unwanted term; `is_long` is None if it is no hit."""
+    """Return whether a completion contains an unwanted term; `is_long` is None if it is not a hit."""
     return is_long is not None and (not is_long or bool(pattern.search(completion.clean_text)))
 
 
