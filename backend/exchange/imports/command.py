@@ -107,8 +107,8 @@ def report_lines(answer: ImportAnswer) -> Iterator[str]:
     if report.bad_line_count > len(report.bad_lines):
         yield f"  and {report.bad_line_count - len(report.bad_lines):,} more"
     if report.restart_count:
-        restart = report.restarts[0]
-        yield f"  the step goes back {report.restart_count} times, first from {restart.before} to {restart.after}"
+        drop = report.restarts[0]
+        yield f"  the step goes back {report.restart_count} times, first from {drop.before} to {drop.after}"
     yield from (f"  {note}" for note in report.notes)
     if len(answer.runs) > 1:
         yield f"  the file has {len(answer.runs)} runs; the figures and columns are of the first chosen"
