@@ -150,9 +150,8 @@ def _count_bytes(session: Session, run_id: str, stamp: Stamp, before: _CountedBy
     if before is not None and before.stamp[0] == attempt:
         end, settled = before.end, before.settled
     new_end = max(end, last_step - LATE_STEPS)
-    event = (
-        _newest_event(session, run_id) if before is None else before.event
-    )  # read before the values are counted
+    # The event is read before the values are counted.
+    event = _newest_event(session, run_id) if before is None else before.event
     settled += _sum_bytes(session, run_id, end, new_end)
     return _CountedBytes(stamp, new_end, settled, _sum_bytes(session, run_id, new_end, None), event)
 

@@ -73,9 +73,8 @@ class Strays:
         """Check all files once, and yield after each run; raise OSError if a file cannot be read."""
         if not self._root.is_dir():
             return
-        names = sorted(
-            path.name for path in self._root.iterdir()
-        )  # before the rows, because rows are created before files
+        # Files are listed before rows are read, because rows are created before files.
+        names = sorted(path.name for path in self._root.iterdir())
         with reading(self._sessions) as session:
             record = _load_record(session)
         old_notes, new_notes = self._read_notes(), dict[str, float]()

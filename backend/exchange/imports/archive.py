@@ -337,9 +337,8 @@ def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
         return log_files[0].log
     if kind == "tensorboard":
         return merged_events([log_file.log for log_file in log_files])
-    longest = max(
-        log_files, key=lambda log_file: len(log_file.log.table)
-    )  # a later checkpoint contains the history of earlier ones
+    # A later checkpoint contains the history of earlier ones.
+    longest = max(log_files, key=lambda log_file: len(log_file.log.table))
     if len(log_files) > 1:
         longest.log.facts.notes.append(
             f"Of {len(log_files)} checkpoints, the longest history is taken: {longest.member.name}."

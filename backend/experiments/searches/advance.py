@@ -105,9 +105,7 @@ def _next_step(session: Session, settings: Settings, state: SearchState) -> Step
 
 def _prune(state: SearchState) -> Step | None:
     """Return the step that stops runs that are broken or fall behind and records the judged values."""
-    from backend.experiments.searches.study import (
-        find_prunable,
-    )  # slow to import, and only needed by searches
+    from backend.experiments.searches.study import find_prunable  # slow to import, only for searches
 
     search, trials = state.search, state.trials
     stop_reasons = {
